@@ -1,0 +1,1 @@
+"""nodewright: a Kubernetes node autoscaler whose clouds are plugins."""

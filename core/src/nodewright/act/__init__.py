@@ -1,0 +1,1 @@
+"""All writes to the world."""

@@ -1,0 +1,1 @@
+"""Loads provider plugins and gives them one typed face."""

@@ -1,0 +1,1 @@
+"""The simulation report as one HTML page."""

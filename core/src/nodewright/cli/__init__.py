@@ -1,0 +1,1 @@
+"""Reads settings, builds the objects, talks to people."""

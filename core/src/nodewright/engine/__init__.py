@@ -1,0 +1,1 @@
+"""The order of phases, and the ports through which the world is met."""

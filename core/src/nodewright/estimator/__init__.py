@@ -1,0 +1,1 @@
+"""Packs pending pods on template nodes."""

@@ -1,0 +1,1 @@
+"""Chooses among scale-up options."""

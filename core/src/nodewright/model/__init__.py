@@ -1,0 +1,1 @@
+"""PUBLIC: frozen values that every room speaks of; imports nothing of nodewright."""

@@ -1,0 +1,18 @@
+"""What a provider can do beyond the required hooks."""
+
+from enum import StrEnum
+
+
+class Capability(StrEnum):
+    """One optional part of the provider contract; each has a Protocol of hooks in ``nodewright.spec``."""
+
+    FAST_FAILURE_DETECTION = "fast_failure_detection"
+    ATOMIC_RESIZE = "atomic_resize"
+    GROUP_OPTIONS = "group_options"
+    PRICING = "pricing"
+    FORCE_DELETE = "force_delete"
+    AUTOPROVISIONING = "autoprovisioning"
+    GPU = "gpu"
+    HAS_INSTANCE = "has_instance"
+    SIMILARITY = "similarity"
+    PROVISIONING_CLASSES = "provisioning_classes"

@@ -1,0 +1,135 @@
+"""The other Kubernetes objects that decisions read: volumes, budgets, workloads, namespaces, priorities."""
+
+from nodewright.model.meta import Kube, LabelSelector, Object, ObjectMeta, Resources
+from nodewright.model.pod import NodeSelector, PodSpec, ResourceRequirements
+
+
+class Namespace(Object, frozen=True, kw_only=True):
+    pass
+
+
+class PriorityClass(Object, frozen=True, kw_only=True):
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+class ConfigMap(Object, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
+
+
+class PodTemplateSpec(Kube, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class DaemonSetSpec(Kube, frozen=True, kw_only=True):
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class DaemonSet(Object, frozen=True, kw_only=True):
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class PodDisruptionBudgetSpec(Kube, frozen=True, kw_only=True):
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(Kube, frozen=True, kw_only=True):
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudget(Object, frozen=True, kw_only=True):
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class TopologyRequirement(Kube, frozen=True, kw_only=True):
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Kube, frozen=True, kw_only=True):
+    match_label_expressions: tuple[TopologyRequirement, ...] = ()
+
+
+class StorageClass(Object, frozen=True, kw_only=True):
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+class ClaimReference(Kube, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class CsiVolume(Kube, frozen=True, kw_only=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class VolumeNodeAffinity(Kube, frozen=True, kw_only=True):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Kube, frozen=True, kw_only=True):
+    capacity: Resources = {}
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
+    claim_ref: ClaimReference | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiVolume | None = None
+
+
+class VolumePhase(Kube, frozen=True, kw_only=True):
+    phase: str = ""
+
+
+class PersistentVolume(Object, frozen=True, kw_only=True):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: VolumePhase = VolumePhase()
+
+
+class PersistentVolumeClaimSpec(Kube, frozen=True, kw_only=True):
+    access_modes: tuple[str, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    storage_class_name: str | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
+    volume_name: str = ""
+    selector: LabelSelector | None = None
+
+
+class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: VolumePhase = VolumePhase()
+
+
+class CsiAllocatable(Kube, frozen=True, kw_only=True):
+    count: int | None = None
+
+
+class CsiNodeDriver(Kube, frozen=True, kw_only=True):
+    name: str
+    allocatable: CsiAllocatable | None = None
+
+
+class CsiNodeSpec(Kube, frozen=True, kw_only=True):
+    drivers: tuple[CsiNodeDriver, ...] = ()
+
+
+class CsiNode(Object, frozen=True, kw_only=True):
+    spec: CsiNodeSpec = CsiNodeSpec()
+
+
+class CsiDriverSpec(Kube, frozen=True, kw_only=True):
+    storage_capacity: bool = False
+
+
+class CsiDriver(Object, frozen=True, kw_only=True):
+    spec: CsiDriverSpec = CsiDriverSpec()
+

@@ -1,0 +1,105 @@
+"""The tree of errors. An error stops a step; a refusal that is expected is a value instead.
+
+NodewrightError
+├ ConfigError · PluginError{PluginNotFound, ContractViolation}   stop at start, name the key or hook
+├ KubeApiError(retryable)                                        skip this loop
+├ ProviderError(provider, group_id, code)                        event, backoff of that group
+│  └ OutOfCapacity, QuotaExceeded, TargetChanged, Throttled, AccessDenied, NodeGroupNotFound, ProviderUnavailable
+└ InvariantError                                                 a bug: stop loudly
+"""
+
+
+class NodewrightError(Exception):
+    """Base of everything that nodewright raises on purpose."""
+
+
+class ConfigError(NodewrightError):
+    """Settings or input are wrong; the message names the file, key, object or flag."""
+
+
+class PluginError(NodewrightError):
+    """A provider plugin cannot be used."""
+
+
+class PluginNotFound(PluginError):
+    """No installed package, or more than one, offers a provider of that name."""
+
+
+class ContractViolation(PluginError):
+    """A plugin broke the provider contract; the message names the hook."""
+
+
+class KubeApiError(NodewrightError):
+    """The Kubernetes API refused or failed."""
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class InvariantError(NodewrightError):
+    """nodewright contradicted itself: always a bug."""
+
+
+class ProviderError(NodewrightError):
+    """A cloud refused or failed. Plugins raise it; the core fills in ``provider`` and ``group_id`` where absent."""
+
+    code = "providerError"
+
+    def __init__(self, message: str = "", *, provider: str = "", group_id: str = "", code: str = "") -> None:
+        super().__init__(message or type(self).__name__)
+        self.provider = provider
+        self.group_id = group_id
+        self.code = code or type(self).code
+
+
+class OutOfCapacity(ProviderError):
+    """The cloud has no machines of that kind now."""
+
+    code = "outOfResources"
+
+
+class QuotaExceeded(ProviderError):
+    """An account limit of the cloud is used up: somebody must raise it."""
+
+    code = "quotaExceeded"
+
+
+class TargetChanged(ProviderError):
+    """The group's target is not what the caller expected: somebody else wrote it."""
+
+    code = "targetChanged"
+
+    def __init__(self, message: str = "", *, actual: int, provider: str = "", group_id: str = "") -> None:
+        super().__init__(message or f"the target size is {actual} by now", provider=provider, group_id=group_id)
+        self.actual = actual
+
+
+class Throttled(ProviderError):
+    """The cloud asks for fewer calls; ``retry_after`` is in seconds."""
+
+    code = "throttled"
+
+    def __init__(
+        self, message: str = "", *, retry_after: float = 1.0, provider: str = "", group_id: str = ""
+    ) -> None:
+        super().__init__(message, provider=provider, group_id=group_id)
+        self.retry_after = retry_after
+
+
+class AccessDenied(ProviderError):
+    """Credentials are missing or lack a permission."""
+
+    code = "accessDenied"
+
+
+class NodeGroupNotFound(ProviderError):
+    """The provider knows no group of that id."""
+
+    code = "nodeGroupNotFound"
+
+
+class ProviderUnavailable(ProviderError):
+    """The cloud did not answer, or not in time."""
+
+    code = "unavailable"

@@ -1,0 +1,120 @@
+"""Node groups, the machines in them and how those fail: what providers answer."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from nodewright.model.capability import Capability
+from nodewright.model.meta import Resources
+from nodewright.model.node import Taint
+
+
+class GroupRef(NamedTuple):
+    """A node group among all providers."""
+
+    provider: str
+    group_id: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.group_id}"
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the frozen values that cross the provider contract."""
+
+
+class NodeGroup(Value, frozen=True, kw_only=True):
+    """A set of machines of one kind whose size the cloud keeps; sizes count machines.
+
+    ``switched_off`` names capabilities that the provider has but that do not hold for this group, with
+    the reason (a missing permission, the kind of group, a setting).
+    """
+
+    id: str
+    min_size: int
+    max_size: int
+    switched_off: Mapping[Capability, str] = {}
+
+
+class GroupOptions(Value, frozen=True, kw_only=True):
+    """Settings that may differ from group to group; a provider gets the defaults and answers its own."""
+
+    max_node_provision_seconds: float = 900.0
+    max_node_startup_seconds: float = 900.0
+    zero_or_max_node_scaling: bool = False
+
+
+class NodeTemplate(Value, frozen=True, kw_only=True):
+    """What a new machine of a group will look like as a node.
+
+    ``capacity`` defaults to ``allocatable``. Resource names and quantities are as in a Node's status and
+    must include cpu, memory and pods.
+    """
+
+    allocatable: Resources
+    capacity: Resources = {}
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+
+
+class InstanceState(StrEnum):
+    CREATING = "creating"
+    RUNNING = "running"
+    DELETING = "deleting"
+
+
+class Instance(Value, frozen=True, kw_only=True):
+    """A machine of the cloud; ``id`` equals the providerID of the node that it becomes."""
+
+    id: str
+    state: InstanceState = InstanceState.RUNNING
+
+
+class ErrorClass(StrEnum):
+    """Why machines could not be had; decides who is told and which groups back off."""
+
+    OUT_OF_RESOURCES = "out_of_resources"
+    QUOTA = "quota"
+    OTHER = "other"
+
+
+class FailureScope(StrEnum):
+    """How far a failure reaches: every group that shares the scope meets it too."""
+
+    GROUP = "group"
+    ZONE = "zone"
+    INSTANCE_TYPE = "instance_type"
+    ACCOUNT = "account"
+
+
+class FailedInstance(Value, frozen=True, kw_only=True):
+    """One failure to create machines.
+
+    ``failure_id`` is unique over time (clouds reuse machine ids); ``instance_id`` is absent where the cloud
+    has no machine to name, and then ``count`` says how many it stands for.
+    """
+
+    failure_id: str
+    instance_id: str | None = None
+    count: int = 1
+    error_class: ErrorClass = ErrorClass.OTHER
+    scope: FailureScope = FailureScope.GROUP
+    code: str = ""
+    message: str = ""
+
+
+class ProviderInfo(Value, frozen=True, kw_only=True):
+    """What a plugin is and can do.
+
+    ``spec_version`` is the oldest contract (major, minor) that the plugin can live with. ``parallel_calls``
+    says that calls may overlap. ``ignores_id_case`` says that instance ids compare without case.
+    """
+
+    name: str
+    spec_version: tuple[int, int] = (1, 0)
+    capabilities: frozenset[Capability] = frozenset()
+    parallel_calls: bool = False
+    ignores_id_case: bool = False

@@ -1,0 +1,68 @@
+"""What every Kubernetes object carries: names, labels, owners, selectors."""
+
+from datetime import datetime
+
+import msgspec
+
+from nodewright.model.quantity import Quantity
+
+
+class Kube(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of all decoded Kubernetes values; holds only the fields that nodewright uses."""
+
+
+Resources = dict[str, Quantity]
+
+
+class OwnerReference(Kube, frozen=True, kw_only=True):
+    kind: str
+    name: str
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Kube, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    resource_version: str = ""
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The one owner that manages the object, if any."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class Requirement(Kube, frozen=True, kw_only=True):
+    """One expression of a label selector or node selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Kube, frozen=True, kw_only=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class Object(Kube, frozen=True, kw_only=True):
+    """A named object of the API server."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the bare name of a cluster-scoped object."""
+        namespace = self.metadata.namespace
+        return f"{namespace}/{self.metadata.name}" if namespace else self.metadata.name

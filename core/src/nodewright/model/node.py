@@ -1,0 +1,48 @@
+"""Nodes as the scheduler and the registry see them."""
+
+from datetime import datetime
+
+from msgspec import field
+
+from nodewright.model.meta import Kube, Object, Resources
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
+DELETION_CANDIDATE_TAINT = "DeletionCandidateOfClusterAutoscaler"
+
+
+class Taint(Kube, frozen=True, kw_only=True):
+    key: str
+    effect: str = ""
+    value: str = ""
+    time_added: datetime | None = None
+
+
+class NodeSpec(Kube, frozen=True, kw_only=True):
+    provider_id: str = field(default="", name="providerID")
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeCondition(Kube, frozen=True, kw_only=True):
+    type: str
+    status: str
+    reason: str = ""
+    last_transition_time: datetime | None = None
+
+
+class NodeStatus(Kube, frozen=True, kw_only=True):
+    capacity: Resources = {}
+    allocatable: Resources = {}
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class Node(Object, frozen=True, kw_only=True):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def allocatable(self) -> Resources:
+        """What pods may ask for; a node that reports only capacity offers all of it."""
+        return self.status.allocatable or self.status.capacity

@@ -1,0 +1,1 @@
+"""Pure decisions: from ClusterState to a Plan with its reasons."""

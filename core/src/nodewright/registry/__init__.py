@@ -1,0 +1,1 @@
+"""A pure fold of observations and outcomes into the state of the cluster."""

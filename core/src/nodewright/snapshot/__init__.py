@@ -1,0 +1,1 @@
+"""A forkable, columnar picture of nodes and pods, and the Observation that carries it."""

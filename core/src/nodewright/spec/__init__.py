@@ -1,0 +1,105 @@
+"""PUBLIC: the provider contract.
+
+A provider plugin is one object whose methods carry ``@hookimpl``. It must implement every hook of
+``RequiredHooks`` and those of each capability that its ``ProviderInfo`` declares. Everything that a plugin
+needs is importable from here.
+"""
+
+from nodewright.model.capability import Capability
+from nodewright.model.clock import Clock
+from nodewright.model.errors import (
+    AccessDenied,
+    ConfigError,
+    NodeGroupNotFound,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    TargetChanged,
+    Throttled,
+)
+from nodewright.model.group import (
+    ErrorClass,
+    FailedInstance,
+    FailureScope,
+    GroupOptions,
+    Instance,
+    InstanceState,
+    NodeGroup,
+    NodeTemplate,
+    ProviderInfo,
+)
+from nodewright.model.node import Node, Taint
+from nodewright.model.quantity import Quantity
+from nodewright.spec.context import ProviderContext
+from nodewright.spec.hooks import (
+    CAPABILITY_HOOKS,
+    ENTRY_POINT_GROUP,
+    PROJECT,
+    SPEC_VERSION,
+    AtomicResizeHooks,
+    AutoprovisioningHooks,
+    FastFailureHooks,
+    ForceDeleteHooks,
+    GpuHooks,
+    GroupOptionsHooks,
+    GroupSpec,
+    HasInstanceHooks,
+    MachineType,
+    PricingHooks,
+    ProvisioningClass,
+    ProvisioningClassHooks,
+    ProvisioningRequest,
+    ProvisioningVerdict,
+    RequiredHooks,
+    SimilarityHooks,
+    hookimpl,
+)
+
+__all__ = [
+    "CAPABILITY_HOOKS",
+    "ENTRY_POINT_GROUP",
+    "PROJECT",
+    "SPEC_VERSION",
+    "AccessDenied",
+    "AtomicResizeHooks",
+    "AutoprovisioningHooks",
+    "Capability",
+    "Clock",
+    "ConfigError",
+    "ErrorClass",
+    "FailedInstance",
+    "FailureScope",
+    "FastFailureHooks",
+    "ForceDeleteHooks",
+    "GpuHooks",
+    "GroupOptions",
+    "GroupOptionsHooks",
+    "GroupSpec",
+    "HasInstanceHooks",
+    "Instance",
+    "InstanceState",
+    "MachineType",
+    "Node",
+    "NodeGroup",
+    "NodeGroupNotFound",
+    "NodeTemplate",
+    "OutOfCapacity",
+    "PricingHooks",
+    "ProviderContext",
+    "ProviderError",
+    "ProviderInfo",
+    "ProviderUnavailable",
+    "ProvisioningClass",
+    "ProvisioningClassHooks",
+    "ProvisioningRequest",
+    "ProvisioningVerdict",
+    "Quantity",
+    "QuotaExceeded",
+    "RequiredHooks",
+    "SimilarityHooks",
+    "Taint",
+    "TargetChanged",
+    "Throttled",
+    "hookimpl",
+]

@@ -1,0 +1,242 @@
+"""The hookspecs, one Protocol class per capability: pluggy's spec, mypy's type and the guide's page at once.
+
+Rules for every hook. Reads answer from the last ``refresh`` and do no I/O of their own. No hook answers
+None. An unknown group raises NodeGroupNotFound. A write that returns was *accepted*, not finished. Every
+SDK error is translated to the tree of ``nodewright.model.errors`` before it leaves the plugin.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pluggy
+
+from nodewright.model.capability import Capability
+from nodewright.model.group import (
+    FailedInstance,
+    GroupOptions,
+    Instance,
+    NodeGroup,
+    NodeTemplate,
+    ProviderInfo,
+    Value,
+)
+from nodewright.model.node import Node
+
+PROJECT = "nodewright"
+ENTRY_POINT_GROUP = "nodewright.providers.v1"
+SPEC_VERSION = (1, 0)
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class MachineType(Value, frozen=True, kw_only=True):
+    """A kind of machine from which a node group can be made."""
+
+    name: str
+    template: NodeTemplate
+
+
+class GroupSpec(Value, frozen=True, kw_only=True):
+    """A node group that the core asks a provider to create."""
+
+    machine_type: str
+    min_size: int = 0
+    max_size: int
+    labels: Mapping[str, str] = {}
+
+
+class ProvisioningClass(Value, frozen=True, kw_only=True):
+    """A class of ProvisioningRequests that the provider serves itself."""
+
+    name: str
+    description: str = ""
+
+
+class ProvisioningRequest(Value, frozen=True, kw_only=True):
+    """One request handed to the provider: how many pods of which total size."""
+
+    key: str
+    class_name: str
+    pod_count: int
+    parameters: Mapping[str, str] = {}
+
+
+class ProvisioningVerdict(Value, frozen=True, kw_only=True):
+    """The provider's answer to a request, in the words of a condition."""
+
+    accepted: bool
+    reason: str
+    message: str = ""
+
+
+class RequiredHooks(Protocol):
+    """Every provider implements all of these."""
+
+    @hookspec(firstresult=True)
+    def provider_info(self) -> ProviderInfo:
+        """Name, contract version, capabilities. Asked once, before anything else."""
+
+    @hookspec(firstresult=True)
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        """Read the cloud; every other read answers from this. Answers True.
+
+        Groups in ``wanted`` have work in flight: for them no interval cache may answer.
+        """
+
+    @hookspec(firstresult=True)
+    def node_groups(self) -> Sequence[NodeGroup]:
+        """All groups, in a stable order."""
+
+    @hookspec(firstresult=True)
+    def target_size(self, group_id: str) -> int:
+        """How many machines the cloud is asked to keep; reflects our own last write at once."""
+
+    @hookspec(firstresult=True)
+    def instances(self, group_id: str) -> Sequence[Instance]:
+        """Every machine of the group that exists: creating, running or being deleted."""
+
+    @hookspec(firstresult=True)
+    def template_node(self, group_id: str) -> NodeTemplate:
+        """What the next machine will look like as a node, also when the group is empty."""
+
+    @hookspec(firstresult=True)
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        """Raise the target from ``expected_target`` to ``target``; answers how many machines were accepted.
+
+        Raises TargetChanged when the target is not ``expected_target`` any more, OutOfCapacity or
+        QuotaExceeded when the cloud refuses at once. Never goes beyond the group's maximum.
+        """
+
+    @hookspec(firstresult=True)
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        """Withdraw capacity that has no machine; answers how much was withdrawn.
+
+        Never removes a machine, not even one that arrived since the last refresh: where that cannot be
+        ruled out, answer 0. Raises TargetChanged as above.
+        """
+
+    @hookspec(firstresult=True)
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        """Delete exactly these machines and lower the target by as many; answers the ids accepted.
+
+        Accepts what ``instances`` and ``failed_instances`` named; an id that is gone already is skipped.
+        """
+
+
+class FastFailureHooks(Protocol):
+    """FAST_FAILURE_DETECTION: the cloud says which machines could not be created."""
+
+    @hookspec(firstresult=True)
+    def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
+        """Failures known at the last refresh and not yet deleted."""
+
+
+class AtomicResizeHooks(Protocol):
+    """ATOMIC_RESIZE: all of an increase or nothing."""
+
+    @hookspec(firstresult=True)
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        """As ``increase_size``, but the cloud grants every machine or none."""
+
+
+class GroupOptionsHooks(Protocol):
+    """GROUP_OPTIONS: settings of single groups."""
+
+    @hookspec(firstresult=True)
+    def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
+        """The options of this group: the defaults, changed or not."""
+
+
+class PricingHooks(Protocol):
+    """PRICING: what machines cost."""
+
+    @hookspec(firstresult=True)
+    def node_price(self, group_id: str, start: float, end: float) -> float:
+        """USD for one machine of the group from ``start`` to ``end`` (epoch seconds)."""
+
+
+class ForceDeleteHooks(Protocol):
+    """FORCE_DELETE: deletion without the cloud's own courtesies."""
+
+    @hookspec(firstresult=True)
+    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        """As ``delete_instances``, without a check of the minimum size and without waiting."""
+
+
+class AutoprovisioningHooks(Protocol):
+    """AUTOPROVISIONING: groups made on demand."""
+
+    @hookspec(firstresult=True)
+    def machine_types(self) -> Sequence[MachineType]:
+        """Kinds of machines from which groups can be made."""
+
+    @hookspec(firstresult=True)
+    def create_node_group(self, spec: GroupSpec) -> NodeGroup:
+        """Make an empty group; it is listed by ``node_groups`` from now on."""
+
+    @hookspec(firstresult=True)
+    def delete_node_group(self, group_id: str) -> bool:
+        """Remove an empty group that ``create_node_group`` made; answers whether it is gone."""
+
+
+class GpuHooks(Protocol):
+    """GPU: how nodes with accelerators are recognised."""
+
+    @hookspec(firstresult=True)
+    def gpu_label(self) -> str:
+        """Label key whose value names the accelerator of a node."""
+
+    @hookspec(firstresult=True)
+    def gpu_types(self) -> Sequence[str]:
+        """Values that the label may have."""
+
+    @hookspec(firstresult=True)
+    def gpu_resources(self) -> Sequence[str]:
+        """Extended resource names that stand for accelerators."""
+
+
+class HasInstanceHooks(Protocol):
+    """HAS_INSTANCE: does a node still have a machine behind it?"""
+
+    @hookspec(firstresult=True)
+    def has_instance(self, node: Node) -> str:
+        """``yes``, ``no`` or ``unknown``."""
+
+
+class SimilarityHooks(Protocol):
+    """SIMILARITY: the labels by which groups are, or are not, compared for balancing."""
+
+    @hookspec(firstresult=True)
+    def ignored_labels(self) -> Sequence[str]:
+        """Label keys that differ between similar groups of this cloud."""
+
+    @hookspec(firstresult=True)
+    def same_group_labels(self) -> Sequence[str]:
+        """Label keys whose equal, non-empty value makes two groups similar outright."""
+
+
+class ProvisioningClassHooks(Protocol):
+    """PROVISIONING_CLASSES: classes of ProvisioningRequests that the provider serves itself."""
+
+    @hookspec(firstresult=True)
+    def provisioning_classes(self) -> Sequence[ProvisioningClass]:
+        """The classes by name."""
+
+    @hookspec(firstresult=True)
+    def provision(self, request: ProvisioningRequest) -> ProvisioningVerdict:
+        """Serve one request."""
+
+
+CAPABILITY_HOOKS: Mapping[Capability, type] = {
+    Capability.FAST_FAILURE_DETECTION: FastFailureHooks,
+    Capability.ATOMIC_RESIZE: AtomicResizeHooks,
+    Capability.GROUP_OPTIONS: GroupOptionsHooks,
+    Capability.PRICING: PricingHooks,
+    Capability.FORCE_DELETE: ForceDeleteHooks,
+    Capability.AUTOPROVISIONING: AutoprovisioningHooks,
+    Capability.GPU: GpuHooks,
+    Capability.HAS_INSTANCE: HasInstanceHooks,
+    Capability.SIMILARITY: SimilarityHooks,
+    Capability.PROVISIONING_CLASSES: ProvisioningClassHooks,
+}

@@ -1,0 +1,1 @@
+"""PUBLIC: what plugin authors and simulations test with."""

@@ -1,0 +1,1 @@
+"""Registers nodewright's test helpers with pytest."""

@@ -1,0 +1,1 @@
+"""An independent check of a plan; shares no code with the planner."""
