@@ -1,0 +1,102 @@
+"""Every setting, once: names, units and defaults. Flags, environment and files are all made from this tree.
+
+A field's name with dashes is its flag, and CA's flag where CA has one. Durations are seconds here and
+Go-style text (``10m``, ``1h30m``) outside. Where a default differs from CA's, the docstring says why.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Duration = Annotated[float, Meta(ge=0, extra={"duration": True})]
+Ratio = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
+    """Base of the groups of settings."""
+
+
+class LoopSettings(Section, frozen=True, kw_only=True):
+    """How often the loop runs and when the cluster is too broken to act on."""
+
+    scan_interval: Duration = 10.0
+    ok_total_unready_count: Count = 3
+    max_total_unready_percentage: Annotated[float, Meta(ge=0, le=100)] = 45.0
+    scale_up_from_zero: bool = True
+
+
+class PodSettings(Section, frozen=True, kw_only=True):
+    """Which pods count as pending."""
+
+    expendable_pods_priority_cutoff: int = -10
+    new_pod_scale_up_delay: Duration = 0.0
+    allowed_scheduler_names: tuple[str, ...] = ()
+    bypassed_scheduler_names: tuple[str, ...] = ()
+
+
+class TemplateSettings(Section, frozen=True, kw_only=True):
+    """How the node that a group would add is imagined."""
+
+    startup_taint: tuple[str, ...] = ()
+    startup_taint_prefix: tuple[str, ...] = ()
+    ignore_taint: tuple[str, ...] = ()
+    status_taint: tuple[str, ...] = ()
+    force_ds: bool = False
+    scale_from_unschedulable: bool = False
+
+
+class ScaleUpSettings(Section, frozen=True, kw_only=True):
+    """How an expansion is estimated, chosen and spread."""
+
+    expander: str = "least-waste"
+    max_nodes_per_scaleup: Count = 1000
+    fastpath_binpacking_enabled: bool = False
+    enforce_node_group_min_size: bool = False
+    balance_similar_node_groups: bool = False
+    balancing_ignore_label: tuple[str, ...] = ()
+    balancing_label: tuple[str, ...] = ()
+    max_allocatable_difference_ratio: Ratio = 0.05
+    max_free_difference_ratio: Ratio = 0.05
+    memory_difference_ratio: Ratio = 0.015
+
+
+class LimitSettings(Section, frozen=True, kw_only=True):
+    """What the whole cluster may grow to. Totals are CA's ``min:max``; memory counts GiB."""
+
+    max_nodes_total: Count = 0
+    cores_total: str = "0:320000"
+    memory_total: str = "0:6400000"
+    gpu_total: tuple[str, ...] = ()
+
+
+class FailureSettings(Section, frozen=True, kw_only=True):
+    """How long a group may take and how long it is left alone after a failure."""
+
+    max_node_provision_time: Duration = 900.0
+    max_node_startup_time: Duration = 900.0
+    initial_node_group_backoff_duration: Duration = 300.0
+    max_node_group_backoff_duration: Duration = 1800.0
+    node_group_backoff_reset_timeout: Duration = 10800.0
+
+
+class ProviderSettings(Section, frozen=True, kw_only=True):
+    """One provider: its own options, and node groups in the form its plugin reads."""
+
+    options: dict[str, Any] = {}
+    nodes: tuple[str, ...] = ()
+    node_group_auto_discovery: tuple[str, ...] = ()
+    call_timeout: Duration = 60.0
+
+
+class Settings(Section, frozen=True, kw_only=True):
+    """The tree. ``providers`` maps a provider's name to its settings."""
+
+    loop: LoopSettings = LoopSettings()
+    pods: PodSettings = PodSettings()
+    templates: TemplateSettings = TemplateSettings()
+    scale_up: ScaleUpSettings = ScaleUpSettings()
+    limits: LimitSettings = LimitSettings()
+    failures: FailureSettings = FailureSettings()
+    providers: dict[str, ProviderSettings] = {}
