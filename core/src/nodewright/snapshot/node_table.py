@@ -1,0 +1,179 @@
+"""Nodes as columns.
+
+Rows are never reordered or reused: a node that goes leaves a dead row, a node that changes gets a new row.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from nodewright.model.meta import Resources
+from nodewright.model.node import HOSTNAME_LABEL, Node
+from nodewright.snapshot.column import Column, Ids, Ints, Mask
+from nodewright.snapshot.pod_class import PodClasses
+from nodewright.snapshot.requests import MAX_ALLOCATABLE, PODS, node_amounts
+
+COPY_PREFIX = "copy-"
+Compute = Callable[["NodeTable", slice], NDArray[Any]]
+
+
+class Vocabulary:
+    """Interned names that a picture shares with its forks: resources, label values, pod classes."""
+
+    def __init__(self) -> None:
+        self.classes = PodClasses()
+        self.resources: dict[str, int] = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
+        self.label_values: dict[str, dict[str, int]] = {}
+
+    def value_id(self, key: str, value: str) -> int:
+        values = self.label_values.setdefault(key, {})
+        return values.setdefault(value, len(values))
+
+
+class NodeTable:
+    """Nodes, what they offer and what is used of it; forks share columns until one writes."""
+
+    def __init__(self) -> None:
+        self.vocabulary = Vocabulary()
+        self._parent: Self | None = None
+        self._base = 0
+        # A copy of a template is held as the template itself; its name follows from its row.
+        self._nodes: list[Node] = []
+        self._rows: dict[str, int] = {}
+        self._rows_shared = False
+        width = len(self.vocabulary.resources)
+        self._alive = Column(np.zeros(0, dtype=np.bool_))
+        self._copy = Column(np.zeros(0, dtype=np.bool_))
+        self._allocatable = Column(np.zeros((0, width), dtype=np.int64))
+        self._used = Column(np.zeros((0, width), dtype=np.int64))
+        self._columns: dict[object, Column] = {}
+
+    def __len__(self) -> int:
+        """Rows, dead ones included."""
+        return len(self._alive)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._rows
+
+    @property
+    def alive(self) -> Mask:
+        """Rows whose node is there."""
+        return self._alive.view
+
+    @property
+    def allocatable(self) -> Ints:
+        """Rows × resources (``vocabulary.resources`` gives the column of a name)."""
+        return self._allocatable.view
+
+    @property
+    def used(self) -> Ints:
+        """Rows × resources: the sum of what the pods of a node ask."""
+        return self._used.view
+
+    def row(self, name: str) -> int:
+        """Row of a node (not of a copy); raises KeyError."""
+        return self._rows[name]
+
+    def name(self, row: int) -> str:
+        return f"{COPY_PREFIX}{row}" if self._copy.view[row] else self._nodes[row].name
+
+    def node(self, row: int) -> Node:
+        """The node of a row; for a copy of a template, the template under the copy's own name."""
+        node = self._nodes[row]
+        return renamed(node, self.name(row)) if self._copy.view[row] else node
+
+    def nodes(self) -> Iterator[tuple[int, Node]]:
+        """Live rows with their nodes, in row order."""
+        return ((int(row), self.node(int(row))) for row in np.flatnonzero(self.alive))
+
+    def append_nodes(self, nodes: list[Node]) -> slice:
+        """Add rows for nodes whose names are not in the table."""
+        window = self._append(nodes, [node.allocatable for node in nodes], copies=False)
+        if self._rows_shared:
+            self._rows, self._rows_shared = self._rows.copy(), False
+        self._rows.update(zip((node.name for node in nodes), range(window.start, window.stop), strict=True))
+        return window
+
+    def append_copies(self, template: Node, count: int) -> slice:
+        """Add ``count`` copies of a template node, each with a name and hostname label of its own."""
+        return self._append([template] * count, [template.allocatable], copies=True)
+
+    def labels(self, key: str) -> Ids:
+        """Per row the interned value of a label, -1 where a node lacks it."""
+        return self.column(("label", key), lambda table, window: table.label_ids(key, window))
+
+    def column(self, key: object, compute: Compute) -> NDArray[Any]:
+        """A derived column, computed once per row; ``compute`` may look at the nodes of its window alone."""
+        held = self._columns.get(key)
+        if held is None:
+            held = self._columns[key] = self._inherited(key, compute)
+        if len(held) < len(self):
+            held.extend(compute(self, slice(len(held), len(self))))
+        return held.view
+
+    def label_ids(self, key: str, window: slice) -> Ids:
+        """The interned values of a label for new rows; a copy's hostname is its own name."""
+        intern, hostname = self.vocabulary.value_id, key == HOSTNAME_LABEL
+        ids = np.empty(window.stop - window.start, dtype=np.int32)
+        for index, row in enumerate(range(window.start, window.stop)):
+            own = self.name(row) if hostname and self._copy.view[row] else self._nodes[row].metadata.labels.get(key)
+            ids[index] = -1 if own is None else intern(key, own)
+        return ids
+
+    def widen(self) -> None:
+        """Give the resource matrices a column for every resource in the vocabulary."""
+        missing = len(self.vocabulary.resources) - self.used.shape[1]
+        if missing > 0:
+            room = np.zeros((len(self), missing), dtype=np.int64)
+            self._allocatable = Column(np.hstack([self.allocatable, room]))
+            self._used = Column(np.hstack([self.used, room]))
+
+    def _append(self, nodes: list[Node], offers: list[Resources], *, copies: bool) -> slice:
+        window = slice(len(self), len(self) + len(nodes))
+        rows = self._allocatable_rows(offers)
+        if copies:
+            rows = np.repeat(rows, len(nodes), axis=0)
+        self._nodes.extend(nodes)
+        self._alive.extend(np.ones(len(nodes), dtype=np.bool_))
+        self._copy.extend(np.full(len(nodes), copies))
+        self._allocatable.extend(rows)
+        self._used.extend(np.zeros_like(rows))
+        return window
+
+    def _allocatable_rows(self, offers: list[Resources]) -> Ints:
+        resources = self.vocabulary.resources
+        amounts = [node_amounts(offer) for offer in offers]
+        for offer in amounts:
+            for name in offer:
+                resources.setdefault(name, len(resources))
+        self.widen()
+        rows = np.zeros((len(offers), len(resources)), dtype=np.int64)
+        for row, offer in zip(rows, amounts, strict=True):
+            for name, amount in offer.items():
+                row[resources[name]] = max(-MAX_ALLOCATABLE, amount)
+        return rows
+
+    def _inherited(self, key: object, compute: Compute) -> Column:
+        """The parent's rows of a column: what is derived once serves every later fork."""
+        if self._parent is not None:
+            return Column(self._parent.column(key, compute)[: self._base])
+        return Column(compute(self, slice(0, 0)))
+
+    def _fork_table(self, forked: "NodeTable") -> None:
+        self._rows_shared = True
+        forked.vocabulary, forked._parent, forked._base = self.vocabulary, self, len(self)
+        forked._nodes = self._nodes.copy()
+        forked._rows, forked._rows_shared = self._rows, True
+        forked._alive, forked._copy = self._alive.fork(), self._copy.fork()
+        forked._allocatable, forked._used = self._allocatable.fork(), self._used.fork()
+        forked._columns = {key: column.fork() for key, column in self._columns.items()}
+
+
+def renamed(template: Node, name: str) -> Node:
+    """The template as a node of that name, with the hostname label that goes with it."""
+    labels = {**template.metadata.labels, HOSTNAME_LABEL: name}
+    meta = msgspec.structs.replace(template.metadata, name=name, labels=labels)
+    return msgspec.structs.replace(template, metadata=meta)

@@ -1,0 +1,129 @@
+"""Pods grouped by what scheduling can see of them.
+
+Two pods of one class are interchangeable to every predicate, so that each predicate runs once per class.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodewright.model.pod import Pod, PodSpec, Volume
+from nodewright.model.quantity import Quantity
+from nodewright.snapshot.requests import pod_requests
+
+T = TypeVar("T")
+
+
+class PodClass:
+    """What the pods of one class have in common. Compared and hashed by identity.
+
+    ``requests`` counts as an incoming pod, ``placed_requests`` as one that runs (in-place resizes). ``pod``
+    stands for the class: only its scheduling side may be read.
+    """
+
+    __slots__ = ("claims", "compiled", "id", "labels", "namespace", "placed_requests", "pod", "requests", "terminating")
+
+    def __init__(self, class_id: int, pod: Pod, placed_requests: Mapping[str, int]) -> None:
+        self.id = class_id
+        self.pod = pod
+        self.namespace = pod.metadata.namespace
+        self.labels: Mapping[str, str] = pod.metadata.labels
+        self.terminating = pod.metadata.deletion_timestamp is not None
+        self.requests: Mapping[str, int] = pod_requests(pod, placed=False)
+        self.placed_requests = placed_requests
+        self.claims = tuple(claim_key(pod, volume) for volume in pod.spec.volumes if has_claim(volume))
+        self.compiled: dict[object, Any] = {}
+
+    @property
+    def spec(self) -> PodSpec:
+        return self.pod.spec
+
+    @property
+    def has_anti_affinity(self) -> bool:
+        """Whether pods of this class keep others away from their domain."""
+        affinity = self.spec.affinity
+        return affinity is not None and affinity.pod_anti_affinity is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether only what its pods request decides how many of them a node takes."""
+        spec = self.spec
+        affinity = spec.affinity
+        free = affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
+        containers = (*spec.containers, *spec.init_containers)
+        ports = any(port.host_port for container in containers for port in container.ports)
+        return free and not ports and not spec.topology_spread_constraints and not spec.volumes
+
+
+def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
+    """Remember a function's answer on the class, for what predicates compile once."""
+
+    def remembered(pod_class: PodClass) -> T:
+        try:
+            found: T = pod_class.compiled[function]
+        except KeyError:
+            found = pod_class.compiled[function] = function(pod_class)
+        return found
+
+    return remembered
+
+
+class PodClasses:
+    """The table of classes; shared by a picture and all its forks."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, PodClass] = {}
+        self._by_pod: dict[str, tuple[Pod, PodClass]] = {}
+
+    def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
+        """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
+        uid = pod.metadata.uid
+        known = self._by_pod.get(uid) if uid else None
+        if known is not None and known[0] is pod:
+            return known[1]
+        bare = pod
+        if placed and pod.spec.node_name:
+            bare = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+        pod_class = self._intern(bare)
+        if uid:
+            self._by_pod[uid] = (pod, pod_class)
+        return pod_class
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a pod that is gone."""
+        self._by_pod.pop(uid, None)
+
+    def _intern(self, pod: Pod) -> PodClass:
+        requests = pod_requests(pod, placed=True)
+        key = _encode(_identity(pod, requests))
+        found = self._by_key.get(key)
+        if found is None:
+            found = self._by_key[key] = PodClass(len(self._by_key), pod, requests)
+        return found
+
+
+def has_claim(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
+def claim_key(pod: Pod, volume: Volume) -> str:
+    """``namespace/name`` of the claim behind a volume; an ephemeral volume's claim is ``<pod>-<volume>``."""
+    claim = volume.persistent_volume_claim
+    name = claim.claim_name if claim is not None else f"{pod.name}-{volume.name}"
+    return f"{pod.metadata.namespace}/{name}"
+
+
+def _identity(pod: Pod, requests: Mapping[str, int]) -> tuple[object, ...]:
+    meta = pod.metadata
+    own_claims = (meta.name, meta.uid) if any(volume.ephemeral for volume in pod.spec.volumes) else None
+    return (meta.namespace, meta.labels, pod.spec, meta.deletion_timestamp is not None, requests, own_claims)
+
+
+def _nano(value: Any) -> str:
+    if isinstance(value, Quantity):
+        return str(value.nano)
+    raise TypeError(f"{type(value).__name__} is no part of a pod")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_nano).encode
