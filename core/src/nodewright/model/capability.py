@@ -16,3 +16,4 @@ class Capability(StrEnum):
     HAS_INSTANCE = "has_instance"
     SIMILARITY = "similarity"
     PROVISIONING_CLASSES = "provisioning_classes"
+    SIMULATION = "simulation"

@@ -4,7 +4,8 @@ NodewrightError
 ├ ConfigError · PluginError{PluginNotFound, ContractViolation}   stop at start, name the key or hook
 ├ KubeApiError(retryable)                                        skip this loop
 ├ ProviderError(provider, group_id, code)                        event, backoff of that group
-│  └ OutOfCapacity, QuotaExceeded, TargetChanged, Throttled, AccessDenied, NodeGroupNotFound, ProviderUnavailable
+│  └ OutOfCapacity, QuotaExceeded, TargetChanged, Throttled, AccessDenied, NodeGroupNotFound,
+│    ProviderUnavailable{OutcomeUnknown}, BadAnswer (also a ContractViolation)
 └ InvariantError                                                 a bug: stop loudly
 """
 
@@ -80,9 +81,7 @@ class Throttled(ProviderError):
 
     code = "throttled"
 
-    def __init__(
-        self, message: str = "", *, retry_after: float = 1.0, provider: str = "", group_id: str = ""
-    ) -> None:
+    def __init__(self, message: str = "", *, retry_after: float = 1.0, provider: str = "", group_id: str = "") -> None:
         super().__init__(message, provider=provider, group_id=group_id)
         self.retry_after = retry_after
 
@@ -103,3 +102,15 @@ class ProviderUnavailable(ProviderError):
     """The cloud did not answer, or not in time."""
 
     code = "unavailable"
+
+
+class OutcomeUnknown(ProviderUnavailable):
+    """A write did not answer and the re-read failed too: it may have taken effect, the next observation decides."""
+
+    code = "outcomeUnknown"
+
+
+class BadAnswer(ProviderError, ContractViolation):
+    """A hook answered what the contract forbids, in mid-flight: degrades that group, as every ProviderError."""
+
+    code = "contractViolation"

@@ -35,7 +35,6 @@ from nodewright.spec.context import ProviderContext
 from nodewright.spec.hooks import (
     CAPABILITY_HOOKS,
     ENTRY_POINT_GROUP,
-    PROJECT,
     SPEC_VERSION,
     AtomicResizeHooks,
     AutoprovisioningHooks,
@@ -53,8 +52,10 @@ from nodewright.spec.hooks import (
     ProvisioningVerdict,
     RequiredHooks,
     SimilarityHooks,
-    hookimpl,
 )
+from nodewright.spec.markers import PROJECT, hookimpl
+from nodewright.spec.options import decode_options
+from nodewright.spec.simulation import NodeStart, SimulationHooks
 
 __all__ = [
     "CAPABILITY_HOOKS",
@@ -83,6 +84,7 @@ __all__ = [
     "Node",
     "NodeGroup",
     "NodeGroupNotFound",
+    "NodeStart",
     "NodeTemplate",
     "OutOfCapacity",
     "PricingHooks",
@@ -98,8 +100,10 @@ __all__ = [
     "QuotaExceeded",
     "RequiredHooks",
     "SimilarityHooks",
+    "SimulationHooks",
     "Taint",
     "TargetChanged",
     "Throttled",
+    "decode_options",
     "hookimpl",
 ]

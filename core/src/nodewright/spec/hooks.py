@@ -8,8 +8,6 @@ SDK error is translated to the tree of ``nodewright.model.errors`` before it lea
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import pluggy
-
 from nodewright.model.capability import Capability
 from nodewright.model.group import (
     FailedInstance,
@@ -21,13 +19,11 @@ from nodewright.model.group import (
     Value,
 )
 from nodewright.model.node import Node
+from nodewright.spec.markers import hookspec
+from nodewright.spec.simulation import SimulationHooks
 
-PROJECT = "nodewright"
 ENTRY_POINT_GROUP = "nodewright.providers.v1"
 SPEC_VERSION = (1, 0)
-
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class MachineType(Value, frozen=True, kw_only=True):
@@ -120,7 +116,9 @@ class RequiredHooks(Protocol):
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
         """Delete exactly these machines and lower the target by as many; answers the ids accepted.
 
-        Accepts what ``instances`` and ``failed_instances`` named; an id that is gone already is skipped.
+        Accepts what ``instances`` and ``failed_instances`` named (a failure without a machine by its
+        ``failure_id``, which lowers the target by its ``count``); an id that is gone already is skipped.
+        Raises TargetChanged as above.
         """
 
 
@@ -239,4 +237,5 @@ CAPABILITY_HOOKS: Mapping[Capability, type] = {
     Capability.HAS_INSTANCE: HasInstanceHooks,
     Capability.SIMILARITY: SimilarityHooks,
     Capability.PROVISIONING_CLASSES: ProvisioningClassHooks,
+    Capability.SIMULATION: SimulationHooks,
 }

@@ -1,1 +1,26 @@
 """Loads provider plugins and gives them one typed face."""
+
+from nodewright.adapters.provider.calls import CallSettings, HookStats
+from nodewright.adapters.provider.client import ProviderClient, WithheldWrite
+from nodewright.adapters.provider.loader import (
+    InstalledProvider,
+    connect_provider,
+    installed_providers,
+    load_provider,
+)
+from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, InlineRunner, ThreadRunner
+
+__all__ = [
+    "CallRunner",
+    "CallSettings",
+    "CallTimedOut",
+    "HookStats",
+    "InlineRunner",
+    "InstalledProvider",
+    "ProviderClient",
+    "ThreadRunner",
+    "WithheldWrite",
+    "connect_provider",
+    "installed_providers",
+    "load_provider",
+]

@@ -1,0 +1,151 @@
+"""One call of one hook: deadline, retries, timing and translation of errors, in one place."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import pluggy
+from tenacity import RetryCallState, Retrying, retry_if_exception
+
+from nodewright.adapters.provider.checks import Unfit
+from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
+from nodewright.model.clock import Clock
+from nodewright.model.errors import BadAnswer, ProviderError, ProviderUnavailable, Throttled
+
+T = TypeVar("T")
+Check = Callable[[Any], T]
+
+_MAX_BACKOFF_SECONDS = 10.0
+
+
+class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How patient the core is with one provider.
+
+    ``read_attempts`` bounds the tries of a read that was throttled or unavailable; together with the waits
+    between them they stay within ``deadline_seconds``. ``write_repeats`` bounds the repeats of a write of
+    which a re-read showed that it had no effect.
+    """
+
+    deadline_seconds: float = 60.0
+    read_attempts: int = 4
+    write_repeats: int = 2
+    max_abandoned_calls: int = 3
+    parallel_calls: int = 8
+    dry_run: bool = False
+
+
+class HookStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How often one hook was called, how often it failed, and the seconds spent in it."""
+
+    calls: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+
+
+class UnexpectedError(ProviderError):
+    """The plugin raised something that is not of nodewright's tree of errors; its cause says what."""
+
+    code = "unexpectedError"
+
+
+class UnansweredCall(ProviderUnavailable):
+    """The call was abandoned at its deadline: it may still take effect."""
+
+    code = "timeout"
+
+
+class HookCaller:
+    """Calls the hooks of one provider; every failure leaves here as a ProviderError that names it."""
+
+    def __init__(
+        self, provider: str, hooks: pluggy.HookRelay, *, runner: CallRunner, clock: Clock, settings: CallSettings
+    ) -> None:
+        self._provider = provider
+        self._hooks = hooks
+        self._runner = runner
+        self._clock = clock
+        self._settings = settings
+        self._stats: dict[str, HookStats] = {}
+        self._lock = threading.Lock()
+
+    def read(self, hook: str, check: Check[T], **arguments: object) -> T:
+        """The checked answer; tries again while the cloud throttles or is unavailable."""
+        started = self._clock.now()
+
+        def gives_up(state: RetryCallState) -> bool:
+            spent = self._clock.now() - started + state.upcoming_sleep
+            return state.attempt_number >= self._settings.read_attempts or spent > self._settings.deadline_seconds
+
+        attempts = Retrying(
+            retry=retry_if_exception(_is_passing),
+            wait=_pause,
+            stop=gives_up,
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        answer: T = attempts(self.once, hook, check, **arguments)
+        return answer
+
+    def once(self, hook: str, check: Check[T], /, **arguments: object) -> T:
+        """The checked answer of exactly one call."""
+        group_id = str(arguments.get("group_id", ""))
+        started = self._clock.now()
+        failed = True
+        try:
+            answer = self._run(hook, arguments)
+            checked = self._checked(hook, check, answer, group_id)
+            failed = False
+        except ProviderError as error:
+            error.provider = error.provider or self._provider
+            error.group_id = error.group_id or group_id
+            raise
+        finally:
+            self._record(hook, self._clock.now() - started, failed=failed)
+        return checked
+
+    def stats(self) -> Mapping[str, HookStats]:
+        """Per hook what has been called so far."""
+        with self._lock:
+            return dict(self._stats)
+
+    def _run(self, hook: str, arguments: Mapping[str, object]) -> object:
+        def call() -> object:
+            return getattr(self._hooks, hook)(**arguments)
+
+        try:
+            return self._runner.run(call, self._settings.deadline_seconds)
+        except ProviderError:
+            raise
+        except CallTimedOut as error:
+            raise UnansweredCall(f"{self._provider} did not answer {hook}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise UnexpectedError(f"{self._provider} raised {type(error).__name__} in {hook}: {error}") from error
+
+    def _checked(self, hook: str, check: Check[T], answer: object, group_id: str) -> T:
+        if answer is None:
+            raise BadAnswer(f"plugin {self._provider}: hook {hook} answered None")
+        try:
+            return check(answer)
+        except Unfit as error:
+            of_group = f" for {group_id}" if group_id else ""
+            raise BadAnswer(f"plugin {self._provider}: hook {hook} answered {error}{of_group}") from error
+
+    def _record(self, hook: str, seconds: float, *, failed: bool) -> None:
+        with self._lock:
+            seen = self._stats.get(hook, HookStats())
+            self._stats[hook] = HookStats(
+                calls=seen.calls + 1, errors=seen.errors + failed, seconds=seen.seconds + seconds
+            )
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Worth another try: not an abandoned call, which would soon use up the workers."""
+    return isinstance(error, (Throttled, ProviderUnavailable)) and not isinstance(error, (UnansweredCall, NotStarted))
+
+
+def _pause(state: RetryCallState) -> float:
+    """Seconds until the next try: what the cloud asked for, or 1, 2, 4…"""
+    error = state.outcome.exception() if state.outcome is not None else None
+    backoff = min(_MAX_BACKOFF_SECONDS, 2.0 ** (state.attempt_number - 1))
+    return max(error.retry_after, backoff) if isinstance(error, Throttled) else backoff

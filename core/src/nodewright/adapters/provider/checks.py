@@ -1,0 +1,185 @@
+"""What answers of hooks must look like; a check returns the clean value or raises Unfit saying what is wrong.
+
+The message completes the sentence "the hook answered …".
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from nodewright.model.capability import Capability
+from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate
+from nodewright.model.quantity import ZERO, Quantity
+
+T = TypeVar("T")
+V = TypeVar("V", bound=object)
+
+_NEEDED_RESOURCES = ("cpu", "memory", "pods")
+
+
+class Unfit(ValueError):
+    """The answer breaks the contract."""
+
+
+def a(kind: type[T]) -> Callable[[Any], T]:
+    """Exactly one value of that kind."""
+
+    def check(answer: Any) -> T:
+        if not isinstance(answer, kind):
+            raise Unfit(f"{_shown(answer)}, not a {kind.__name__}")
+        return answer
+
+    return check
+
+
+def several(kind: type[T]) -> Callable[[Any], tuple[T, ...]]:
+    """A sequence of values of that kind."""
+    one = a(kind)
+
+    def check(answer: Any) -> tuple[T, ...]:
+        if isinstance(answer, str) or not isinstance(answer, Sequence):
+            raise Unfit(f"{_shown(answer)}, not a sequence of {kind.__name__}")
+        return tuple(one(item) for item in answer)
+
+    return check
+
+
+def names(answer: Any) -> tuple[str, ...]:
+    """Unique, non-empty strings."""
+    found = several(str)(answer)
+    _demand_unique(found, "the name")
+    return found
+
+
+def name(answer: Any) -> str:
+    if not isinstance(answer, str) or not answer:
+        raise Unfit(f"{_shown(answer)}, not a non-empty string")
+    return answer
+
+
+def size(answer: Any) -> int:
+    """A count of machines; a bool is none."""
+    if isinstance(answer, bool) or not isinstance(answer, int):
+        raise Unfit(f"{_shown(answer)}, not a whole number")
+    if answer < 0:
+        raise Unfit(f"{answer}, a negative number")
+    return answer
+
+
+def size_up_to(most: int) -> Callable[[Any], int]:
+    """How many machines of ``most`` asked for were accepted."""
+
+    def check(answer: Any) -> int:
+        if size(answer) > most:
+            raise Unfit(f"{answer} accepted of {most} asked for")
+        return size(answer)
+
+    return check
+
+
+def ids_among(asked: Sequence[str]) -> Callable[[Any], tuple[str, ...]]:
+    """Accepted ids, each one of those asked for."""
+
+    def check(answer: Any) -> tuple[str, ...]:
+        accepted = names(answer)
+        if strange := sorted(set(accepted) - set(asked)):
+            raise Unfit(f"{_shown(strange[0])}, which nobody asked for")
+        return accepted
+
+    return check
+
+
+def price(answer: Any) -> float:
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)):
+        raise Unfit(f"{_shown(answer)}, not a number")
+    if not math.isfinite(answer) or answer < 0:
+        raise Unfit(f"{answer}, not a price")
+    return float(answer)
+
+
+def instant(answer: Any) -> float:
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)) or math.isnan(answer):
+        raise Unfit(f"{_shown(answer)}, not a moment")
+    return float(answer)
+
+
+def presence(answer: Any) -> str:
+    if answer not in ("yes", "no", "unknown"):
+        raise Unfit(f"{_shown(answer)}, not yes, no or unknown")
+    return str(answer)
+
+
+def node_groups(answer: Any) -> tuple[NodeGroup, ...]:
+    groups = tuple(node_group(group) for group in several(NodeGroup)(answer))
+    _demand_unique((group.id for group in groups), "the group id")
+    return groups
+
+
+def node_group(answer: Any) -> NodeGroup:
+    group = a(NodeGroup)(answer)
+    name(group.id)
+    if size(group.min_size) > size(group.max_size):
+        raise Unfit(f"group {group.id} with minimum {group.min_size} above maximum {group.max_size}")
+    for capability, reason in group.switched_off.items():
+        a(Capability)(capability)
+        name(reason)
+    return group
+
+
+def instances(*, ignores_case: bool) -> Callable[[Any], tuple[Instance, ...]]:
+    """Instances whose ids are unique, the way this provider compares ids."""
+
+    def check(answer: Any) -> tuple[Instance, ...]:
+        found = several(Instance)(answer)
+        _demand_unique((name(item.id).lower() if ignores_case else name(item.id) for item in found), "the instance id")
+        return found
+
+    return check
+
+
+def failures(answer: Any) -> tuple[FailedInstance, ...]:
+    found = several(FailedInstance)(answer)
+    _demand_unique((name(failure.failure_id) for failure in found), "the failure id")
+    for failure in found:
+        if size(failure.count) < 1 or failure.instance_id == "":
+            raise Unfit(f"failure {failure.failure_id} that stands for no machine")
+    return found
+
+
+def template(answer: Any) -> NodeTemplate:
+    found = a(NodeTemplate)(answer)
+    for resource in _NEEDED_RESOURCES:
+        if resource not in found.allocatable:
+            raise Unfit(f"a template without {resource}")
+    _demand_quantities(found.allocatable)
+    _demand_quantities(found.capacity)
+    return found
+
+
+def group_options(answer: Any) -> GroupOptions:
+    found = a(GroupOptions)(answer)
+    for seconds in (found.max_node_provision_seconds, found.max_node_startup_seconds):
+        price(seconds)
+    return found
+
+
+def _demand_quantities(resources: Mapping[str, object]) -> None:
+    for resource, amount in resources.items():
+        if not isinstance(amount, Quantity) or amount < ZERO:
+            raise Unfit(f"a template with {resource} of {_shown(amount)}, not a Quantity of at least 0")
+
+
+def _demand_unique(values: Iterable[str], what: str) -> None:
+    seen: set[str] = set()
+    for value in values:
+        if not value:
+            raise Unfit(f"an empty string where {what} belongs")
+        if value in seen:
+            raise Unfit(f"{what} {value} twice")
+        seen.add(value)
+
+
+def _shown(answer: object) -> str:
+    """A short repr: answers may be hostile."""
+    text = repr(answer)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,234 @@
+"""ProviderClient: the one typed face of a provider, and with its parts the only code that touches hooks."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from nodewright.adapters.provider import checks
+from nodewright.adapters.provider.calls import CallSettings, Check, HookCaller, HookStats
+from nodewright.adapters.provider.writes import Writes
+from nodewright.model.capability import Capability
+from nodewright.model.errors import InvariantError, ProviderError
+from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.node import Node
+from nodewright.spec.hooks import GroupSpec, MachineType, ProvisioningClass, ProvisioningRequest, ProvisioningVerdict
+from nodewright.spec.simulation import NodeStart
+
+T = TypeVar("T")
+
+
+class WithheldWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write that a dry run kept from the cloud."""
+
+    hook: str
+    group_id: str
+    arguments: Mapping[str, object]
+
+
+class ProviderClient:
+    """A method per hook, with exact types; every failure is a ProviderError that names provider and group.
+
+    Reads of a capability that the provider does not declare, or that is switched off for the group, answer
+    None: "not supported" is not "nothing". Writes of such a capability raise ProviderError with the code
+    ``notSupported``. In a dry run no write is sent: writes answer that nothing was accepted and are kept for
+    ``take_withheld``.
+    """
+
+    def __init__(self, info: ProviderInfo, calls: HookCaller, settings: CallSettings) -> None:
+        self.info = info
+        self.name = info.name
+        self.dry_run = settings.dry_run
+        self.deadline_seconds = settings.deadline_seconds
+        self._calls = calls
+        self._writes = Writes(calls, repeats=settings.write_repeats, info=info)
+        self._switched_off: Mapping[str, frozenset[Capability]] = {}
+        self._withheld: list[WithheldWrite] = []
+
+    def __repr__(self) -> str:
+        return f"ProviderClient({self.name!r})"
+
+    # What holds, and what was done
+
+    def capabilities(self, group: NodeGroup) -> frozenset[Capability]:
+        """What the provider can do for this group."""
+        return self.info.capabilities - group.switched_off.keys()
+
+    def supports(self, capability: Capability, group_id: str = "") -> bool:
+        """Does the capability hold, for the group if one is named (as of the last ``node_groups``)?"""
+        return capability in self.info.capabilities and capability not in self._switched_off.get(group_id, ())
+
+    def stats(self) -> Mapping[str, HookStats]:
+        """Calls, errors and seconds per hook since the start."""
+        return self._calls.stats()
+
+    def take_withheld(self) -> tuple[WithheldWrite, ...]:
+        """The writes that a dry run held back since the last time this was asked."""
+        taken, self._withheld = tuple(self._withheld), []
+        return taken
+
+    # Required reads
+
+    def refresh(self, wanted: frozenset[str] = frozenset()) -> None:
+        """Read the cloud anew; for groups in ``wanted`` past every cache."""
+        self._calls.read("refresh", checks.a(bool), wanted=wanted)
+
+    def node_groups(self) -> tuple[NodeGroup, ...]:
+        groups = self._calls.read("node_groups", checks.node_groups)
+        self._switched_off = {group.id: frozenset(group.switched_off) for group in groups if group.switched_off}
+        return groups
+
+    def target_size(self, group_id: str) -> int:
+        return self._calls.read("target_size", checks.size, group_id=group_id)
+
+    def instances(self, group_id: str) -> tuple[Instance, ...]:
+        check = checks.instances(ignores_case=self.info.ignores_id_case)
+        return self._calls.read("instances", check, group_id=group_id)
+
+    def template_node(self, group_id: str) -> NodeTemplate:
+        return self._calls.read("template_node", checks.template, group_id=group_id)
+
+    # Writes
+
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        """How many machines were accepted; raises TargetChanged when somebody else wrote, OutcomeUnknown in doubt."""
+        _demand(0 <= expected_target < target, f"increase of {group_id} from {expected_target} to {target}")
+        return self._resize("increase_size", group_id, expected_target, target)
+
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        """As ``increase_size``, all or nothing."""
+        _demand(0 <= expected_target < target, f"increase of {group_id} from {expected_target} to {target}")
+        self._require(Capability.ATOMIC_RESIZE, group_id)
+        return self._resize("atomic_increase_size", group_id, expected_target, target)
+
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        """How much capacity without a machine was withdrawn."""
+        _demand(0 <= target < expected_target, f"decrease of {group_id} from {expected_target} to {target}")
+        return self._resize("decrease_target_size", group_id, expected_target, target)
+
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        """The ids accepted for deletion; those gone already are left out."""
+        return self._delete("delete_instances", group_id, instance_ids, expected_target)
+
+    def force_delete_instances(
+        self, group_id: str, instance_ids: Sequence[str], expected_target: int
+    ) -> tuple[str, ...]:
+        """As ``delete_instances``, without the minimum-size check and without waiting."""
+        self._require(Capability.FORCE_DELETE, group_id)
+        return self._delete("force_delete_instances", group_id, instance_ids, expected_target)
+
+    # Optional reads: None where the capability does not hold
+
+    def failed_instances(self, group_id: str) -> tuple[FailedInstance, ...] | None:
+        """Failures not yet deleted; None: this cloud does not say, which is not "nothing failed"."""
+        return self._optional(Capability.FAST_FAILURE_DETECTION, "failed_instances", checks.failures, group_id=group_id)
+
+    def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
+        """The options of this group: the defaults where the provider has none of its own."""
+        check = checks.group_options
+        found = self._optional(Capability.GROUP_OPTIONS, "group_options", check, group_id=group_id, defaults=defaults)
+        return found if found is not None else defaults
+
+    def node_price(self, group_id: str, start: float, end: float) -> float | None:
+        """USD for one machine from ``start`` to ``end`` (epoch seconds)."""
+        return self._optional(Capability.PRICING, "node_price", checks.price, group_id=group_id, start=start, end=end)
+
+    def has_instance(self, node: Node) -> str:
+        """``yes``, ``no`` or ``unknown``; a provider without the capability knows nothing."""
+        return self._optional(Capability.HAS_INSTANCE, "has_instance", checks.presence, node=node) or "unknown"
+
+    def gpu_label(self) -> str | None:
+        return self._optional(Capability.GPU, "gpu_label", checks.name)
+
+    def gpu_types(self) -> tuple[str, ...] | None:
+        return self._optional(Capability.GPU, "gpu_types", checks.names)
+
+    def gpu_resources(self) -> tuple[str, ...] | None:
+        return self._optional(Capability.GPU, "gpu_resources", checks.names)
+
+    def ignored_labels(self) -> tuple[str, ...] | None:
+        return self._optional(Capability.SIMILARITY, "ignored_labels", checks.names)
+
+    def same_group_labels(self) -> tuple[str, ...] | None:
+        return self._optional(Capability.SIMILARITY, "same_group_labels", checks.names)
+
+    def machine_types(self) -> tuple[MachineType, ...] | None:
+        return self._optional(Capability.AUTOPROVISIONING, "machine_types", checks.several(MachineType))
+
+    def provisioning_classes(self) -> tuple[ProvisioningClass, ...] | None:
+        return self._optional(
+            Capability.PROVISIONING_CLASSES, "provisioning_classes", checks.several(ProvisioningClass)
+        )
+
+    # Optional writes
+
+    def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
+        """The new, empty group; None in a dry run."""
+        self._require(Capability.AUTOPROVISIONING)
+        if self._withholds("create_node_group", "", {"spec": spec}):
+            return None
+        return self._calls.once("create_node_group", checks.node_group, spec=spec)
+
+    def delete_node_group(self, group_id: str) -> bool:
+        """Is the empty, autoprovisioned group gone?"""
+        self._require(Capability.AUTOPROVISIONING, group_id)
+        if self._withholds("delete_node_group", group_id, {}):
+            return False
+        return self._calls.once("delete_node_group", checks.a(bool), group_id=group_id)
+
+    def provision(self, request: ProvisioningRequest) -> ProvisioningVerdict | None:
+        """The cloud's verdict on the request; None in a dry run."""
+        self._require(Capability.PROVISIONING_CLASSES)
+        if self._withholds("provision", "", {"request": request}):
+            return None
+        return self._calls.once("provision", checks.a(ProvisioningVerdict), request=request)
+
+    # For the simulated cluster only
+
+    def node_start(self, instance_id: str) -> NodeStart:
+        """How the kubelet of a running machine behaves (the truth of this moment)."""
+        self._require(Capability.SIMULATION)
+        return self._calls.once("node_start", checks.a(NodeStart), instance_id=instance_id)
+
+    def running_machines(self) -> tuple[NodeStart, ...]:
+        """``node_start`` of every machine that runs now, of all groups."""
+        self._require(Capability.SIMULATION)
+        return self._calls.once("running_machines", checks.several(NodeStart))
+
+    def next_change(self) -> float:
+        """Epoch seconds at which the cloud changes next by itself, at the earliest."""
+        self._require(Capability.SIMULATION)
+        return self._calls.once("next_change", checks.instant)
+
+    def _resize(self, hook: str, group_id: str, expected_target: int, target: int) -> int:
+        if self._withholds(hook, group_id, {"expected_target": expected_target, "target": target}):
+            return 0
+        return self._writes.resize(hook, group_id, expected_target, target)
+
+    def _delete(self, hook: str, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        asked = tuple(dict.fromkeys(instance_ids))
+        arguments = {"instance_ids": asked, "expected_target": expected_target}
+        if not asked or self._withholds(hook, group_id, arguments):
+            return ()
+        return self._writes.delete(hook, group_id, asked, expected_target)
+
+    def _optional(self, capability: Capability, hook: str, check: Check[T], **arguments: object) -> T | None:
+        if not self.supports(capability, str(arguments.get("group_id", ""))):
+            return None
+        return self._calls.read(hook, check, **arguments)
+
+    def _require(self, capability: Capability, group_id: str = "") -> None:
+        if not self.supports(capability, group_id):
+            where = f"group {group_id} of provider {self.name}" if group_id else f"provider {self.name}"
+            message = f"{where} does not support {capability.value}"
+            raise ProviderError(message, provider=self.name, group_id=group_id, code="notSupported")
+
+    def _withholds(self, hook: str, group_id: str, arguments: Mapping[str, object]) -> bool:
+        if self.dry_run:
+            self._withheld.append(WithheldWrite(hook=hook, group_id=group_id, arguments=arguments))
+        return self.dry_run
+
+
+def _demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise InvariantError(f"{what} makes no sense")

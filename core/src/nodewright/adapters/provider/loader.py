@@ -1,0 +1,145 @@
+"""Finds and loads the named provider, and no other: a broken neighbour must not stop the start."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import Distribution, entry_points
+from typing import Any, Protocol
+
+from nodewright.adapters.provider import checks
+from nodewright.adapters.provider.calls import CallSettings, HookCaller
+from nodewright.adapters.provider.client import ProviderClient
+from nodewright.adapters.provider.runner import CallRunner, ThreadRunner
+from nodewright.adapters.provider.verify import check_info, register
+from nodewright.model.clock import Clock
+from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound, ProviderError
+from nodewright.model.group import ProviderInfo
+from nodewright.spec.context import ProviderContext
+from nodewright.spec.hooks import ENTRY_POINT_GROUP
+
+
+class ProviderEntry(Protocol):
+    """The parts of ``importlib.metadata.EntryPoint`` that the loader uses."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def dist(self) -> Distribution | None: ...
+    def load(self) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledProvider:
+    """A provider that some installed package offers; nothing of it has been imported."""
+
+    name: str
+    distribution: str
+    version: str
+
+
+def installed_providers(entries: Iterable[ProviderEntry] | None = None) -> tuple[InstalledProvider, ...]:
+    """Every provider on offer, by name; a name that two packages claim appears twice."""
+    found = [
+        InstalledProvider(
+            name=entry.name, distribution=_package(entry), version=entry.dist.version if entry.dist else ""
+        )
+        for entry in _entries(entries)
+    ]
+    return tuple(sorted(found, key=lambda provider: (provider.name, provider.distribution)))
+
+
+def load_provider(
+    name: str,
+    context: ProviderContext,
+    *,
+    settings: CallSettings | None = None,
+    runner: CallRunner | None = None,
+    entries: Iterable[ProviderEntry] | None = None,
+) -> ProviderClient:
+    """The provider of that name, built from ``context``.
+
+    Raises PluginNotFound, PluginError (it cannot be imported or built), ContractViolation, or the plugin's
+    own ConfigError. ``runner`` makes the calls, by default threads of its own; ``entries`` replaces what is
+    installed.
+    """
+    entry = _find(name, list(_entries(entries)))
+    plugin = _build(entry, context)
+    return connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner)
+
+
+def connect_provider(
+    name: str,
+    plugin: object,
+    *,
+    clock: Clock,
+    settings: CallSettings | None = None,
+    runner: CallRunner | None = None,
+) -> ProviderClient:
+    """The typed face of a provider object that exists already; raises ContractViolation."""
+    settings = settings or CallSettings()
+    manager = register(name, plugin)
+
+    def caller(workers: int) -> HookCaller:
+        hands = runner or ThreadRunner(name, workers=workers, max_abandoned=settings.max_abandoned_calls)
+        return HookCaller(name, manager.hook, runner=hands, clock=clock, settings=settings)
+
+    calls = caller(workers=1)
+    info = _ask_info(name, calls)
+    check_info(manager, name, info)
+    if info.parallel_calls:
+        calls = caller(workers=settings.parallel_calls)
+    return ProviderClient(info, calls, settings)
+
+
+def _ask_info(name: str, calls: HookCaller) -> ProviderInfo:
+    try:
+        return calls.once("provider_info", checks.a(ProviderInfo))
+    except ContractViolation:
+        raise
+    except ProviderError as error:
+        raise PluginError(f"provider {name} does not say what it is: {_reason(error)}") from error
+
+
+def _entries(entries: Iterable[ProviderEntry] | None) -> Iterable[ProviderEntry]:
+    return entry_points(group=ENTRY_POINT_GROUP) if entries is None else entries
+
+
+def _find(name: str, entries: list[ProviderEntry]) -> ProviderEntry:
+    claims = [entry for entry in entries if entry.name == name]
+    if len(claims) == 1:
+        return claims[0]
+    if claims:
+        packages = " and ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in claims))
+        raise PluginNotFound(f"provider {name} is claimed by several packages: {packages}; uninstall all but one")
+    near = difflib.get_close_matches(name, sorted({entry.name for entry in entries}), n=1)
+    hint = f"did you mean {near[0]}?" if near else f'try: pip install "nodewright[{name}]" or nodewright-{name}'
+    known = ", ".join(sorted({entry.name for entry in entries})) or "none"
+    raise PluginNotFound(f"no installed package offers the provider {name} (installed: {known}); {hint}")
+
+
+def _build(entry: ProviderEntry, context: ProviderContext) -> object:
+    package = _package(entry)
+    try:
+        factory = entry.load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"provider {entry.name} of {package} cannot be imported: {_reason(error)}") from error
+    if not callable(factory):
+        raise ContractViolation(f"plugin {entry.name}: its entry point {entry.value} cannot be called")
+    try:
+        return factory(context)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"provider {entry.name} of {package} cannot be built: {_reason(error)}") from error
+
+
+def _package(entry: ProviderEntry) -> str:
+    return entry.dist.name if entry.dist is not None else entry.value.partition(":")[0]
+
+
+def _reason(error: BaseException) -> str:
+    """One line: the message of somebody else's error, with its kind."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,166 @@
+"""Who makes the calls to a provider, and what happens to one that does not come back."""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Protocol, TypeVar
+
+from nodewright.adapters.simulated.clock import DeadlinePassed, VirtualClock
+from nodewright.model.errors import ProviderUnavailable
+
+T = TypeVar("T")
+
+
+class CallTimedOut(Exception):
+    """The call did not return by its deadline: it may still take effect."""
+
+
+class NotStarted(ProviderUnavailable):
+    """The call was never made, so it had no effect: earlier calls still hang or hold every worker."""
+
+
+class CallRunner(Protocol):
+    """Runs one provider's calls under a deadline."""
+
+    def run(self, call: Callable[[], T], deadline_seconds: float) -> T:
+        """The call's answer or its exception; raises CallTimedOut, or NotStarted if it was never made."""
+
+
+class InlineRunner:
+    """Runs calls in place, on virtual time: a slow provider sleeps on the same clock."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    def run(self, call: Callable[[], T], deadline_seconds: float) -> T:
+        deadline = self._clock.now() + deadline_seconds
+        try:
+            with self._clock.deadline(deadline):
+                return call()
+        except DeadlinePassed as error:
+            if self._clock.now() < deadline:  # the deadline of a call around this one
+                raise
+            raise CallTimedOut(f"no answer within {deadline_seconds:g} s") from error
+
+
+class ThreadRunner:
+    """Runs calls on a bounded number of daemon threads and abandons those that hang.
+
+    Calls never overlap when ``workers`` is 1, except with abandoned ones. With ``max_abandoned`` calls
+    hanging, every further call raises NotStarted at once until one of them returns. Time spent waiting for
+    a free worker counts towards the deadline.
+    """
+
+    def __init__(self, name: str, *, workers: int = 1, max_abandoned: int = 3) -> None:
+        self._name = name
+        self._max_abandoned = max_abandoned
+        self._free = threading.Semaphore(workers)
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._abandoned = 0
+
+    def run(self, call: Callable[[], T], deadline_seconds: float) -> T:
+        deadline = time.monotonic() + deadline_seconds
+        self._refuse_if_hanging()
+        if not self._free.acquire(timeout=deadline_seconds):
+            raise NotStarted(f"{self._name} was busy for {deadline_seconds:g} s", provider=self._name)
+        answer: list[T] = []
+        job = _Job(lambda: answer.append(call()))
+        worker: _Worker | None = None
+        try:
+            self._refuse_if_hanging()
+            worker = self._take_worker()
+            worker.submit(job)
+            if not job.done.wait(deadline - time.monotonic()) and self._abandon(job):
+                worker = None
+                raise CallTimedOut(f"no answer within {deadline_seconds:g} s")
+        finally:
+            if worker is not None and job.done.is_set():
+                self._give_back(worker)
+            self._free.release()
+        if job.error is not None:
+            raise job.error
+        return answer[0]
+
+    def close(self) -> None:
+        """End the idle threads; a hanging one ends with its call or with the process."""
+        with self._lock:
+            workers, self._idle = self._idle, []
+        for worker in workers:
+            worker.stop()
+
+    def _refuse_if_hanging(self) -> None:
+        with self._lock:
+            hanging = self._abandoned
+        if hanging >= self._max_abandoned:
+            raise NotStarted(f"{hanging} calls to {self._name} hang; no more are made", provider=self._name)
+
+    def _take_worker(self) -> "_Worker":
+        with self._lock:
+            return self._idle.pop() if self._idle else _Worker(self._name)
+
+    def _give_back(self, worker: "_Worker") -> None:
+        with self._lock:
+            self._idle.append(worker)
+
+    def _abandon(self, job: "_Job") -> bool:
+        """Leave the job to itself, unless it finished at the last moment."""
+        with self._lock:
+            if not job.abandon(self._returned):
+                return False
+            self._abandoned += 1
+            return True
+
+    def _returned(self) -> None:
+        with self._lock:
+            self._abandoned -= 1
+
+
+class _Job:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.done = threading.Event()
+        self.error: BaseException | None = None
+        self._call = call
+        self._lock = threading.Lock()
+        self._on_late_return: Callable[[], None] | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        return self._on_late_return is not None
+
+    def work(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the answer is awaited
+            self.error = error
+        with self._lock:
+            self.done.set()
+            late = self._on_late_return
+        if late is not None:
+            late()
+
+    def abandon(self, on_late_return: Callable[[], None]) -> bool:
+        with self._lock:
+            if self.done.is_set():
+                return False
+            self._on_late_return = on_late_return
+            return True
+
+
+class _Worker:
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        threading.Thread(target=self._loop, name=f"provider-{name}", daemon=True).start()
+
+    def submit(self, job: _Job) -> None:
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        self._jobs.put(None)
+
+    def _loop(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.work()
+            if job.is_abandoned:
+                return

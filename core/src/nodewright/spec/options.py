@@ -1,0 +1,49 @@
+"""Strict decoding of a provider's own options: what is unknown is refused with the nearest known name."""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodewright.model.errors import ConfigError
+
+T = TypeVar("T")
+
+_UNKNOWN_FIELD = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$\.?(?P<path>.*?)`)?", re.DOTALL)
+_AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
+
+Decoder = Callable[[type, Any], Any]
+
+
+def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook: Decoder | None = None) -> T:
+    """``raw`` as a ``kind``, a msgspec Struct with ``forbid_unknown_fields``.
+
+    Raises ConfigError with one sentence that names ``source``, the key and, for an unknown key, the nearest
+    one that exists.
+    """
+    try:
+        return msgspec.convert(raw, kind, dec_hook=dec_hook)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ConfigError(f"{source}: {_explain(str(error), kind)}") from error
+
+
+def _explain(message: str, kind: type) -> str:
+    unknown = _UNKNOWN_FIELD.search(message)
+    if unknown is None:
+        found = _AT_PATH.match(message)
+        what, path = (found["what"], found["path"]) if found else (message, None)
+        return f"{path}: {what}" if path else what
+    name = f"{unknown['path']}.{unknown['field']}" if unknown["path"] else unknown["field"]
+    near = difflib.get_close_matches(unknown["field"], sorted(_known_names(kind)), n=1, cutoff=0.5)
+    return f"unknown key {name}" + (f", did you mean {near[0]}?" if near else "")
+
+
+def _known_names(kind: type) -> set[str]:
+    """Every key that may occur anywhere in a ``kind``."""
+    schema = msgspec.json.schema(kind, schema_hook=lambda _: {})
+    names: set[str] = set()
+    for component in schema.get("$defs", {}).values():
+        names.update(component.get("properties", {}))
+    return names
