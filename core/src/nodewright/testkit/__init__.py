@@ -1,1 +1,23 @@
 """PUBLIC: what plugin authors and simulations test with."""
+
+from nodewright.adapters.simulated.clock import VirtualClock as FakeClock
+from nodewright.testkit.builders import (
+    build_group,
+    build_node,
+    build_owner,
+    build_pod,
+    build_resources,
+    build_taint,
+    build_template,
+)
+
+__all__ = [
+    "FakeClock",
+    "build_group",
+    "build_node",
+    "build_owner",
+    "build_pod",
+    "build_resources",
+    "build_taint",
+    "build_template",
+]

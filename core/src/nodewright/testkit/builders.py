@@ -1,0 +1,182 @@
+"""Short ways to say model values in tests: only what matters to the test is spelled out."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypedDict, Unpack
+
+from nodewright.model.group import NodeGroup, NodeTemplate
+from nodewright.model.meta import ObjectMeta, OwnerReference, Resources
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from nodewright.model.pod import (
+    Affinity,
+    Container,
+    ContainerPort,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from nodewright.model.quantity import Quantity
+
+Amount = str | int | float
+Amounts = Mapping[str, Amount]
+
+
+class NodeExtras(TypedDict, total=False):
+    """What a node seldom needs: see ``build_node``."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: Sequence[Taint]
+    zone: str
+    extended: Amounts
+    unschedulable: bool
+    created_at: float
+
+
+class PodExtras(TypedDict, total=False):
+    """What a pod seldom needs: see ``build_pod``."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    extended: Amounts
+    node_selector: Mapping[str, str]
+    affinity: Affinity
+    tolerations: Sequence[Toleration]
+    topology_spread_constraints: Sequence[TopologySpreadConstraint]
+    volumes: Sequence[Volume]
+    host_ports: Sequence[int]
+    priority: int
+    phase: str
+    created_at: float
+
+
+def build_resources(amounts: Amounts | None = None, **more: Amount) -> Resources:
+    """``build_resources(cpu="500m", memory="1Gi")``; other names as a mapping."""
+    return {name: Quantity.of(amount) for name, amount in {**(amounts or {}), **more}.items()}
+
+
+def build_node(
+    name: str,
+    cpu: Amount = "4",
+    memory: Amount = "16Gi",
+    pods: int = 110,
+    *,
+    ready: bool = True,
+    provider_id: str = "",
+    **extras: Unpack[NodeExtras],
+) -> Node:
+    """A node that offers all of its capacity; ``extended`` adds resources, ``created_at`` is in epoch seconds."""
+    offered = build_resources(extras.get("extended"), cpu=cpu, memory=memory, pods=pods)
+    zone = {ZONE_LABEL: extras["zone"]} if "zone" in extras else {}
+    return Node(
+        metadata=ObjectMeta(
+            name=name,
+            uid=f"uid-{name}",
+            labels={HOSTNAME_LABEL: name, **zone, **extras.get("labels", {})},
+            annotations=dict(extras.get("annotations", {})),
+            creation_timestamp=_moment(extras.get("created_at", 0.0)),
+        ),
+        spec=NodeSpec(
+            provider_id=provider_id,
+            taints=tuple(extras.get("taints", ())),
+            unschedulable=extras.get("unschedulable", False),
+        ),
+        status=NodeStatus(
+            capacity=offered,
+            allocatable=offered,
+            conditions=(NodeCondition(type="Ready", status="True" if ready else "False"),),
+        ),
+    )
+
+
+def build_pod(
+    name: str,
+    cpu: Amount = "100m",
+    memory: Amount = "100Mi",
+    *,
+    namespace: str = "default",
+    node_name: str = "",
+    owner: tuple[str, str] | None = ("ReplicaSet", "rs"),
+    **extras: Unpack[PodExtras],
+) -> Pod:
+    """A pod of one container; without ``node_name`` the scheduler has found no place for it.
+
+    ``owner`` is the kind and name of its controller; pods of one owner count as equivalent when their
+    specs are equal.
+    """
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=f"uid-{namespace}-{name}",
+            labels=dict(extras.get("labels", {})),
+            annotations=dict(extras.get("annotations", {})),
+            owner_references=(build_owner(*owner),) if owner else (),
+            creation_timestamp=_moment(extras.get("created_at", 0.0)),
+        ),
+        spec=_pod_spec(build_resources(extras.get("extended"), cpu=cpu, memory=memory), node_name, extras),
+        status=_pod_status(bound=bool(node_name), phase=extras.get("phase", "")),
+    )
+
+
+def build_owner(kind: str, name: str) -> OwnerReference:
+    """The controller of an object."""
+    group = "batch/v1" if kind == "Job" else "apps/v1"
+    return OwnerReference(kind=kind, name=name, uid=f"uid-{kind}-{name}", api_version=group, controller=True)
+
+
+def build_taint(key: str, effect: str = "NoSchedule", value: str = "") -> Taint:
+    return Taint(key=key, effect=effect, value=value)
+
+
+def build_group(group_id: str, min_size: int = 0, max_size: int = 10) -> NodeGroup:
+    return NodeGroup(id=group_id, min_size=min_size, max_size=max_size)
+
+
+def build_template(
+    cpu: Amount = "4",
+    memory: Amount = "16Gi",
+    pods: int = 110,
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Taint] = (),
+    extended: Amounts | None = None,
+) -> NodeTemplate:
+    """What the next machine of a group will look like."""
+    return NodeTemplate(
+        allocatable=build_resources(extended, cpu=cpu, memory=memory, pods=pods),
+        labels=dict(labels or {}),
+        taints=tuple(taints),
+    )
+
+
+def _pod_spec(requests: Resources, node_name: str, extras: PodExtras) -> PodSpec:
+    ports = tuple(ContainerPort(host_port=port) for port in extras.get("host_ports", ()))
+    selector = extras.get("node_selector")
+    return PodSpec(
+        node_name=node_name,
+        scheduler_name="default-scheduler",
+        containers=(Container(name="main", resources=ResourceRequirements(requests=requests), ports=ports),),
+        node_selector=dict(selector) if selector else None,
+        affinity=extras.get("affinity"),
+        tolerations=tuple(extras.get("tolerations", ())),
+        topology_spread_constraints=tuple(extras.get("topology_spread_constraints", ())),
+        volumes=tuple(extras.get("volumes", ())),
+        priority=extras.get("priority"),
+    )
+
+
+def _pod_status(*, bound: bool, phase: str) -> PodStatus:
+    if bound:
+        return PodStatus(phase=phase or "Running")
+    unscheduled = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
+    return PodStatus(phase=phase or "Pending", conditions=(unscheduled,))
+
+
+def _moment(epoch_seconds: float) -> datetime:
+    return datetime.fromtimestamp(epoch_seconds, tz=UTC)
