@@ -32,7 +32,7 @@ class Quantity:
         self.nano = max(-_MAX_NANO, min(_MAX_NANO, nano))
 
     @staticmethod
-    def of(source: str | int | float) -> "Quantity":
+    def of(source: str | float) -> "Quantity":
         """Parse a manifest's value; raises ValueError saying what is wrong with it."""
         return _parse(str(source))
 

@@ -1,0 +1,67 @@
+"""The Kubernetes objects that one dump or one list call holds, by kind."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from nodewright.model.cluster import (
+    ConfigMap,
+    CsiDriver,
+    CsiNode,
+    DaemonSet,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PodDisruptionBudget,
+    PriorityClass,
+    StorageClass,
+)
+from nodewright.model.meta import Object
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+
+
+class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects in the order in which they were read."""
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CsiNode, ...] = ()
+    csi_drivers: tuple[CsiDriver, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    config_maps: tuple[ConfigMap, ...] = ()
+
+
+class Kind(NamedTuple):
+    """One kind that is read: other API groups use some of these names for things of their own."""
+
+    name: str
+    api_group: str
+    type: type[Object]
+    field: str
+    namespaced: bool
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("Node", "", Node, "nodes", namespaced=False),
+        Kind("Pod", "", Pod, "pods", namespaced=True),
+        Kind("DaemonSet", "apps", DaemonSet, "daemon_sets", namespaced=True),
+        Kind("PodDisruptionBudget", "policy", PodDisruptionBudget, "pod_disruption_budgets", namespaced=True),
+        Kind("PersistentVolume", "", PersistentVolume, "persistent_volumes", namespaced=False),
+        Kind("PersistentVolumeClaim", "", PersistentVolumeClaim, "persistent_volume_claims", namespaced=True),
+        Kind("StorageClass", "storage.k8s.io", StorageClass, "storage_classes", namespaced=False),
+        Kind("CSINode", "storage.k8s.io", CsiNode, "csi_nodes", namespaced=False),
+        Kind("CSIDriver", "storage.k8s.io", CsiDriver, "csi_drivers", namespaced=False),
+        Kind("Namespace", "", Namespace, "namespaces", namespaced=False),
+        Kind("PriorityClass", "scheduling.k8s.io", PriorityClass, "priority_classes", namespaced=False),
+        Kind("ConfigMap", "", ConfigMap, "config_maps", namespaced=True),
+    )
+}
