@@ -1,6 +1,6 @@
 """The other Kubernetes objects that decisions read: volumes, budgets, workloads, namespaces, priorities."""
 
-from nodewright.model.meta import Kube, LabelSelector, Object, ObjectMeta, Resources
+from nodewright.model.meta import Int32, Kube, LabelSelector, Object, ObjectMeta, Resources
 from nodewright.model.pod import NodeSelector, PodSpec, ResourceRequirements
 
 
@@ -9,7 +9,7 @@ class Namespace(Object, frozen=True, kw_only=True):
 
 
 class PriorityClass(Object, frozen=True, kw_only=True):
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str = ""
 
@@ -36,7 +36,7 @@ class PodDisruptionBudgetSpec(Kube, frozen=True, kw_only=True):
 
 
 class PodDisruptionBudgetStatus(Kube, frozen=True, kw_only=True):
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
 
 
 class PodDisruptionBudget(Object, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
 
 
 class CsiAllocatable(Kube, frozen=True, kw_only=True):
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CsiNodeDriver(Kube, frozen=True, kw_only=True):
@@ -132,4 +132,3 @@ class CsiDriverSpec(Kube, frozen=True, kw_only=True):
 
 class CsiDriver(Object, frozen=True, kw_only=True):
     spec: CsiDriverSpec = CsiDriverSpec()
-

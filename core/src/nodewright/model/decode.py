@@ -36,7 +36,7 @@ def decode_quantity(wanted: type, value: Any) -> Any:
 
 def decode_amount(wanted: type, value: Any) -> Any:
     """As ``decode_quantity``, but no less than nothing: the API server accepts no negative resource either."""
-    quantity = decode_quantity(wanted, value)
+    quantity = Quantity.of(value) if type(value) is str and wanted is Quantity else decode_quantity(wanted, value)
     if quantity.nano < 0:
         raise ValueError(f"{show(value)} is negative")
     return quantity
@@ -90,6 +90,17 @@ class _ItemHeader(msgspec.Struct, rename="camel"):
     api_version: str = ""
 
 
+class _Names(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str | None = None
+
+
+class _Named(msgspec.Struct):
+    """As much of a broken object as tells which it is."""
+
+    metadata: _Names = _Names()
+
+
 _read_header = msgspec.json.Decoder(_Header).decode
 _read_item_header = msgspec.json.Decoder(_ItemHeader).decode
 _DECODERS = {kind.name: msgspec.json.Decoder(kind.type, dec_hook=decode_amount) for kind in KINDS.values()}
@@ -128,8 +139,11 @@ class _Collector:
             try:
                 return _DECODERS[kind.name].decode(payload)
             except _BROKEN:
-                payload = _decode_loosely(payload, f"{self._name}: {entry.place}{kind.name}")
-        return _convert(kind.type, payload, f"{self._name}: {_title(kind.name, payload, entry.place)}", decode_amount)
+                pass
+        where = f"{self._name}: {_title(entry)}"
+        if isinstance(payload, Raw):
+            payload = _decode_loosely(payload, where)
+        return _convert(kind.type, payload, where, decode_amount)
 
 
 def _read_entries(source: bytes, name: str) -> Iterator[_Entry]:
@@ -286,10 +300,15 @@ def _drop_nulls(value: object) -> object:
     return value
 
 
-def _title(kind: str, payload: object, place: str) -> str:
+def _title(entry: _Entry) -> str:
     """``Pod shop/web`` as far as the broken object says so, else where it stands."""
-    metadata = payload.get("metadata") if isinstance(payload, dict) else None
-    name, namespace = (metadata.get("name"), metadata.get("namespace")) if isinstance(metadata, dict) else (None, None)
-    if not isinstance(name, str) or not name:
-        return f"{place}{kind}"
-    return f"{kind} {printable(f'{namespace}/{name}' if isinstance(namespace, str) and namespace else name)}"
+    try:
+        if isinstance(entry.payload, Raw):
+            metadata = msgspec.json.decode(entry.payload, type=_Named).metadata
+        else:
+            metadata = msgspec.convert(_drop_nulls(entry.payload), _Named).metadata
+    except _BROKEN:
+        return f"{entry.place}{entry.kind}"
+    if not metadata.name:
+        return f"{entry.place}{entry.kind}"
+    return f"{entry.kind} {printable('/'.join(filter(None, (metadata.namespace, metadata.name))))}"

@@ -1,17 +1,25 @@
 """What every Kubernetes object carries: names, labels, owners, selectors."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from nodewright.model.quantity import Quantity
 
 
-class Kube(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of all decoded Kubernetes values; holds only the fields that nodewright uses."""
+class Kube(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of all decoded Kubernetes values; holds only the fields that nodewright uses.
+
+    The cyclic garbage collector leaves them alone: frozen values never form a cycle, and there are millions.
+    """
 
 
 Resources = dict[str, Quantity]
+Time = Annotated[datetime, Meta(tz=True)]
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class OwnerReference(Kube, frozen=True, kw_only=True):
@@ -29,8 +37,8 @@ class ObjectMeta(Kube, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     resource_version: str = ""
 
     @property

@@ -1,10 +1,8 @@
 """Nodes as the scheduler and the registry see them."""
 
-from datetime import datetime
-
 from msgspec import field
 
-from nodewright.model.meta import Kube, Object, Resources
+from nodewright.model.meta import Kube, Object, Resources, Time
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -16,7 +14,7 @@ class Taint(Kube, frozen=True, kw_only=True):
     key: str
     effect: str = ""
     value: str = ""
-    time_added: datetime | None = None
+    time_added: Time | None = None
 
 
 class NodeSpec(Kube, frozen=True, kw_only=True):
@@ -29,7 +27,7 @@ class NodeCondition(Kube, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
 
 
 class NodeStatus(Kube, frozen=True, kw_only=True):

@@ -1,10 +1,10 @@
 """Pods: the fields that scheduling, scale-up and draining look at."""
 
-from datetime import datetime
+from typing import Annotated
 
-from msgspec import field
+from msgspec import Meta, field
 
-from nodewright.model.meta import Kube, LabelSelector, Object, Requirement, Resources
+from nodewright.model.meta import Int32, Int64, Kube, LabelSelector, Object, Requirement, Resources, Time
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DAEMONSET_POD_ANNOTATION = "cluster-autoscaler.kubernetes.io/daemonset-pod"
@@ -16,7 +16,7 @@ class ResourceRequirements(Kube, frozen=True, kw_only=True):
 
 
 class ContainerPort(Kube, frozen=True, kw_only=True):
-    host_port: int = 0
+    host_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     protocol: str = "TCP"
     host_ip: str = field(default="", name="hostIP")
 
@@ -68,11 +68,11 @@ class Affinity(Kube, frozen=True, kw_only=True):
 
 
 class TopologySpreadConstraint(Kube, frozen=True, kw_only=True):
-    max_skew: int = 1
+    max_skew: Int32 = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
@@ -146,19 +146,19 @@ class PodSpec(Kube, frozen=True, kw_only=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[ResourceClaimReference, ...] = ()
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
     host_network: bool = False
     restart_policy: str = ""
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class PodCondition(Kube, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
 
 
 class ContainerStatus(Kube, frozen=True, kw_only=True):

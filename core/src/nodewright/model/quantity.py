@@ -81,7 +81,7 @@ ZERO = Quantity(0)
 @lru_cache(maxsize=65536)
 def _parse(text: str) -> Quantity:
     found = _PATTERN.fullmatch(text) if len(text) <= _MAX_TEXT else None
-    if found is None or (not found["whole"] and found["part"] is None and not found["exponent"]):
+    if found is None or not text:
         shown = text if len(text) <= 40 else text[:37] + "..."
         raise ValueError(f"{shown!r} is not a quantity (like 500m, 1.5Gi or 2e3)")
     part = found["part"] or ""

@@ -53,7 +53,8 @@ class PodClass:
         free = affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
         containers = (*spec.containers, *spec.init_containers)
         ports = any(port.host_port for container in containers for port in container.ports)
-        return free and not ports and not spec.topology_spread_constraints and not spec.volumes
+        volumes = any(is_restricted(volume) for volume in spec.volumes)
+        return free and not ports and not spec.topology_spread_constraints and not volumes
 
 
 def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
@@ -105,6 +106,12 @@ class PodClasses:
 
 def has_claim(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
+def is_restricted(volume: Volume) -> bool:
+    """Whether a volume may keep its pod off some nodes; ConfigMaps, tokens and the like never do."""
+    disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)
+    return has_claim(volume) or any(disk is not None for disk in disks)
 
 
 def claim_key(pod: Pod, volume: Volume) -> str:

@@ -1,0 +1,63 @@
+"""What a plan wants done in the cloud, and how each call ended."""
+
+import msgspec
+
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """One write to one node group; sizes count machines."""
+
+    group: GroupRef
+    expected_target: int
+
+
+class IncreaseSize(Action, frozen=True, kw_only=True):
+    """Raise the target. ``pods`` are the pending pods (``namespace/name``) for whose sake it is done."""
+
+    target: int
+    atomic: bool = False
+    pods: tuple[str, ...] = ()
+
+
+class DecreaseTargetSize(Action, frozen=True, kw_only=True):
+    """Withdraw capacity that has no machine."""
+
+    target: int
+    reason: str
+
+
+class DeleteInstances(Action, frozen=True, kw_only=True):
+    """Delete machines by id; ``failure_ids`` are the failures that this cleans up."""
+
+    instance_ids: tuple[str, ...]
+    reason: str
+    failure_ids: tuple[str, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How a call ended. ``started`` is when it began, epoch seconds."""
+
+    action: IncreaseSize | DecreaseTargetSize | DeleteInstances
+    started: float
+
+
+class Done(Outcome, frozen=True, kw_only=True):
+    """Accepted by the cloud: how many machines of what was asked."""
+
+    accepted: int
+
+
+class Failed(Outcome, frozen=True, kw_only=True):
+    """Refused: nothing changed."""
+
+    code: str
+    message: str
+    error_class: ErrorClass = ErrorClass.OTHER
+    scope: FailureScope = FailureScope.GROUP
+
+
+class Unknown(Outcome, frozen=True, kw_only=True):
+    """No answer in time: the next observation decides."""
+
+    message: str

@@ -1,0 +1,59 @@
+"""Go's durations: ``10m``, ``1h30m``, ``1.5s``; seconds inside."""
+
+import re
+from fractions import Fraction
+
+_NANO = 10**9
+MAX_NANOSECONDS = 2**63 - 1
+_MAX_TEXT = 64
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,  # Go accepts the micro sign and the Greek letter
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": _NANO,
+    "m": 60 * _NANO,
+    "h": 3600 * _NANO,
+}
+_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<unit>ns|us|µs|μs|ms|s|m|h)")
+_WHOLE = re.compile(rf"[-+]?(?:{_PART.pattern.replace('?P<number>', '?:').replace('?P<unit>', '?:')})+")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds; raises ValueError saying what is wrong. Bounded as in Go: some 292 years."""
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    if len(text) > _MAX_TEXT or not _WHOLE.fullmatch(text):
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        raise ValueError(f"{shown!r} is not a duration (like 10s, 1.5m or 1h30m)")
+    total = sum(Fraction(part["number"]) * _UNITS[part["unit"]] for part in _PART.finditer(text))
+    if total > MAX_NANOSECONDS:
+        raise ValueError(f"{text!r} is too long a duration")
+    seconds = int(total) / _NANO
+    return -seconds if text.startswith("-") else seconds
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest text that reads back as the same duration, to the millisecond from one second up."""
+    sign = "-" if seconds < 0 else ""
+    nanoseconds = round(abs(seconds) * _NANO)
+    if nanoseconds < _NANO:
+        return sign + _format_short(nanoseconds)
+    milliseconds = round(nanoseconds / 10**6)
+    hours, rest = divmod(milliseconds, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    if rest:
+        parts.append(f"{rest / 1000:g}s" if rest % 1000 == 0 else f"{rest / 1000:.3f}".rstrip("0") + "s")
+    return sign + "".join(parts)
+
+
+def _format_short(nanoseconds: int) -> str:
+    """Less than a second, in the largest unit that leaves a whole number."""
+    if nanoseconds == 0:
+        return "0s"
+    for unit in ("ms", "us"):
+        if nanoseconds % _UNITS[unit] == 0:
+            return f"{nanoseconds // _UNITS[unit]}{unit}"
+    return f"{nanoseconds}ns"

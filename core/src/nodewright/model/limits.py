@@ -1,0 +1,99 @@
+"""Limits written as text: ``min:max``, ``type:min:max`` and ``min:max:name``."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from nodewright.model.complaint import printable
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import LimitSettings
+
+GIB = 2**30
+MAX_INT = 2**63 - 1
+_NUMBER = re.compile(r"\+?[0-9]{1,19}")
+
+
+class MinMax(NamedTuple):
+    """An inclusive range of amounts, neither of them negative."""
+
+    min: int
+    max: int
+
+
+class NodeGroupSpec(NamedTuple):
+    """One value of ``--nodes``."""
+
+    min_size: int
+    max_size: int
+    name: str
+
+
+class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the whole cluster may have; GPUs by the value of the provider's GPU label."""
+
+    min_cores: int = 0
+    max_cores: int = MAX_INT
+    min_memory_bytes: int = 0
+    max_memory_bytes: int = MAX_INT
+    min_gpu: dict[str, int] = {}
+    max_gpu: dict[str, int] = {}
+
+
+def parse_min_max(text: str) -> MinMax:
+    """``0:100``; raises ConfigError saying what is wrong with it."""
+    parts = text.split(":")
+    if len(parts) != 2:
+        raise ConfigError(f"'{printable(text)}' is not of the form min:max")
+    return _read_range(parts[0], parts[1], text)
+
+
+def parse_gpu_limits(texts: Iterable[str]) -> dict[str, MinMax]:
+    """``nvidia-tesla-k80:0:16`` and the like, each type once."""
+    limits: dict[str, MinMax] = {}
+    for text in texts:
+        parts = text.split(":")
+        if len(parts) != 3 or not parts[0]:
+            raise ConfigError(f"'{printable(text)}' is not of the form type:min:max")
+        if parts[0] in limits:
+            raise ConfigError(f"the GPU type {printable(parts[0])} is given twice")
+        limits[parts[0]] = _read_range(parts[1], parts[2], text)
+    return limits
+
+
+def parse_node_group_spec(text: str) -> NodeGroupSpec:
+    """``1:10:my-group``; the name may itself contain colons."""
+    parts = text.split(":", 2)
+    if len(parts) != 3 or not parts[2]:
+        raise ConfigError(f"'{printable(text)}' is not of the form min:max:name")
+    size = _read_range(parts[0], parts[1], text)
+    return NodeGroupSpec(size.min, size.max, parts[2])
+
+
+def make_resource_limits(settings: LimitSettings) -> ResourceLimits:
+    """The limits that the settings' texts stand for."""
+    cores = parse_min_max(settings.cores_total)
+    memory = parse_min_max(settings.memory_total)
+    if memory.max > MAX_INT // GIB:
+        raise ConfigError(f"'{printable(settings.memory_total)}' is more memory than can be counted; it is in GiB")
+    gpu = parse_gpu_limits(settings.gpu_total)
+    return ResourceLimits(
+        min_cores=cores.min,
+        max_cores=cores.max,
+        min_memory_bytes=memory.min * GIB,
+        max_memory_bytes=memory.max * GIB,
+        min_gpu={kind: limit.min for kind, limit in gpu.items()},
+        max_gpu={kind: limit.max for kind, limit in gpu.items()},
+    )
+
+
+def _read_range(low: str, high: str, text: str) -> MinMax:
+    shown = printable(text)
+    for part in (low, high):
+        if not _NUMBER.fullmatch(part) or int(part) > MAX_INT:
+            raise ConfigError(f"'{shown}': '{printable(part)}' is not a whole number from 0 up")
+    found = MinMax(int(low), int(high))
+    if found.max < found.min:
+        raise ConfigError(f"'{shown}': the minimum is greater than the maximum")
+    return found

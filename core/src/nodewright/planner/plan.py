@@ -1,0 +1,69 @@
+"""The result of planning: actions, and the reasons for them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult, SkipReason, Unhelped
+
+PlannedAction = IncreaseSize | DecreaseTargetSize | DeleteInstances
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """One group's part of a scale-up; sizes count machines."""
+
+    group: GroupRef
+    current: int
+    target: int
+    maximum: int
+
+    def __str__(self) -> str:
+        return f"{self.group} {self.current}->{self.target} (max: {self.maximum})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionSummary:
+    """An expansion that was weighed: what it would have cost and helped."""
+
+    group: GroupRef
+    nodes: int
+    pods: int
+    chosen: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleUpReport:
+    """What scale-up planning decided, and why.
+
+    ``triggered`` are the pods for whose sake groups grow; ``awaiting`` could run on some group but not the
+    chosen one and are planned again next loop; ``unhelped`` carry a reason per group. ``skipped`` are groups
+    left out whatever the pod.
+    """
+
+    result: ScaleUpResult = ScaleUpResult.NOT_NEEDED
+    expansions: tuple[Expansion, ...] = ()
+    options: tuple[OptionSummary, ...] = ()
+    triggered: tuple[Pod, ...] = ()
+    awaiting: tuple[Pod, ...] = ()
+    unhelped: tuple[Unhelped, ...] = ()
+    skipped: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to do now, in order, and the reasons.
+
+    ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are
+    too young to be planned for. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
+    why nothing but clean-up is planned, empty otherwise.
+    """
+
+    actions: tuple[PlannedAction, ...] = ()
+    scale_up: ScaleUpReport = field(default_factory=ScaleUpReport)
+    min_size: ScaleUpReport | None = None
+    fitting: tuple[Pod, ...] = ()
+    waiting: tuple[Pod, ...] = ()
+    halted: str = ""

@@ -1,0 +1,42 @@
+"""How long a group is left alone (behaviour/up.md §2.12)."""
+
+from collections.abc import Mapping
+
+from nodewright.model.group import ErrorClass, GroupRef
+from nodewright.model.settings import FailureSettings
+from nodewright.registry.state import Backoff
+
+
+def after_failure(
+    held: Backoff | None, settings: FailureSettings, now: float, error_class: ErrorClass, code: str, message: str
+) -> Backoff:
+    """The backoff that a failure leaves: a first one starts short, one after an ended backoff doubles it.
+
+    A failure while the backoff lasts changes what is shown, not how long it lasts from now.
+    """
+    if held is None:
+        duration = settings.initial_node_group_backoff_duration
+    elif held.until < now:
+        duration = min(2 * held.duration, settings.max_node_group_backoff_duration)
+    else:
+        duration = held.duration
+    return Backoff(
+        until=now + duration,
+        duration=duration,
+        last_failure=now,
+        error_class=error_class,
+        code=code,
+        message=message,
+    )
+
+
+def is_active(backoff: Backoff | None, now: float) -> bool:
+    return backoff is not None and not backoff.until < now
+
+
+def without_stale(
+    backoffs: Mapping[GroupRef, Backoff], settings: FailureSettings, now: float
+) -> dict[GroupRef, Backoff]:
+    """What is still remembered: an entry is forgotten a good while after its last failure."""
+    reset = settings.node_group_backoff_reset_timeout
+    return {ref: backoff for ref, backoff in backoffs.items() if not backoff.last_failure + reset < now}

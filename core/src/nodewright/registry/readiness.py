@@ -1,0 +1,43 @@
+"""Is a node up? By its conditions and taints (behaviour/up.md §1.4, §1.5)."""
+
+from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.settings import TemplateSettings
+
+_UNREADY_TAINTS = frozenset(
+    f"node.kubernetes.io/{what}" for what in ("not-ready", "disk-pressure", "network-unavailable")
+)
+_STARTUP_PREFIXES = (
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+)
+STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
+
+
+def is_ready(node: Node, settings: TemplateSettings) -> bool:
+    """Ready, under no disk or network pressure, and done with its start-up taints."""
+    conditions = {condition.type: condition.status for condition in node.status.conditions}
+    if conditions.get("Ready") != "True":
+        return False
+    if conditions.get("DiskPressure") == "True" or conditions.get("NetworkUnavailable") == "True":
+        return False
+    return not any(t.key in _UNREADY_TAINTS or is_startup_taint(t.key, settings) for t in node.spec.taints)
+
+
+def ready_since(node: Node) -> float:
+    """When the conditions and taints that make up readiness last changed; epoch seconds, 0 if unknown."""
+    times = [c.last_transition_time for c in node.status.conditions if c.type in _READINESS_CONDITIONS]
+    times += [t.time_added for t in node.spec.taints if t.key in _UNREADY_TAINTS]
+    return max((time.timestamp() for time in times if time is not None), default=0.0)
+
+
+def is_startup_taint(key: str, settings: TemplateSettings) -> bool:
+    """Whether a taint means that the node is still starting."""
+    named = key in settings.startup_taint or key in settings.ignore_taint
+    return named or key.startswith((*_STARTUP_PREFIXES, *settings.startup_taint_prefix))
+
+
+def is_being_deleted(node: Node) -> bool:
+    return any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
+
+
+_READINESS_CONDITIONS = frozenset({"Ready", "DiskPressure", "NetworkUnavailable"})

@@ -1,0 +1,52 @@
+"""Scale-up requests: who still owes machines, and who is out of time (design.md §6)."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nodewright.registry.state import ScaleUpRequest
+
+Requests = tuple[ScaleUpRequest, ...]
+
+
+def opened(increase: int, started: float, provision_seconds: float) -> ScaleUpRequest:
+    return ScaleUpRequest(increase=increase, started=started, deadline=started + provision_seconds)
+
+
+def settled(requests: Requests, owed: int, now: float, provision_seconds: float) -> Requests:
+    """The requests after so many machines are still owed: arrivals go to the oldest request first.
+
+    A request that part of arrived gets a fresh provision time, within twice the first one. Machines owed that
+    no request accounts for (a first start, somebody else's increase) become a request of now.
+    """
+    arrived = sum(request.increase for request in requests) - max(0, owed)
+    if arrived < 0:
+        return (*requests, opened(-arrived, now, provision_seconds))
+    kept: list[ScaleUpRequest] = []
+    for request in requests:
+        credited = min(arrived, request.increase)
+        arrived -= credited
+        if credited == request.increase:
+            continue
+        extended = min(now + provision_seconds, request.started + 2 * provision_seconds) if credited else 0.0
+        deadline = max(request.deadline, extended)
+        kept.append(replace(request, increase=request.increase - credited, deadline=deadline))
+    return tuple(kept)
+
+
+def without(requests: Requests, failed: int) -> Requests:
+    """The requests after so many machines failed; the oldest request bears them first."""
+    kept = []
+    for request in requests:
+        borne = min(failed, request.increase)
+        failed -= borne
+        if borne < request.increase:
+            kept.append(replace(request, increase=request.increase - borne))
+    return tuple(kept)
+
+
+def split_overdue(requests: Iterable[ScaleUpRequest], now: float) -> tuple[Requests, int]:
+    """The requests still in time, and how many machines the others owe."""
+    requests = tuple(requests)
+    overdue = sum(request.increase for request in requests if request.deadline < now)
+    return tuple(request for request in requests if not request.deadline < now), overdue

@@ -1,0 +1,111 @@
+"""What the registry remembers from loop to loop, and what it concludes in each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.observation import GroupSeen, Observation
+
+
+class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An increase that has not arrived in full: how many machines are still owed, since and until when.
+
+    Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most.
+    """
+
+    increase: int
+    started: float
+    deadline: float
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds."""
+
+    until: float
+    duration: float
+    last_failure: float
+    error_class: ErrorClass = ErrorClass.OTHER
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleNode:
+    """A real node of a group that new ones will resemble, with its mirror and DaemonSet pods."""
+
+    node: Node
+    pods: tuple[Pod, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What must survive from loop to loop; times in epoch seconds.
+
+    ``requests`` are each group's, oldest first. ``unregistered_since`` says when an instance without a node was
+    first seen; ``seen_failures`` are failure ids that have been acted upon; ``last_known`` is what a group was
+    when it could last be read.
+    """
+
+    requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
+    backoffs: Mapping[GroupRef, Backoff] = field(default_factory=dict)
+    unregistered_since: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
+    samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
+    last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readiness:
+    """Nodes and instances of a group by class (behaviour/up.md §2.3); node names, instance ids."""
+
+    ready: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
+    not_started: tuple[str, ...] = ()
+    unregistered: tuple[str, ...] = ()
+    long_unregistered: tuple[str, ...] = ()
+
+    @property
+    def registered(self) -> int:
+        return len(self.ready) + len(self.unready) + len(self.not_started)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupState:
+    """A node group as the registry judges it.
+
+    ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming``
+    counts machines that are asked for and not yet nodes that run pods; ``timed_out`` of those were owed past
+    their deadline as of this loop. ``new_failures`` are failures seen for the first time.
+    """
+
+    seen: GroupSeen
+    readiness: Readiness = Readiness()
+    upcoming: int = 0
+    timed_out: int = 0
+    healthy: bool = True
+    requests: tuple[ScaleUpRequest, ...] = ()
+    backoff: Backoff | None = None
+    new_failures: tuple[FailedInstance, ...] = ()
+
+    @property
+    def ref(self) -> GroupRef:
+        return self.seen.ref
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterState:
+    """All that planning reads."""
+
+    observation: Observation
+    memory: Memory
+    groups: Mapping[GroupRef, GroupState] = field(default_factory=dict)
+    group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
+    healthy: bool = True
+
+    @property
+    def now(self) -> float:
+        return self.observation.now

@@ -1,0 +1,65 @@
+"""Everything that one loop reads, once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodewright.model.capability import Capability
+from nodewright.model.cluster import DaemonSet
+from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSeen:
+    """A node group as its provider described it.
+
+    ``target`` and ``instances`` are None when they could not be read, and ``problem`` says why: such a group is
+    Unknown and is not written to. ``failed`` is None where failures are not reported (no capability), empty
+    where nothing failed. ``hourly_price`` is USD for one machine.
+    """
+
+    ref: GroupRef
+    group: NodeGroup
+    capabilities: frozenset[Capability] = frozenset()
+    target: int | None = None
+    instances: tuple[Instance, ...] | None = None
+    failed: tuple[FailedInstance, ...] | None = None
+    template: Node | None = None
+    options: GroupOptions = field(default_factory=GroupOptions)
+    hourly_price: float | None = None
+    problem: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        return self.target is not None and self.instances is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSeen:
+    """What a provider said of itself; ``problem`` is set when it could not be refreshed."""
+
+    name: str
+    ignores_id_case: bool = False
+    ignored_labels: tuple[str, ...] = ()
+    same_group_labels: tuple[str, ...] = ()
+    gpu_label: str = ""
+    gpu_resources: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """The world at ``now`` (epoch seconds). The snapshot holds every node and what runs on it.
+
+    ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text.
+    """
+
+    now: float
+    snapshot: Snapshot
+    pending: tuple[Pod, ...] = ()
+    groups: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
+    providers: Mapping[str, ProviderSeen] = field(default_factory=dict)
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    priorities: str | None = None
