@@ -42,8 +42,18 @@ def _explain(message: str, kind: type) -> str:
 
 def _known_names(kind: type) -> set[str]:
     """Every key that may occur anywhere in a ``kind``."""
-    schema = msgspec.json.schema(kind, schema_hook=lambda _: {})
     names: set[str] = set()
-    for component in schema.get("$defs", {}).values():
-        names.update(component.get("properties", {}))
+    seen: set[type] = set()
+    todo: list[object] = [msgspec.inspect.type_info(kind)]
+    while todo:
+        info = todo.pop()
+        if isinstance(info, msgspec.inspect.StructType):
+            if info.cls not in seen:
+                seen.add(info.cls)
+                names.update(field.encode_name for field in info.fields)
+                todo.extend(field.type for field in info.fields)
+            continue
+        inner = (getattr(info, part, ()) for part in ("types", "item_types", "item_type", "value_type", "type"))
+        for found in inner:
+            todo.extend(found if isinstance(found, tuple) else (found,))
     return names

@@ -52,6 +52,7 @@ class PodExtras(TypedDict, total=False):
     host_ports: Sequence[int]
     priority: int
     phase: str
+    unschedulable: bool
     created_at: float
 
 
@@ -104,7 +105,7 @@ def build_pod(
     owner: tuple[str, str] | None = ("ReplicaSet", "rs"),
     **extras: Unpack[PodExtras],
 ) -> Pod:
-    """A pod of one container; without ``node_name`` the scheduler has found no place for it.
+    """A pod of one container; without ``node_name`` it is unschedulable, unless ``unschedulable=False``.
 
     ``owner`` is the kind and name of its controller; pods of one owner count as equivalent when their
     specs are equal.
@@ -120,7 +121,7 @@ def build_pod(
             creation_timestamp=_moment(extras.get("created_at", 0.0)),
         ),
         spec=_pod_spec(build_resources(extras.get("extended"), cpu=cpu, memory=memory), node_name, extras),
-        status=_pod_status(bound=bool(node_name), phase=extras.get("phase", "")),
+        status=_pod_status(extras, waits=extras.get("unschedulable", not node_name)),
     )
 
 
@@ -171,11 +172,10 @@ def _pod_spec(requests: Resources, node_name: str, extras: PodExtras) -> PodSpec
     )
 
 
-def _pod_status(*, bound: bool, phase: str) -> PodStatus:
-    if bound:
-        return PodStatus(phase=phase or "Running")
+def _pod_status(extras: PodExtras, *, waits: bool) -> PodStatus:
     unscheduled = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
-    return PodStatus(phase=phase or "Pending", conditions=(unscheduled,))
+    phase = extras.get("phase", "Pending" if waits else "Running")
+    return PodStatus(phase=phase, conditions=(unscheduled,) if waits else ())
 
 
 def _moment(epoch_seconds: float) -> datetime:

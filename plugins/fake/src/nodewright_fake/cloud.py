@@ -1,0 +1,227 @@
+"""The fake cloud: groups, machines and what happens to them over time. It knows nothing of the plugin's hooks."""
+
+from collections.abc import Sequence
+from random import Random
+
+from msgspec import structs
+
+from nodewright.spec import (
+    Capability,
+    Clock,
+    GroupSpec,
+    NodeGroupNotFound,
+    NodeStart,
+    OutOfCapacity,
+    ProviderError,
+    QuotaExceeded,
+    TargetChanged,
+)
+from nodewright_fake.faults import Faults
+from nodewright_fake.lifecycle import Lifecycle
+from nodewright_fake.machines import Group, GroupView, Phase, view_of
+from nodewright_fake.options import CloudOptions, GroupConfig
+from nodewright_fake.supply import Shortage, Supply
+
+
+class FakeCloud:
+    """The state of a cloud in memory, shared by the provider, a simulation and the test that steers it.
+
+    Time comes from ``clock``; every look and every write first lets happen what is due by now. Deterministic
+    under a seeded ``random``.
+    """
+
+    def __init__(self, options: CloudOptions, clock: Clock, random: Random) -> None:
+        self.options = options
+        self.faults = Faults(clock, options.faults)
+        self.supply = Supply(random, clock.now(), options.quota)
+        self.supply.stock_outs.extend(options.stock_outs)
+        self.supply.failures.extend(options.failures)
+        self._clock = clock
+        self._made_groups = 0
+        self._life = Lifecycle(options, self.supply, clock, random)
+        self._groups = self._life.groups
+        for config in options.groups:
+            self.add_group(config)
+
+    # What is there
+
+    def group_names(self) -> tuple[str, ...]:
+        return tuple(self._groups)
+
+    def view(self, group_id: str) -> GroupView:
+        """The group as it is now; raises NodeGroupNotFound."""
+        self._life.catch_up()
+        return view_of(self.group(group_id), self._clock.now())
+
+    def group(self, group_id: str) -> Group:
+        """Raises NodeGroupNotFound."""
+        try:
+            return self._groups[group_id]
+        except KeyError:
+            raise NodeGroupNotFound(f"the fake cloud has no group {group_id}", group_id=group_id) from None
+
+    def living(self, group_id: str) -> frozenset[str]:
+        """Ids of the machines that exist and are not being deleted: what must never be lost by accident."""
+        self._life.catch_up()
+        return frozenset(machine.id for machine in self.group(group_id).machines.values() if machine.lives)
+
+    def running_machines(self) -> tuple[NodeStart, ...]:
+        self._life.catch_up()
+        running = (machine for group in self._groups.values() for machine in group.in_phase(Phase.RUNNING))
+        return tuple(machine.start for machine in running if machine.start is not None)
+
+    def next_change(self) -> float:
+        """Epoch seconds at which something happens next by itself, at the earliest."""
+        self._life.catch_up()
+        return self._life.next_due()
+
+    # What the provider writes
+
+    def increase(self, group_id: str, expected_target: int, target: int, *, atomic: bool = False) -> int:
+        """Request machines; answers how many. Raises TargetChanged, QuotaExceeded, OutOfCapacity."""
+        group = self._expect(group_id, expected_target)
+        if target > group.config.max_size:
+            raise ProviderError(f"{target} is above the maximum of {group_id}", group_id=group_id, code="aboveMaximum")
+        wanted = target - group.target
+        self._demand_room(group, wanted, atomic=atomic)
+        self._life.request(group, wanted)
+        return wanted
+
+    def decrease(self, group_id: str, expected_target: int, target: int) -> int:
+        """Withdraw what has no machine, the youngest first; answers how much."""
+        group = self._expect(group_id, expected_target)
+        empty = [*group.in_phase(Phase.FAILED), *group.in_phase(Phase.REQUESTED)]
+        withdrawn = empty[::-1][: max(0, expected_target - target)]
+        for machine in withdrawn:
+            self._life.forget(machine)
+        group.target -= len(withdrawn)
+        return len(withdrawn)
+
+    def delete(
+        self, group_id: str, instance_ids: Sequence[str], expected_target: int, *, force: bool = False
+    ) -> tuple[str, ...]:
+        """Delete these machines or failures and lower the target by as many; answers the ids accepted."""
+        group = self._expect(group_id, expected_target)
+        found = {instance_id: group.named(instance_id) for instance_id in instance_ids}
+        victims = {machine.id: machine for machines in found.values() for machine in machines}
+        living = sum(machine.lives for machine in victims.values())
+        if living and not force and group.target - len(victims) < group.config.min_size:
+            raise ProviderError(f"{group_id} would go below its minimum", group_id=group_id, code="belowMinimum")
+        for machine in victims.values():
+            self._life.delete(machine, at_once=force)
+        group.target -= len(victims)
+        return tuple(instance_id for instance_id, machines in found.items() if machines)
+
+    def add_group(self, config: GroupConfig, *, created_on_demand: bool = False) -> Group:
+        """A further group; its first ``size`` machines run already."""
+        self._life.catch_up()
+        if config.name in self._groups:
+            raise ProviderError(f"the fake cloud has a group {config.name} already", code="groupExists")
+        switched_off = dict(config.switched_off)
+        group = Group(config=config, created_on_demand=created_on_demand, switched_off=switched_off)
+        self._groups[config.name] = group
+        group.target = config.size
+        for _ in range(config.size):
+            self._life.run_now(group.add_machine(), settled=True)
+        return group
+
+    def remove_group(self, group_id: str) -> None:
+        """The group disappears with all its machines."""
+        self._life.catch_up()
+        for machine in list(self.group(group_id).machines.values()):
+            self._life.forget(machine)
+        del self._groups[group_id]
+
+    def config_for(self, wanted: GroupSpec) -> GroupConfig:
+        """The group that ``wanted`` describes, of one of the machine types; raises ProviderError for another."""
+        kinds = {kind.name: kind for kind in self.options.machine_types}
+        kind = kinds.get(wanted.machine_type)
+        if kind is None:
+            raise ProviderError(f"the fake cloud has no machine type {wanted.machine_type}", code="noMachineType")
+        self._made_groups += 1
+        return GroupConfig(
+            **{
+                **structs.asdict(kind),
+                "name": f"auto-{wanted.machine_type}-{self._made_groups}",
+                "instance_type": wanted.machine_type,
+                "labels": {**kind.labels, **wanted.labels},
+                "min_size": wanted.min_size,
+                "max_size": wanted.max_size,
+            }
+        )
+
+    def remove_empty_group(self, group_id: str) -> bool:
+        """Removes a group that was created on demand, if nothing is in it; answers whether it is gone."""
+        self._life.catch_up()
+        group = self.group(group_id)
+        if not group.created_on_demand or group.target or group.machines:
+            return False
+        self.remove_group(group_id)
+        return True
+
+    # What somebody else does, for tests and simulations
+
+    def set_target(self, group_id: str, target: int) -> None:
+        """Somebody resizes the group behind our back: lowering withdraws what is not there yet, then kills."""
+        self._life.catch_up()
+        group = self.group(group_id)
+        if target > group.target:
+            self._life.request(group, target - group.target)
+            return
+        order = (Phase.FAILED, Phase.REQUESTED, Phase.CREATING, Phase.RUNNING)
+        doomed = [machine for phase in order for machine in reversed(group.in_phase(phase))]
+        for machine in doomed[: group.target - target]:
+            self._life.delete(machine, at_once=True)
+        group.target = target
+
+    def arrive_now(self, group_id: str) -> str:
+        """One machine that was asked for runs this moment; answers its id. Raises LookupError if none was."""
+        self._life.catch_up()
+        waiting = self.group(group_id).in_phase(Phase.CREATING, Phase.REQUESTED)
+        if not waiting:
+            raise LookupError(f"no machine of {group_id} is on its way")
+        self._life.run_now(waiting[0])
+        return waiting[0].id
+
+    def fail_now(self, group_id: str, shortage: Shortage) -> str:
+        """The creation of one machine that was asked for fails this moment; answers its id."""
+        self._life.catch_up()
+        waiting = self.group(group_id).in_phase(Phase.REQUESTED, Phase.CREATING)
+        if not waiting:
+            raise LookupError(f"no machine of {group_id} is on its way")
+        self._life.fail_now(waiting[0], shortage)
+        return waiting[0].id
+
+    def lose(self, instance_id: str) -> None:
+        """A machine disappears by itself (a spot machine is taken back); the group asks for another."""
+        self._life.catch_up()
+        for group in self._groups.values():
+            if instance_id in group.machines:
+                self._life.forget(group.machines[instance_id])
+                group.target -= 1
+                self._life.request(group, 1)
+                return
+        raise LookupError(f"no machine {instance_id}")
+
+    def switch_off(self, group_id: str, capability: Capability, reason: str) -> None:
+        """The capability does not hold for this group any more."""
+        self.group(group_id).switched_off[capability] = reason
+
+    def _expect(self, group_id: str, expected_target: int) -> Group:
+        self._life.catch_up()
+        group = self.group(group_id)
+        if group.target != expected_target:
+            raise TargetChanged(actual=group.target, group_id=group_id)
+        return group
+
+    def _demand_room(self, group: Group, machines: int, *, atomic: bool) -> None:
+        """Refuses at the call what the cloud knows it cannot give; an atomic request finds out everything."""
+        quota = self.supply.quota
+        wanted = [group.config] * machines
+        if quota.enforced == "call" or atomic:
+            asked = (other.config for other in self._groups.values() for _ in range(other.target))
+            if self.supply.over_quota([*asked, *wanted]):
+                raise QuotaExceeded("the account's quota is used up", group_id=group.name)
+        left = self.supply.in_stock(group.config, self._clock.now()) if atomic else None
+        if left is not None and left < machines:
+            raise OutOfCapacity(f"{left} machines of {machines} are in stock", group_id=group.name)

@@ -1,0 +1,163 @@
+"""What goes wrong with calls: refusals, throttling, slowness, hangs, partial acceptance, wrong sizes, crashes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from nodewright.spec import (
+    AccessDenied,
+    Clock,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    Throttled,
+)
+from nodewright_fake.delays import Seconds
+
+HANG_SECONDS = 10_000_000.0
+
+_REFUSALS: dict[str, Callable[[str], ProviderError]] = {
+    "out_of_capacity": OutOfCapacity,
+    "quota": QuotaExceeded,
+    "access_denied": AccessDenied,
+    "unavailable": ProviderUnavailable,
+    "other": ProviderError,
+}
+
+
+class CallFault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
+    """Meets calls of ``hook`` for ``group`` (both ``*`` for any) between ``start`` and ``end``, at most ``times``.
+
+    Seconds count from when the cloud was built.
+    """
+
+    hook: str = "*"
+    group: str = "*"
+    start: Seconds = Seconds(0)
+    end: Seconds = Seconds("inf")
+    times: Annotated[int, Meta(ge=1)] | None = None
+
+
+class Refuse(CallFault, frozen=True, kw_only=True, tag="refuse"):
+    """The call is refused: out_of_capacity, quota, access_denied, unavailable or other."""
+
+    error: Annotated[str, Meta(pattern="^(out_of_capacity|quota|access_denied|unavailable|other)$")] = "other"
+    message: str = "refused by the fake cloud"
+
+
+class Throttle(CallFault, frozen=True, kw_only=True, tag="throttle"):
+    """The call is refused with a request to come back after ``retry_after``."""
+
+    retry_after: Seconds = Seconds(1)
+
+
+class Slow(CallFault, frozen=True, kw_only=True, tag="slow"):
+    """The call takes that long; what it does happens first or last."""
+
+    seconds: Seconds
+    takes_effect: Annotated[str, Meta(pattern="^(first|last)$")] = "last"
+
+
+class Hang(CallFault, frozen=True, kw_only=True, tag="hang"):
+    """The call never answers; what it does happens first or never."""
+
+    takes_effect: Annotated[str, Meta(pattern="^(first|never)$")] = "never"
+
+
+class Partial(CallFault, frozen=True, kw_only=True, tag="partial"):
+    """A write is accepted for at most so many machines."""
+
+    at_most: Annotated[int, Meta(ge=0)]
+
+
+class WrongSize(CallFault, frozen=True, kw_only=True, tag="wrong_size"):
+    """``target_size`` is reported wrong by so much."""
+
+    off_by: int
+
+
+class Crash(CallFault, frozen=True, kw_only=True, tag="crash"):
+    """The plugin raises an error that is not of nodewright's tree."""
+
+    message: str = "the fake provider crashed as it was told to"
+
+
+Fault = Refuse | Throttle | Slow | Hang | Partial | WrongSize | Crash
+
+
+class Faults:
+    """The faults in force, and how often each has struck."""
+
+    def __init__(self, clock: Clock, faults: tuple[Fault, ...] = ()) -> None:
+        self._clock = clock
+        self._built = clock.now()
+        self._faults = list(faults)
+        self._struck: dict[int, int] = {}
+
+    def inject(self, fault: Fault) -> Fault:
+        """Put a fault in force; give it back to ``clear`` to end it."""
+        self._faults.append(fault)
+        return fault
+
+    def clear(self, fault: Fault | None = None) -> None:
+        """End one fault, or all of them."""
+        self._faults = [] if fault is None else [other for other in self._faults if other is not fault]
+
+    @contextmanager
+    def around(self, hook: str, group_id: str = "") -> Iterator[None]:
+        """What the faults in force do to one call, before and after its effect."""
+        struck = self._strike(hook, group_id, (Refuse, Throttle, Slow, Hang, Crash))
+        for fault in struck:
+            self._before(fault)
+        yield
+        for fault in struck:
+            self._after(fault)
+
+    def at_most(self, hook: str, group_id: str, asked: int) -> int:
+        """How many machines of ``asked`` a write may be accepted for."""
+        limits = [fault.at_most for fault in self._strike(hook, group_id, (Partial,)) if isinstance(fault, Partial)]
+        return min([asked, *limits])
+
+    def size_error(self, group_id: str) -> int:
+        """By how much the target is reported wrong."""
+        errors = self._strike("target_size", group_id, (WrongSize,))
+        return sum(fault.off_by for fault in errors if isinstance(fault, WrongSize))
+
+    def _before(self, fault: Fault) -> None:
+        match fault:
+            case Refuse():
+                raise _REFUSALS[fault.error](fault.message)
+            case Throttle():
+                raise Throttled("too many calls to the fake cloud", retry_after=fault.retry_after)
+            case Crash():
+                raise RuntimeError(fault.message)
+            case Slow() if fault.takes_effect == "last":
+                self._clock.sleep(fault.seconds)
+            case Hang() if fault.takes_effect == "never":
+                self._clock.sleep(HANG_SECONDS)
+
+    def _after(self, fault: Fault) -> None:
+        match fault:
+            case Slow() if fault.takes_effect == "first":
+                self._clock.sleep(fault.seconds)
+            case Hang():
+                self._clock.sleep(HANG_SECONDS)
+
+    def _strike(self, hook: str, group_id: str, kinds: tuple[type, ...]) -> list[Fault]:
+        age = self._clock.now() - self._built
+        struck = [
+            fault
+            for fault in self._faults
+            if isinstance(fault, kinds)
+            and fault.hook in ("*", hook)
+            and fault.group in ("*", group_id)
+            and fault.start <= age < fault.end
+            and (fault.times is None or self._struck.get(id(fault), 0) < fault.times)
+        ]
+        for fault in struck:
+            self._struck[id(fault)] = self._struck.get(id(fault), 0) + 1
+        return struck

@@ -1,0 +1,143 @@
+"""How machines come, fail and go as time passes."""
+
+from collections.abc import Iterator
+from random import Random
+
+from msgspec.structs import replace
+
+from nodewright.spec import Capability, Clock, FailedInstance, NodeStart
+from nodewright_fake.machines import Group, Machine, Phase
+from nodewright_fake.options import CloudOptions, GroupConfig
+from nodewright_fake.supply import Shortage, Supply
+from nodewright_fake.timeline import Timeline
+
+NEVER = float("inf")
+
+
+class Lifecycle:
+    """Moves machines from phase to phase. ``catch_up`` lets happen what is due; the rest happens this moment."""
+
+    def __init__(self, options: CloudOptions, supply: Supply, clock: Clock, random: Random) -> None:
+        self.groups: dict[str, Group] = {}
+        self._options = options
+        self._supply = supply
+        self._clock = clock
+        self._random = random
+        self._timeline = Timeline()
+
+    def catch_up(self) -> None:
+        """Everything due by now happens, in order and at its own time."""
+        while (event := self._timeline.pop(self._clock.now())) is not None:
+            due, machine = event
+            self._happen(machine, due)
+
+    def next_due(self) -> float:
+        """When something happens next by itself; infinity if nothing will."""
+        return self._timeline.next_due()
+
+    def taken(self) -> Iterator[GroupConfig]:
+        """The kind of every machine that uses up quota."""
+        for group in self.groups.values():
+            for machine in group.machines.values():
+                if machine.is_listed:
+                    yield group.config
+
+    def request(self, group: Group, machines: int) -> None:
+        """The target rises by so many machines, which come as their delays say."""
+        now = self._clock.now()
+        for _ in range(machines):
+            machine = group.add_machine()
+            self._timeline.set(machine, now + group.config.request_delay.draw(self._random))
+        group.target += machines
+        self.catch_up()
+
+    def run_now(self, machine: Machine, *, settled: bool = False) -> None:
+        """The machine runs; a ``settled`` one has been a node for long."""
+        self._run(machine, self._clock.now())
+        if settled and machine.start is not None:
+            machine.start = replace(machine.start, register_after_seconds=0.0, ready_after_seconds=0.0)
+
+    def fail_now(self, machine: Machine, shortage: Shortage) -> None:
+        self._fail(machine, shortage, self._clock.now())
+
+    def delete(self, machine: Machine, *, at_once: bool) -> None:
+        """Starts a deletion, or finishes it at once; the target is the caller's business."""
+        group = self.groups[machine.group]
+        delay = 0.0 if at_once or not machine.is_listed else group.config.delete_delay.draw(self._random)
+        if delay == 0:
+            self.forget(machine)
+            return
+        machine.phase = Phase.DELETING
+        self._timeline.set(machine, self._clock.now() + delay)
+
+    def forget(self, machine: Machine) -> None:
+        """The machine is gone."""
+        self._timeline.set(machine, NEVER)
+        self.groups[machine.group].machines.pop(machine.id, None)
+
+    def _happen(self, machine: Machine, now: float) -> None:
+        if machine.phase == Phase.CREATING:
+            self._run(machine, now)
+        elif machine.phase == Phase.DELETING:
+            self.forget(machine)
+        elif machine.doom is not None:
+            self._fail(machine, machine.doom, now)
+        else:
+            self._create(machine, now)
+
+    def _create(self, machine: Machine, now: float) -> None:
+        config = self.groups[machine.group].config
+        shortage = self._supply.shortage(config, now, self.taken())
+        if shortage is not None:
+            machine.doom = shortage
+            self._timeline.set(machine, now + shortage.delay.draw(self._random))
+            return
+        self._supply.take_stock(config, now)
+        machine.phase = Phase.CREATING
+        self._timeline.set(machine, now + config.provision_delay.draw(self._random))
+
+    def _fail(self, machine: Machine, shortage: Shortage, now: float) -> None:
+        """With fast failure detection the failure shows; without, nothing does and the cloud tries again later."""
+        machine.doom = None
+        if not self._tells_failures(self.groups[machine.group]):
+            machine.phase = Phase.REQUESTED
+            self._timeline.set(machine, now + max(1.0, self._options.retry_delay.draw(self._random)))
+            return
+        machine.phase = Phase.FAILED
+        machine.failure = self._failure(machine, shortage, now)
+        self._timeline.set(machine, NEVER)
+
+    def _failure(self, machine: Machine, shortage: Shortage, now: float) -> FailedInstance:
+        placeholder = self._options.placeholder_failures
+        return FailedInstance(
+            failure_id=f"{machine.group}@{now:g}-{shortage.code}" if placeholder else f"failure-{machine.name}",
+            instance_id=None if placeholder else machine.id,
+            error_class=shortage.error_class,
+            scope=shortage.scope,
+            code=shortage.code,
+            message=shortage.message,
+        )
+
+    def _tells_failures(self, group: Group) -> bool:
+        capability = Capability.FAST_FAILURE_DETECTION
+        return capability not in self._options.switched_off and capability not in group.switched_off
+
+    def _run(self, machine: Machine, now: float) -> None:
+        config = self.groups[machine.group].config
+        register: float | None = config.register_delay.draw(self._random)
+        late = config.registers_late
+        if register is not None and late is not None and self._random.random() < late.share:
+            register += late.by.draw(self._random)
+        if self._random.random() < config.never_registers:
+            register = None
+        machine.phase = Phase.RUNNING
+        machine.doom = None
+        machine.start = NodeStart(
+            instance_id=machine.id,
+            group_id=machine.group,
+            node_name=machine.name,
+            running_since=now,
+            register_after_seconds=register,
+            ready_after_seconds=config.ready_delay.draw(self._random),
+        )
+        self._timeline.set(machine, NEVER)

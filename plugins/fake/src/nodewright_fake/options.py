@@ -1,0 +1,257 @@
+"""The fake provider's options, decoded strictly: what is unknown or contradictory is refused at the start."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from nodewright.spec import Capability, ConfigError, ErrorClass, FailureScope, Quantity, decode_options
+from nodewright_fake.delays import Delay, Seconds, decode_hook, fixed
+from nodewright_fake.faults import Fault
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0)]
+Amount = str | int | float
+
+FOREVER = Seconds("inf")
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+
+
+class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all options."""
+
+
+class TaintConfig(Strict, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Lateness(Strict, frozen=True, kw_only=True):
+    """The share of machines whose kubelet registers late, and by how much."""
+
+    share: Share = 1.0
+    by: Delay
+
+
+class Behaviour(Strict, frozen=True, kw_only=True):
+    """Settings of one group that differ from the core's defaults (the hook ``group_options``)."""
+
+    max_node_provision: Seconds | None = None
+    max_node_startup: Seconds | None = None
+    zero_or_max: bool | None = None
+
+
+class MachineShape(Strict, frozen=True, kw_only=True):
+    """What one machine offers, costs and how long it takes.
+
+    ``request_delay`` passes before the cloud lists the machine, ``provision_delay`` until it runs,
+    ``register_delay`` until its kubelet registers and ``ready_delay`` until the node is ready.
+    """
+
+    cpu: Amount = 4
+    memory: Amount = "16Gi"
+    pods: Amount = 110
+    resources: dict[str, Amount] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[TaintConfig, ...] = ()
+    price_per_hour: Annotated[float, Meta(ge=0)] = 0.0
+    request_delay: Delay = fixed(0)
+    provision_delay: Delay = fixed(30)
+    register_delay: Delay = fixed(30)
+    ready_delay: Delay = fixed(10)
+    delete_delay: Delay = fixed(0)
+    never_registers: Share = 0.0
+    registers_late: Lateness | None = None
+
+
+class GroupConfig(MachineShape, frozen=True, kw_only=True):
+    """One node group; it starts with ``size`` running machines."""
+
+    name: str
+    min_size: Count = 0
+    max_size: Count = 10
+    size: Count = 0
+    zone: str = ""
+    instance_type: str = ""
+    behaviour: Behaviour = Behaviour()
+    switched_off: dict[Capability, str] = {}
+
+
+class MachineTypeConfig(MachineShape, frozen=True, kw_only=True):
+    """A kind of machine from which groups can be made (AUTOPROVISIONING)."""
+
+    name: str
+    zone: str = ""
+
+
+class Window(Strict, frozen=True, kw_only=True):
+    """When (seconds since the cloud was built) and for which groups something goes wrong; all by default."""
+
+    zone: str = "*"
+    instance_type: str = "*"
+    group: str = "*"
+    start: Seconds = Seconds(0)
+    end: Seconds = FOREVER
+
+
+class StockOut(Window, frozen=True, kw_only=True):
+    """The cloud has no machines of that kind, but for ``remaining`` ones."""
+
+    remaining: Count = 0
+    code: str = "STOCKOUT"
+    message: str = ""
+
+
+class Failure(Window, frozen=True, kw_only=True):
+    """Creations that fail: a ``share`` of them, at most ``count``, each after ``delay``."""
+
+    share: Share = 1.0
+    count: Count | None = None
+    delay: Delay = fixed(0)
+    error_class: ErrorClass = ErrorClass.OTHER
+    scope: FailureScope = FailureScope.GROUP
+    code: str = "CREATION_FAILED"
+    message: str = ""
+
+
+class Quota(Strict, frozen=True, kw_only=True):
+    """Account-wide limits; ``enforced`` when the call is made (refusal) or the machine is (failed instance)."""
+
+    machines: Count | None = None
+    cpus: Annotated[float, Meta(ge=0)] | None = None
+    enforced: Annotated[str, Meta(pattern="^(call|creation)$")] = "creation"
+
+
+class Gpu(Strict, frozen=True, kw_only=True):
+    label: str = "fake.nodewright/gpu"
+    types: tuple[str, ...] = ("fake-gpu",)
+    resources: tuple[str, ...] = ("nvidia.com/gpu",)
+
+
+class Similarity(Strict, frozen=True, kw_only=True):
+    ignored_labels: tuple[str, ...] = ()
+    same_group_labels: tuple[str, ...] = ()
+
+
+class ServedClass(Strict, frozen=True, kw_only=True):
+    """A class of ProvisioningRequests that the cloud serves, up to ``max_pods`` pods a request."""
+
+    name: str
+    description: str = ""
+    max_pods: Count = 1000
+
+
+class CloudOptions(Strict, frozen=True, kw_only=True):
+    """The whole cloud. ``file`` names a YAML file with the same keys, and then stands alone."""
+
+    file: str | None = None
+    groups: tuple[GroupConfig, ...] = ()
+    machine_types: tuple[MachineTypeConfig, ...] = ()
+    switched_off: tuple[Capability, ...] = ()
+    placeholder_failures: bool = False
+    retry_delay: Delay = fixed(60)
+    refresh_interval: Seconds = Seconds(0)
+    parallel_calls: bool = False
+    ignores_id_case: bool = False
+    quota: Quota = Quota()
+    stock_outs: tuple[StockOut, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    gpu: Gpu = Gpu()
+    similarity: Similarity = Similarity()
+    provisioning_classes: tuple[ServedClass, ...] = ()
+
+
+def load_options(raw: Mapping[str, Any], node_group_specs: Sequence[str] = ()) -> CloudOptions:
+    """The checked options, limited to the groups that ``node_group_specs`` (``min:max:name``) name, if any.
+
+    Raises ConfigError naming the key, group or file.
+    """
+    source = "options of provider fake"
+    options = decode_options(raw, CloudOptions, source, decode_hook)
+    if options.file is not None:
+        if len(raw) > 1:
+            others = ", ".join(sorted(set(raw) - {"file"}))
+            raise ConfigError(f"{source}: file stands alone, {others} belongs into {options.file}")
+        source, path = options.file, Path(options.file)
+        options = decode_options(_read_yaml(path), CloudOptions, source, decode_hook)
+    check_groups(options.groups, source)
+    if not node_group_specs:
+        return options
+    return msgspec.structs.replace(options, groups=_select(options.groups, node_group_specs))
+
+
+def check_groups(groups: Sequence[GroupConfig], source: str) -> None:
+    """Raises ConfigError for a group that cannot be."""
+    seen: set[str] = set()
+    for group in groups:
+        where = f"{source}: group {group.name}"
+        if not group.name or "/" in group.name or group.name in seen:
+            raise ConfigError(f"{where}: a name is unique, not empty and holds no slash")
+        if group.min_size > group.max_size:
+            raise ConfigError(f"{where}: min_size {group.min_size} is above max_size {group.max_size}")
+        if group.size > group.max_size:
+            raise ConfigError(f"{where}: size {group.size} is above max_size {group.max_size}")
+        check_shape(group, where)
+        seen.add(group.name)
+
+
+def check_shape(shape: MachineShape, where: str) -> None:
+    """Raises ConfigError for a resource that is no quantity."""
+    offered = {"cpu": shape.cpu, "memory": shape.memory, "pods": shape.pods, **shape.resources}
+    for resource, amount in offered.items():
+        try:
+            Quantity.of(amount)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {resource}: {error}") from error
+
+
+def _select(groups: Sequence[GroupConfig], specs: Sequence[str]) -> tuple[GroupConfig, ...]:
+    known = {group.name: group for group in groups}
+    chosen = []
+    for spec in specs:
+        low, high, name = _split_spec(spec)
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"--nodes {spec}: the fake provider's options describe no group {name}{hint}")
+        chosen.append(msgspec.structs.replace(known[name], min_size=low, max_size=high))
+    check_groups(chosen, "--nodes")
+    return tuple(chosen)
+
+
+def _split_spec(spec: str) -> tuple[int, int, str]:
+    low, _, rest = spec.partition(":")
+    high, _, name = rest.partition(":")  # the name may contain colons
+    if not (low.isdecimal() and high.isdecimal() and name and len(low + high) < 20):
+        raise ConfigError(f"--nodes {spec[:80]}: not of the form min:max:name")
+    return int(low), int(high), name
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if len(text) > _MAX_FILE_BYTES:
+            raise ConfigError(f"{path}: larger than {_MAX_FILE_BYTES} bytes")
+        content = _PlainLoader(text).get_single_data()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: holds no mapping of options")
+    return content
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Safe loading without aliases, which can grow a small file to any size."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not allowed")
+        return super().compose_node(parent, index)

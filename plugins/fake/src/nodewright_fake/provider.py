@@ -1,0 +1,225 @@
+"""The plugin object: the provider contract on one side, the fake cloud on the other."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from nodewright import spec
+from nodewright.spec import Capability, ConfigError, hookimpl
+from nodewright_fake.cloud import FakeCloud
+from nodewright_fake.machines import GroupView, template_of, view_of
+from nodewright_fake.options import load_options
+
+
+class FakeProvider:
+    """Answers reads from the views that the last ``refresh`` took; writes go to the cloud at once.
+
+    Without ``cloud`` it builds its own from the context's options.
+    """
+
+    def __init__(self, context: spec.ProviderContext, cloud: FakeCloud | None = None) -> None:
+        if context.auto_discovery_specs:
+            raise ConfigError("--node-group-auto-discovery: the fake provider discovers no groups")
+        if cloud is None:
+            options = load_options(context.options, context.node_group_specs)
+            cloud = FakeCloud(options, context.clock, context.random)
+        self.cloud = cloud
+        self._clock = context.clock
+        self._views: dict[str, GroupView] = {}
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        options = self.cloud.options
+        return spec.ProviderInfo(
+            name="fake",
+            spec_version=(1, 0),
+            capabilities=frozenset(Capability) - frozenset(options.switched_off),
+            parallel_calls=options.parallel_calls,
+            ignores_id_case=options.ignores_id_case,
+        )
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        with self.cloud.faults.around("refresh"):
+            now, interval = self._clock.now(), self.cloud.options.refresh_interval
+            fresh: dict[str, GroupView] = {}
+            for name in self.cloud.group_names():
+                seen = self._views.get(name)
+                keeps = seen is not None and name not in wanted and now - seen.seen_at < interval
+                fresh[name] = seen if seen is not None and keeps else self.cloud.view(name)
+            self._views = fresh
+        return True
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        with self.cloud.faults.around("node_groups"):
+            return [view.group for view in self._views.values()]
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        with self.cloud.faults.around("target_size", group_id):
+            return max(0, self._view(group_id).target + self.cloud.faults.size_error(group_id))
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        with self.cloud.faults.around("instances", group_id):
+            return self._view(group_id).instances
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        with self.cloud.faults.around("template_node", group_id):
+            config = self._view(group_id).config
+            return template_of(config, zone=config.zone, instance_type=config.instance_type)
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with self.cloud.faults.around("increase_size", group_id):
+            granted = self.cloud.faults.at_most("increase_size", group_id, target - expected_target)
+            accepted = self.cloud.increase(group_id, expected_target, expected_target + granted)
+            self._look_again(group_id)
+        return accepted
+
+    @hookimpl
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with self.cloud.faults.around("atomic_increase_size", group_id):
+            accepted = self.cloud.increase(group_id, expected_target, target, atomic=True)
+            self._look_again(group_id)
+        return accepted
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with self.cloud.faults.around("decrease_target_size", group_id):
+            granted = self.cloud.faults.at_most("decrease_target_size", group_id, expected_target - target)
+            accepted = self.cloud.decrease(group_id, expected_target, expected_target - granted)
+            self._look_again(group_id)
+        return accepted
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        with self.cloud.faults.around("delete_instances", group_id):
+            granted = self.cloud.faults.at_most("delete_instances", group_id, len(instance_ids))
+            accepted = self.cloud.delete(group_id, instance_ids[:granted], expected_target)
+            self._look_again(group_id)
+        return accepted
+
+    @hookimpl
+    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        with self.cloud.faults.around("force_delete_instances", group_id):
+            accepted = self.cloud.delete(group_id, instance_ids, expected_target, force=True)
+            self._look_again(group_id)
+        return accepted
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        with self.cloud.faults.around("failed_instances", group_id):
+            return self._view(group_id).failures
+
+    @hookimpl
+    def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
+        with self.cloud.faults.around("group_options", group_id):
+            own = self._view(group_id).config.behaviour
+        changes = {
+            "max_node_provision_seconds": own.max_node_provision,
+            "max_node_startup_seconds": own.max_node_startup,
+            "zero_or_max_node_scaling": own.zero_or_max,
+        }
+        return replace(defaults, **{name: value for name, value in changes.items() if value is not None})
+
+    @hookimpl
+    def node_price(self, group_id: str, start: float, end: float) -> float:
+        with self.cloud.faults.around("node_price", group_id):
+            return self._view(group_id).config.price_per_hour * max(0.0, end - start) / 3600
+
+    @hookimpl
+    def machine_types(self) -> Sequence[spec.MachineType]:
+        with self.cloud.faults.around("machine_types"):
+            return [
+                spec.MachineType(name=kind.name, template=template_of(kind, zone=kind.zone, instance_type=kind.name))
+                for kind in self.cloud.options.machine_types
+            ]
+
+    @hookimpl
+    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+        with self.cloud.faults.around("create_node_group"):
+            config = self.cloud.config_for(spec)
+            view = view_of(self.cloud.add_group(config, created_on_demand=True), self._clock.now())
+            self._views[config.name] = view
+        return view.group
+
+    @hookimpl
+    def delete_node_group(self, group_id: str) -> bool:
+        with self.cloud.faults.around("delete_node_group", group_id):
+            gone = self.cloud.remove_empty_group(group_id)
+            if gone:
+                self._views.pop(group_id, None)
+        return gone
+
+    @hookimpl
+    def gpu_label(self) -> str:
+        return self.cloud.options.gpu.label
+
+    @hookimpl
+    def gpu_types(self) -> Sequence[str]:
+        return self.cloud.options.gpu.types
+
+    @hookimpl
+    def gpu_resources(self) -> Sequence[str]:
+        return self.cloud.options.gpu.resources
+
+    @hookimpl
+    def has_instance(self, node: spec.Node) -> str:
+        with self.cloud.faults.around("has_instance"):
+            provider_id = node.spec.provider_id
+            if not provider_id.startswith("fake:///"):
+                return "unknown"
+            ids = (instance.id for view in self._views.values() for instance in view.instances)
+            return "yes" if provider_id in ids else "no"
+
+    @hookimpl
+    def ignored_labels(self) -> Sequence[str]:
+        return self.cloud.options.similarity.ignored_labels
+
+    @hookimpl
+    def same_group_labels(self) -> Sequence[str]:
+        return self.cloud.options.similarity.same_group_labels
+
+    @hookimpl
+    def provisioning_classes(self) -> Sequence[spec.ProvisioningClass]:
+        return [
+            spec.ProvisioningClass(name=served.name, description=served.description)
+            for served in self.cloud.options.provisioning_classes
+        ]
+
+    @hookimpl
+    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
+        with self.cloud.faults.around("provision"):
+            limits = {served.name: served.max_pods for served in self.cloud.options.provisioning_classes}
+            if request.class_name not in limits:
+                return spec.ProvisioningVerdict(accepted=False, reason="UnknownClass", message=request.class_name)
+            accepted = request.pod_count <= limits[request.class_name]
+            return spec.ProvisioningVerdict(accepted=accepted, reason="Provisioned" if accepted else "TooLarge")
+
+    @hookimpl
+    def node_start(self, instance_id: str) -> spec.NodeStart:
+        for start in self.cloud.running_machines():
+            if start.instance_id == instance_id:
+                return start
+        raise spec.ProviderError(f"no machine {instance_id} runs in the fake cloud", code="instanceNotFound")
+
+    @hookimpl
+    def running_machines(self) -> Sequence[spec.NodeStart]:
+        return self.cloud.running_machines()
+
+    @hookimpl
+    def next_change(self) -> float:
+        return self.cloud.next_change()
+
+    def _view(self, group_id: str) -> GroupView:
+        try:
+            return self._views[group_id]
+        except KeyError:
+            raise spec.NodeGroupNotFound(f"the fake cloud has no group {group_id}", group_id=group_id) from None
+
+    def _look_again(self, group_id: str) -> None:
+        """Reads reflect our own write at once."""
+        self._views[group_id] = self.cloud.view(group_id)

@@ -1,0 +1,110 @@
+"""What the cloud can deliver: stock, quota and the failures it was told to have."""
+
+from collections.abc import Iterable
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from nodewright.spec import ErrorClass, FailureScope, Quantity
+from nodewright_fake.delays import Delay, fixed
+from nodewright_fake.options import Failure, GroupConfig, Quota, StockOut, Window
+
+W = TypeVar("W", bound=Window)
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a machine cannot be had."""
+
+    error_class: ErrorClass
+    scope: FailureScope
+    code: str
+    message: str
+    delay: Delay
+
+
+class Supply:
+    """Decides of every creation whether it succeeds; seconds count from ``built`` (epoch)."""
+
+    def __init__(self, random: Random, built: float, quota: Quota) -> None:
+        self.quota = quota
+        self.stock_outs: list[StockOut] = []
+        self.failures: list[Failure] = []
+        self._random = random
+        self._built = built
+        self._taken: dict[int, int] = {}
+
+    def shortage(self, config: GroupConfig, now: float, used: Iterable[GroupConfig]) -> Shortage | None:
+        """The reason why the next machine of the group cannot be made, given those that exist; draws by chance."""
+        if self.over_quota([*used, config]):
+            return Shortage(
+                error_class=ErrorClass.QUOTA,
+                scope=FailureScope.ACCOUNT,
+                code="QUOTA_EXCEEDED",
+                message="the account's quota is used up",
+                delay=fixed(0),
+            )
+        return self._stocked_out(config, now) or self._failing(config, now)
+
+    def over_quota(self, machines: Iterable[GroupConfig]) -> bool:
+        """Would these machines together be more than the account may have?"""
+        wanted = list(machines)
+        if self.quota.machines is not None and len(wanted) > self.quota.machines:
+            return True
+        if self.quota.cpus is None:
+            return False
+        return sum(Quantity.of(config.cpu).milli for config in wanted) > self.quota.cpus * 1000
+
+    def take_stock(self, config: GroupConfig, now: float) -> None:
+        """One machine was made: what remains where stock is short becomes less."""
+        for rule in self._in_force(self.stock_outs, config, now):
+            self._taken[id(rule)] = self._taken.get(id(rule), 0) + 1
+
+    def in_stock(self, config: GroupConfig, now: float) -> int | None:
+        """How many machines of the group can still be made; None: any number."""
+        left = [rule.remaining - self._taken.get(id(rule), 0) for rule in self._in_force(self.stock_outs, config, now)]
+        return max(0, min(left)) if left else None
+
+    def _stocked_out(self, config: GroupConfig, now: float) -> Shortage | None:
+        for rule in self._in_force(self.stock_outs, config, now):
+            if self._taken.get(id(rule), 0) >= rule.remaining:
+                return Shortage(
+                    error_class=ErrorClass.OUT_OF_RESOURCES,
+                    scope=_scope(rule),
+                    code=rule.code,
+                    message=rule.message or f"no machines for {config.name} in stock",
+                    delay=fixed(0),
+                )
+        return None
+
+    def _failing(self, config: GroupConfig, now: float) -> Shortage | None:
+        for rule in self._in_force(self.failures, config, now):
+            spent = rule.count is not None and self._taken.get(id(rule), 0) >= rule.count
+            if not spent and self._random.random() < rule.share:
+                self._taken[id(rule)] = self._taken.get(id(rule), 0) + 1
+                return Shortage(
+                    error_class=rule.error_class,
+                    scope=rule.scope,
+                    code=rule.code,
+                    message=rule.message or f"creation in {config.name} failed",
+                    delay=rule.delay,
+                )
+        return None
+
+    def _in_force(self, rules: list[W], config: GroupConfig, now: float) -> list[W]:
+        age = now - self._built
+        return [rule for rule in rules if rule.start <= age < rule.end and _meets(rule, config)]
+
+
+def _meets(rule: Window, config: GroupConfig) -> bool:
+    named = ((rule.zone, config.zone), (rule.instance_type, config.instance_type), (rule.group, config.name))
+    return all(pattern in ("*", value) for pattern, value in named)
+
+
+def _scope(rule: StockOut) -> FailureScope:
+    """The narrowest thing that the stock-out names."""
+    if rule.group != "*":
+        return FailureScope.GROUP
+    if rule.instance_type != "*":
+        return FailureScope.INSTANCE_TYPE
+    return FailureScope.ZONE
