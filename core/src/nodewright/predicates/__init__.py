@@ -1,1 +1,5 @@
-"""kube-scheduler's filters, one file each: a mask over nodes and an explanation for one."""
+"""kube-scheduler's filters: one file each, as a mask over nodes and an explanation for one (design.md §5)."""
+
+from nodewright.predicates.check import capacity, explain, feasible, static_fit
+
+__all__ = ["capacity", "explain", "feasible", "static_fit"]

@@ -3,7 +3,7 @@
 Rows are never reordered or reused: a node that goes leaves a dead row, a node that changes gets a new row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self
 
 import msgspec
@@ -27,10 +27,20 @@ class Vocabulary:
         self.classes = PodClasses()
         self.resources: dict[str, int] = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
         self.label_values: dict[str, dict[str, int]] = {}
+        self._interned: dict[str, dict[Any, int]] = {}
 
     def value_id(self, key: str, value: str) -> int:
         values = self.label_values.setdefault(key, {})
         return values.setdefault(value, len(values))
+
+    def intern(self, kind: str, value: Hashable) -> int:
+        """A small number for a value of some kind."""
+        values = self._interned.setdefault(kind, {})
+        return values.setdefault(value, len(values))
+
+    def values_of(self, kind: str) -> list[Any]:
+        """All values interned of a kind, by number."""
+        return list(self._interned.get(kind, ()))
 
 
 class NodeTable:
@@ -76,6 +86,19 @@ class NodeTable:
     def row(self, name: str) -> int:
         """Row of a node (not of a copy); raises KeyError."""
         return self._rows[name]
+
+    def find_row(self, name: str) -> int | None:
+        """Row of a node or of a copy, None where there is none of that name."""
+        row = self._rows.get(name)
+        if row is None and name.startswith(COPY_PREFIX):
+            number = name.removeprefix(COPY_PREFIX)
+            if len(number) < 10 and number.isdecimal() and int(number) < len(self) and self.name(int(number)) == name:
+                return int(number)
+        return row
+
+    def template(self, row: int) -> Node:
+        """The node of a row; for a copy the template itself, whose name and hostname are not the copy's."""
+        return self._nodes[row]
 
     def name(self, row: int) -> str:
         return f"{COPY_PREFIX}{row}" if self._copy.view[row] else self._nodes[row].name
@@ -123,6 +146,11 @@ class NodeTable:
             ids[index] = -1 if own is None else intern(key, own)
         return ids
 
+    @property
+    def schedulable(self) -> Mask:
+        """Rows whose node is not cordoned; a scan over nodes passes the others by (behaviour/down.md B2)."""
+        return self.column("schedulable", _schedulable)
+
     def widen(self) -> None:
         """Give the resource matrices a column for every resource in the vocabulary."""
         missing = len(self.vocabulary.resources) - self.used.shape[1]
@@ -130,6 +158,13 @@ class NodeTable:
             room = np.zeros((len(self), missing), dtype=np.int64)
             self._allocatable = Column(np.hstack([self.allocatable, room]))
             self._used = Column(np.hstack([self.used, room]))
+
+    def sibling(self) -> Self:
+        """An empty picture that speaks of the same names, to imagine nodes in."""
+        empty = type(self)()
+        empty.vocabulary = self.vocabulary
+        empty.widen()
+        return empty
 
     def _append(self, nodes: list[Node], offers: list[Resources], *, copies: bool) -> slice:
         window = slice(len(self), len(self) + len(nodes))
@@ -170,6 +205,10 @@ class NodeTable:
         forked._alive, forked._copy = self._alive.fork(), self._copy.fork()
         forked._allocatable, forked._used = self._allocatable.fork(), self._used.fork()
         forked._columns = {key: column.fork() for key, column in self._columns.items()}
+
+
+def _schedulable(table: NodeTable, window: slice) -> Mask:
+    return np.array([not node.spec.unschedulable for node in table._nodes[window]], dtype=np.bool_)
 
 
 def renamed(template: Node, name: str) -> Node:

@@ -1,0 +1,83 @@
+"""Does a pod fit? All predicates together, in kube-scheduler's default order."""
+
+
+import numpy as np
+
+from nodewright.model.reason import Rejection
+from nodewright.predicates import (
+    node_affinity,
+    node_name,
+    node_resources_fit,
+    node_unschedulable,
+    taint_toleration,
+)
+from nodewright.predicates.predicate import Predicate
+from nodewright.snapshot.column import Ints, Mask
+from nodewright.snapshot.pod_class import PodClass, per_class
+from nodewright.snapshot.snapshot import Snapshot
+
+FILTERS: tuple[Predicate, ...] = (
+    node_unschedulable.PREDICATE,
+    node_name.PREDICATE,
+    taint_toleration.PREDICATE,
+    node_affinity.PREDICATE,
+    node_resources_fit.PREDICATE,
+)
+
+
+def feasible(snapshot: Snapshot, pod: PodClass, window: slice | None = None) -> Mask:
+    """Live rows of the window that take one more pod of the class."""
+    window = window or slice(0, len(snapshot))
+    found = static_fit(snapshot, pod, window)
+    dynamic = _dynamic(pod)
+    if any(predicate.refuse_pod(snapshot, pod) for predicate in _pre_filters(pod)):
+        return np.zeros_like(found)
+    for predicate in dynamic:
+        passing = predicate.mask(snapshot, pod, window)
+        if passing is not None:
+            found &= passing
+            if not found.any():
+                break
+    return found
+
+
+def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
+    """Live rows of the window that pass whatever depends on the node alone. The mask is the caller's."""
+    found: Mask = snapshot.alive[window].copy()
+    for predicate in FILTERS:
+        passing = predicate.mask(snapshot, pod, window) if predicate.static else None
+        if passing is not None:
+            found &= passing
+    return found
+
+
+def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
+    """How many more pods of a class whose ``is_plain`` holds each row takes; 0 where it takes none."""
+    mask = feasible(snapshot, pod, window)
+    return np.where(mask, node_resources_fit.room(snapshot, pod, window), 0)
+
+
+def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
+    """Why the node of a row does not take one more pod of the class, None when it does."""
+    for predicate in _pre_filters(pod):
+        reasons = predicate.refuse_pod(snapshot, pod)
+        if reasons is not None:
+            return Rejection(predicate=predicate.name, reasons=reasons)
+    names = node_affinity.named_nodes(pod)
+    if names is not None and snapshot.name(row) not in names:
+        return Rejection(predicate=node_affinity.PREDICATE.name)
+    for predicate in FILTERS:
+        reasons = predicate.explain(snapshot, pod, row)
+        if reasons is not None:
+            return Rejection(predicate=predicate.name, reasons=reasons)
+    return None
+
+
+@per_class
+def _dynamic(pod: PodClass) -> tuple[Predicate, ...]:
+    return tuple(predicate for predicate in FILTERS if not predicate.static and predicate.concerns(pod))
+
+
+@per_class
+def _pre_filters(pod: PodClass) -> tuple[Predicate, ...]:
+    return tuple(predicate for predicate in FILTERS if predicate.concerns(pod))

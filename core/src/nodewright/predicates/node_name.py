@@ -1,0 +1,32 @@
+"""NodeName: a pod that names its node goes nowhere else."""
+
+import numpy as np
+
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+REASON = "node(s) didn't match the requested node name"
+
+
+def _names_node(pod: PodClass) -> bool:
+    return bool(pod.spec.node_name)
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    if not pod.spec.node_name:
+        return None
+    found = np.zeros(window.stop - window.start, dtype=np.bool_)
+    row = snapshot.find_row(pod.spec.node_name)
+    if row is not None and window.start <= row < window.stop:
+        found[row - window.start] = True
+    return found
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    wanted = pod.spec.node_name
+    return (REASON,) if wanted and wanted != snapshot.node(row).name else None
+
+
+PREDICATE = Predicate(name="NodeName", mask=_mask, explain=_explain, concerns=_names_node, static=True)

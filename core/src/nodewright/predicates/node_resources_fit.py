@@ -1,0 +1,62 @@
+"""NodeResourcesFit: what is free of every requested resource, and one more pod."""
+
+import numpy as np
+
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.snapshot.column import Ints, Mask
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.requests import PODS, node_amounts
+from nodewright.snapshot.snapshot import Snapshot
+
+TOO_MANY_PODS = "Too many pods"
+_FIRST = ("cpu", "memory", "ephemeral-storage")
+UNLIMITED = np.iinfo(np.int64).max
+
+
+def _demand(snapshot: Snapshot, pod: PodClass) -> list[tuple[int, int]]:
+    """Column and amount of everything the class asks, pods first."""
+    known: list[tuple[int, int]] | None = pod.compiled.get(_demand)
+    if known is None:
+        row = snapshot.request_row(pod)
+        columns = [0, *(snapshot.vocabulary.resources[name] for name in pod.requests)]
+        known = pod.compiled[_demand] = [(column, int(row[column])) for column in columns]
+    snapshot.widen()
+    return known
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    demand = _demand(snapshot, pod)
+    offered, used = snapshot.allocatable[window], snapshot.used[window]
+    found: Mask = offered[:, 0] > used[:, 0]
+    for column, amount in demand[1:]:
+        found &= offered[:, column] - used[:, column] >= amount
+    return found
+
+
+def room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
+    """How many more pods of the class the rows take, by amounts and number of pods alone."""
+    demand, placed = _demand(snapshot, pod), snapshot.request_row(pod, placed=True)
+    offered, used = snapshot.allocatable[window], snapshot.used[window]
+    room = np.full(window.stop - window.start, UNLIMITED, dtype=np.int64)
+    for column, amount in demand:
+        free = offered[:, column] - used[:, column]
+        # An in-place resize lets a pod that runs hold another amount than it asked for.
+        more = (free - amount) // int(placed[column]) + 1 if placed[column] else UNLIMITED
+        np.minimum(room, np.where(free >= amount, more, 0), out=room)
+    return room
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    offered = node_amounts(snapshot.node(row).allocatable)
+    held: dict[str, int] = {}
+    for placed, rows in snapshot.placements():
+        for name, amount in {PODS: 1, **placed.placed_requests}.items():
+            held[name] = held.get(name, 0) + amount * rows.get(row, 0)
+    reasons = [TOO_MANY_PODS] if held.get(PODS, 0) + 1 > offered.get(PODS, 0) else []
+    names = sorted(pod.requests, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
+    short = (name for name in names if pod.requests[name] > offered.get(name, 0) - held.get(name, 0))
+    reasons.extend(f"Insufficient {name}" for name in short)
+    return tuple(reasons) or None
+
+
+PREDICATE = Predicate(name="NodeResourcesFit", mask=_mask, explain=_explain)

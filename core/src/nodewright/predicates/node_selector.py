@@ -1,0 +1,149 @@
+"""Node selectors, as columns over many nodes and as a test of one (component-helpers' nodeaffinity)."""
+
+from collections.abc import Hashable, Iterable
+from functools import reduce
+
+import numpy as np
+
+from nodewright.model.meta import Requirement
+from nodewright.model.node import Node
+from nodewright.model.pod import NodeSelector, NodeSelectorTerm
+from nodewright.predicates.selectors import Condition, Labels, parse_condition
+from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.pod_class import PodClass, per_class
+
+NAME_FIELD = "metadata.name"
+
+
+class NodeDemand:
+    """A pod's nodeSelector and required terms; equal demands share one column."""
+
+    __slots__ = ("equal", "key", "selector")
+
+    def __init__(self, equal: dict[str, str] | None, selector: NodeSelector | None) -> None:
+        self.equal = tuple(sorted(equal.items())) if equal else ()
+        self.selector = selector
+        self.key: Hashable = ("node demand", self.equal, selector)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether every node will do."""
+        return not self.equal and self.selector is None
+
+    def mask(self, table: NodeTable, window: slice) -> Mask:
+        """Rows of the window that meet the demand."""
+        parts = [table.labels(key)[window] == table.vocabulary.value_id(key, value) for key, value in self.equal]
+        if self.selector is not None:
+            parts.append(selector_mask(table, window, self.selector))
+        return _all(parts, window)
+
+    def holds(self, node: Node) -> bool:
+        """Whether a node meets the demand."""
+        labels = node.metadata.labels
+        if any(labels.get(key) != value for key, value in self.equal):
+            return False
+        return self.selector is None or matches_node(self.selector, labels, node.name)
+
+
+@per_class
+def demand_of(pod: PodClass) -> NodeDemand:
+    """What the pods of a class ask of their node."""
+    affinity = pod.spec.affinity
+    node_affinity = affinity.node_affinity if affinity else None
+    return NodeDemand(pod.spec.node_selector, node_affinity.required if node_affinity else None)
+
+
+def demand_column(table: NodeTable, demand: NodeDemand) -> Mask:
+    """Rows of the table that meet a demand; kept, and shared by equal demands."""
+    return table.column(demand.key, demand.mask)
+
+
+def matches_node(selector: NodeSelector, labels: Labels, name: str = "") -> bool:
+    """Whether some term matches; a term that is empty, or holds an unusable requirement, never does.
+
+    Without a name, field requirements are not looked at (PersistentVolumes).
+    """
+    return any(_term_holds(term, labels, name) for term in selector.node_selector_terms)
+
+
+def _term_holds(term: NodeSelectorTerm, labels: Labels, name: str) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    for requirement in term.match_expressions:
+        condition = parse_condition(requirement, compare=True)
+        if condition is None or not condition.holds(labels):
+            return False
+    if not all(map(_is_field_usable, term.match_fields)):
+        return False
+    return not name or all(_field_holds(requirement, name) for requirement in term.match_fields)
+
+
+def _is_field_usable(requirement: Requirement) -> bool:
+    return requirement.operator in ("In", "NotIn") and len(requirement.values) == 1
+
+
+def _field_holds(requirement: Requirement, name: str) -> bool:
+    own = name if requirement.key == NAME_FIELD else ""
+    return (own == requirement.values[0]) == (requirement.operator == "In")
+
+
+def selector_mask(table: NodeTable, window: slice, selector: NodeSelector, *, named: bool = True) -> Mask:
+    """Rows of the window that match some term; ``named`` lets terms ask for node names."""
+    found = np.zeros(window.stop - window.start, dtype=np.bool_)
+    for term in selector.node_selector_terms:
+        passing = _term_mask(table, window, term, named=named)
+        if passing is not None:
+            found |= passing
+    return found
+
+
+def _term_mask(table: NodeTable, window: slice, term: NodeSelectorTerm, *, named: bool) -> Mask | None:
+    """Rows that match a term, None for a term that never does."""
+    if not term.match_expressions and not term.match_fields:
+        return None
+    conditions = [parse_condition(requirement, compare=True) for requirement in term.match_expressions]
+    if not all(map(_is_field_usable, term.match_fields)) or None in conditions:
+        return None
+    parts = [_condition_mask(table, window, condition) for condition in conditions if condition is not None]
+    if named:
+        parts.extend(_field_mask(table, window, requirement) for requirement in term.match_fields)
+    return _all(parts, window)
+
+
+def _condition_mask(table: NodeTable, window: slice, condition: Condition) -> Mask:
+    ids = table.labels(condition.key)[window]
+    match condition.operator:
+        case "In":
+            return _is_one_of(table, ids, condition)
+        case "NotIn":
+            return ~_is_one_of(table, ids, condition)
+        case "Exists":
+            return ids >= 0
+        case "DoesNotExist":
+            return ids < 0
+    return _compares(table, ids, condition)
+
+
+def _is_one_of(table: NodeTable, ids: Ids, condition: Condition) -> Mask:
+    known = table.vocabulary.label_values.get(condition.key, {})
+    wanted = [known[value] for value in condition.values if value in known]
+    return np.isin(ids, wanted) if len(wanted) > 1 else ids == (wanted[0] if wanted else -2)
+
+
+def _compares(table: NodeTable, ids: Ids, condition: Condition) -> Mask:
+    present, where = np.unique(ids, return_inverse=True)
+    texts = list(table.vocabulary.label_values.get(condition.key, {}))
+    verdicts = [index >= 0 and condition.compares(texts[index]) for index in present.tolist()]
+    found: Mask = np.array(verdicts, dtype=np.bool_)[where]
+    return found
+
+
+def _field_mask(table: NodeTable, window: slice, requirement: Requirement) -> Mask:
+    rows = range(window.start, window.stop)
+    verdicts = (_field_holds(requirement, table.name(row)) for row in rows)
+    return np.fromiter(verdicts, dtype=np.bool_, count=len(rows))
+
+
+def _all(parts: Iterable[Mask], window: slice) -> Mask:
+    return reduce(np.logical_and, parts, np.ones(window.stop - window.start, dtype=np.bool_))

@@ -1,0 +1,38 @@
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate it."""
+
+import numpy as np
+
+from nodewright.model.node import Taint
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.taint_toleration import tolerates
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.pod_class import PodClass, per_class
+from nodewright.snapshot.snapshot import Snapshot
+
+REASON = "node(s) were unschedulable"
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+@per_class
+def _tolerates_cordon(pod: PodClass) -> bool:
+    return any(tolerates(toleration, CORDON) for toleration in pod.spec.tolerations)
+
+
+def _cordoned(table: NodeTable, window: slice) -> Mask:
+    rows = range(window.start, window.stop)
+    return np.fromiter((table.template(row).spec.unschedulable for row in rows), dtype=np.bool_, count=len(rows))
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    if _tolerates_cordon(pod):
+        return None
+    return ~snapshot.column("cordoned", _cordoned)[window]
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    tolerated = any(tolerates(toleration, CORDON) for toleration in pod.spec.tolerations)
+    return (REASON,) if snapshot.node(row).spec.unschedulable and not tolerated else None
+
+
+PREDICATE = Predicate(name="NodeUnschedulable", mask=_mask, explain=_explain, static=True)

@@ -1,0 +1,120 @@
+"""Label selectors by apimachinery's rules: what is legal, and what matches.
+
+Input is hostile: a selector that breaks a rule is unusable and matches nothing; it never raises.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from nodewright.model.meta import LabelSelector, Requirement
+
+Labels = Mapping[str, str]
+
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_DNS_LABELS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MAX_PREFIX = 253
+_MAX_TEXT = 4096
+_INT64 = range(-(2**63), 2**63)
+_ARITY = {"In": range(1, 2**31), "NotIn": range(1, 2**31), "Exists": range(1), "DoesNotExist": range(1)}
+
+
+@lru_cache(maxsize=65536)
+def is_label_key(key: str) -> bool:
+    """Whether this is a qualified name: ``[prefix/]name``."""
+    if len(key) > _MAX_PREFIX + 64:
+        return False
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _MAX_PREFIX or _DNS_LABELS.fullmatch(prefix) is None):
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=65536)
+def is_label_value(value: str) -> bool:
+    """Whether this may be a label's value."""
+    return value == "" or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+
+
+def parse_int64(text: str) -> int | None:
+    """A decimal number as Go's ParseInt reads it, None where it refuses."""
+    if len(text) > _MAX_TEXT or _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+class Condition:
+    """One legal requirement on labels."""
+
+    __slots__ = ("bound", "key", "operator", "values")
+
+    def __init__(self, key: str, operator: str, values: frozenset[str], bound: int = 0) -> None:
+        self.key = key
+        self.operator = operator
+        self.values = values
+        self.bound = bound
+
+    def holds(self, labels: Labels) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        return value is not None and self.compares(value)
+
+    def compares(self, value: str) -> bool:
+        """Gt or Lt between a label's value and the bound."""
+        number = parse_int64(value)
+        if number is None:
+            return False
+        return number > self.bound if self.operator == "Gt" else number < self.bound
+
+
+def parse_condition(requirement: Requirement, *, compare: bool = False) -> Condition | None:
+    """The requirement if it is legal; ``compare`` also allows Gt and Lt, which only nodes may be asked."""
+    operator, values = requirement.operator, requirement.values
+    if not is_label_key(requirement.key) or not all(map(is_label_value, values)):
+        return None
+    if compare and operator in ("Gt", "Lt"):
+        bound = parse_int64(values[0]) if len(values) == 1 else None
+        return None if bound is None else Condition(requirement.key, operator, frozenset(), bound)
+    if operator not in _ARITY or len(values) not in _ARITY[operator]:
+        return None
+    return Condition(requirement.key, operator, frozenset(values))
+
+
+class Selector:
+    """A usable label selector: all conditions must hold; without any it matches everything."""
+
+    __slots__ = ("conditions",)
+
+    def __init__(self, conditions: Iterable[Condition]) -> None:
+        self.conditions = tuple(conditions)
+
+    @property
+    def is_everything(self) -> bool:
+        return not self.conditions
+
+    def matches(self, labels: Labels) -> bool:
+        return all(condition.holds(labels) for condition in self.conditions)
+
+
+def parse_selector(selector: LabelSelector) -> Selector | None:
+    """The selector, or None where it breaks a rule."""
+    equal = (Requirement(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items())
+    conditions = [parse_condition(requirement) for requirement in (*equal, *selector.match_expressions)]
+    usable = [condition for condition in conditions if condition is not None]
+    return Selector(usable) if len(usable) == len(conditions) else None
+
+
+def matches_selector(labels: Labels, selector: LabelSelector | None) -> bool:
+    """Whether labels match; no selector, or an unusable one, matches nothing."""
+    parsed = parse_selector(selector) if selector is not None else None
+    return parsed is not None and parsed.matches(labels)

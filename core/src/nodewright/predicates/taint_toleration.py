@@ -1,0 +1,100 @@
+"""TaintToleration: every NoSchedule and NoExecute taint of the node must be tolerated."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from nodewright.model.node import Taint
+from nodewright.model.pod import Toleration
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.pod_class import PodClass, per_class
+from nodewright.snapshot.snapshot import Snapshot
+
+REASON = "node(s) had untolerated taint(s)"
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+_KIND = "hard taints"
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration covers one taint.
+
+    An empty key matches every key, yet Equal still compares values. Gt and Lt belong to a feature gate that is
+    off by default.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def tolerates_all(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
+    """Whether nothing among the taints keeps the pod away."""
+    return all(
+        any(tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+        if taint.effect in HARD_EFFECTS
+    )
+
+
+class Tolerance:
+    """The tolerations of a pod, judged once per set of taints; equal ones share one column."""
+
+    __slots__ = ("_verdicts", "key", "tolerations")
+
+    def __init__(self, tolerations: tuple[Toleration, ...]) -> None:
+        self.tolerations = tolerations
+        self.key: Hashable = ("tolerance", tolerations)
+
+    def mask(self, table: NodeTable, window: slice) -> Mask:
+        """Rows of the window whose hard taints are all tolerated."""
+        sets, where = np.unique(_taint_sets(table)[window], return_inverse=True)
+        known = table.vocabulary.values_of(_KIND)
+        verdicts = [self._covers(known[index]) for index in sets.tolist()]
+        found: Mask = np.array(verdicts, dtype=np.bool_)[where]
+        return found
+
+    def _covers(self, taints: tuple[tuple[str, str, str], ...]) -> bool:
+        return all(
+            any(tolerates(toleration, Taint(key=key, value=value, effect=effect)) for toleration in self.tolerations)
+            for key, value, effect in taints
+        )
+
+
+@per_class
+def tolerance_of(pod: PodClass) -> Tolerance:
+    """What the pods of a class tolerate."""
+    return Tolerance(pod.spec.tolerations)
+
+
+def tolerance_column(table: NodeTable, tolerance: Tolerance) -> Mask:
+    """Rows of the table whose hard taints are tolerated; kept, and shared by equal tolerations."""
+    return table.column(tolerance.key, tolerance.mask)
+
+
+def _taint_sets(table: NodeTable) -> Ids:
+    return table.column(_KIND, _taint_set_ids)
+
+
+def _taint_set_ids(table: NodeTable, window: slice) -> Ids:
+    ids = np.empty(window.stop - window.start, dtype=np.int32)
+    for index, row in enumerate(range(window.start, window.stop)):
+        taints = table.template(row).spec.taints
+        hard = tuple((taint.key, taint.value, taint.effect) for taint in taints if taint.effect in HARD_EFFECTS)
+        ids[index] = table.vocabulary.intern(_KIND, hard)
+    return ids
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    return tolerance_column(snapshot, tolerance_of(pod))[window]
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    return None if tolerates_all(pod.spec.tolerations, snapshot.node(row).spec.taints) else (REASON,)
+
+
+PREDICATE = Predicate(name="TaintToleration", mask=_mask, explain=_explain, static=True)
