@@ -30,6 +30,12 @@ _NAMES = {
     "datetime": "a time",
     "null": "null",
 }
+_PLAINER = {
+    "Expected `datetime` with a timezone component": "must be a time with a zone, like 2026-01-31T12:00:00Z",
+    "Invalid RFC3339 encoded datetime": "must be a time, like 2026-01-31T12:00:00Z",
+    "Integer value out of range": "the number is too large",
+    "Number out of range": "the number is too large",
+}
 
 Hook = Callable[[type, Any], Any]
 _ANY_KEY = None
@@ -173,8 +179,8 @@ def _say(what: str, found: object = _UNSEEN) -> str:
         got = expected["got"]
         contrast = f", not {_NAMES.get(got, got)}" if found is _UNSEEN and got else _contrast(found)
         return f"must be {named}{contrast}{_hint(wanted, found)}"
-    if what == "Expected `datetime` with a timezone component":
-        return "must be a time with a zone, like 2026-01-31T12:00:00Z"
+    if what in _PLAINER:
+        return _PLAINER[what]
     return what.replace("Object missing required field", "lacks").replace("`", "")
 
 

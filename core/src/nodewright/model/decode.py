@@ -5,22 +5,18 @@ What is wrong is told in one sentence that names the file, the object and the fi
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from nodewright.model.complaint import explain, find_misfit, printable, show
+from nodewright.model.complaint import find_misfit, printable, show
+from nodewright.model.entries import BROKEN, Entry, read_entries, refuse_json
 from nodewright.model.errors import ConfigError
 from nodewright.model.objects import KINDS, ClusterObjects, Kind
 from nodewright.model.quantity import Quantity
-from nodewright.model.yaml_text import load_yaml
 
 T = TypeVar("T")
-_BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_TRAILING = "JSON is malformed: trailing characters (byte "
-_BLANK = b" \t\r\n"
 
 
 def decode_quantity(wanted: type, value: Any) -> Any:
@@ -46,8 +42,8 @@ def decode_object(wanted: type[T], source: bytes | Raw, name: str = "input") -> 
     """One object of a known type from JSON; ``name`` says in messages what was read."""
     try:
         return msgspec.json.decode(source, type=wanted, dec_hook=decode_quantity)
-    except _BROKEN:
-        return convert_object(wanted, _decode_loosely(source, name), name)
+    except BROKEN as error:
+        return convert_object(wanted, _decode_loosely(source, name, error), name)
 
 
 def convert_object(wanted: type[T], value: object, name: str = "input") -> T:
@@ -63,31 +59,11 @@ def decode_objects(source: bytes, name: str) -> ClusterObjects:
     """
     collector = _Collector(name)
     try:
-        for entry in _read_entries(source, name):
+        for entry in read_entries(source, name):
             collector.add(entry)
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply") from None
     return collector.finish()
-
-
-class _Entry(NamedTuple):
-    """One object found in a dump, not decoded yet; ``place`` names it if it has no name."""
-
-    kind: str
-    api_version: str
-    place: str
-    payload: Raw | dict[str, Any]
-
-
-class _Header(msgspec.Struct, rename="camel"):
-    kind: str = ""
-    api_version: str = ""
-    items: list[Raw] | None = None
-
-
-class _ItemHeader(msgspec.Struct, rename="camel"):
-    kind: str = ""
-    api_version: str = ""
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -101,8 +77,6 @@ class _Named(msgspec.Struct):
     metadata: _Names = _Names()
 
 
-_read_header = msgspec.json.Decoder(_Header).decode
-_read_item_header = msgspec.json.Decoder(_ItemHeader).decode
 _DECODERS = {kind.name: msgspec.json.Decoder(kind.type, dec_hook=decode_amount) for kind in KINDS.values()}
 
 
@@ -113,7 +87,7 @@ class _Collector:
         self._name = name
         self._found: dict[str, dict[str, Any]] = {kind.field: {} for kind in KINDS.values()}
 
-    def add(self, entry: _Entry) -> None:
+    def add(self, entry: Entry) -> None:
         kind = KINDS.get(entry.kind)
         if kind is None or (entry.api_version and _group(entry.api_version) != kind.api_group):
             return
@@ -133,146 +107,30 @@ class _Collector:
     def finish(self) -> ClusterObjects:
         return ClusterObjects(**{field: tuple(found.values()) for field, found in self._found.items()})
 
-    def _decode(self, kind: Kind, entry: _Entry) -> Any:
-        payload: Any = entry.payload
-        if isinstance(payload, Raw):
-            try:
-                return _DECODERS[kind.name].decode(payload)
-            except _BROKEN:
-                pass
-        where = f"{self._name}: {_title(entry)}"
-        if isinstance(payload, Raw):
-            payload = _decode_loosely(payload, where)
-        return _convert(kind.type, payload, where, decode_amount)
-
-
-def _read_entries(source: bytes, name: str) -> Iterator[_Entry]:
-    if source[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's redirection writes
-        source = source.decode("utf-16", "replace").encode()
-    source = source.removeprefix(b"\xef\xbb\xbf")
-    start = source[:4096].lstrip(_BLANK)[:1]
-    is_yaml = name.endswith((".yaml", ".yml")) or start not in (b"{", b"[")
-    if not is_yaml:
-        yield from _read_json(source, name)
-        return
-    documents = [document for document in load_yaml(source, name, string_keys=True) if document is not None]
-    if not documents:
-        raise ConfigError(f"{name}: the file holds nothing")
-    for document in documents:
-        yield from _read_document(document, name)
-
-
-def _read_json(source: bytes, name: str) -> Iterator[_Entry]:
-    """The objects of one JSON text, or of several written one after the other."""
-    rest = memoryview(source)
-    while rest:
-        end = len(rest)
+    def _decode(self, kind: Kind, entry: Entry) -> Any:
+        if not isinstance(entry.payload, Raw):
+            return _convert(kind.type, entry.payload, self._where(entry), decode_amount)
         try:
-            header = _read_header(rest)
-        except _BROKEN as error:
-            end = _end_of_first(error)
-            if not end:
-                raise _refuse_json(error, name) from None
-            header = _decode_header(rest[:end], name)
-        yield from _split_list(header, Raw(rest[:end]), name)
-        rest = rest[end:]
+            return _DECODERS[kind.name].decode(entry.payload)
+        except BROKEN as error:
+            where = self._where(entry)
+            return _convert(kind.type, _decode_loosely(entry.payload, where, error), where, decode_amount)
 
-
-def _decode_header(source: memoryview, name: str) -> _Header:
-    try:
-        return _read_header(source)
-    except _BROKEN as error:
-        raise _refuse_json(error, name) from None
-
-
-def _split_list(header: _Header, whole: Raw, name: str) -> Iterator[_Entry]:
-    if header.items is None or not _is_list(header.kind):
-        yield _entry(header.kind, header.api_version, "", whole, name)
-        return
-    for index, item in enumerate(header.items):
-        place = f"items[{index}]: "
-        try:
-            own = _read_item_header(item)
-        except _BROKEN as error:
-            raise _refuse_json(error, f"{name}: {place.rstrip(': ')}") from None
-        kind = own.kind or header.kind.removesuffix("List")
-        yield _entry(kind, own.api_version or _item_version(header.kind, header.api_version), place, item, name)
-
-
-def _read_document(document: object, name: str) -> Iterator[_Entry]:
-    """The objects of one YAML document."""
-    if not isinstance(document, dict):
-        raise ConfigError(f"{name}: must be a Kubernetes object or a List of them, not {show(document)}")
-    kind, version = _text(document, "kind", name), _text(document, "apiVersion", name)
-    items = document.get("items")
-    if items is None or not _is_list(kind):
-        yield _entry(kind, version, "", document, name)
-        return
-    if not isinstance(items, list):
-        raise ConfigError(f"{name}: items: must be a list, not {show(items)}")
-    for index, item in enumerate(items):
-        place = f"items[{index}]: "
-        if not isinstance(item, dict):
-            raise ConfigError(f"{name}: {place}must be a mapping, not {show(item)}")
-        own = _text(item, "kind", f"{name}: {place.rstrip(': ')}") or kind.removesuffix("List")
-        own_version = _text(item, "apiVersion", name) or _item_version(kind, version)
-        yield _entry(own, own_version, place, item, name)
-
-
-def _entry(kind: str, version: str, place: str, payload: Raw | dict[str, Any], name: str) -> _Entry:
-    if not kind:
-        raise ConfigError(f"{name}: {place}an object without a kind")
-    if place and kind == "List":
-        raise ConfigError(f"{name}: {place}a List inside a list")
-    return _Entry(kind, version, place, payload)
-
-
-def _is_list(kind: str) -> bool:
-    return kind.endswith("List") or not kind
-
-
-def _item_version(list_kind: str, list_version: str) -> str:
-    """A typed list's items are of its version; those of a plain ``v1`` List are not."""
-    return list_version if list_kind not in ("List", "") else ""
-
-
-def _text(document: dict[str, Any], key: str, name: str) -> str:
-    value = document.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise ConfigError(f"{name}: {key}: must be a string, not {show(value)}")
-    return value
+    def _where(self, entry: Entry) -> str:
+        return f"{self._name}: {_title(entry)}"
 
 
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def _end_of_first(error: Exception) -> int:
-    """Where a second JSON text begins, or 0 when the error is another."""
-    text = str(error)
-    return int(text[len(_TRAILING) : -1]) - 1 if text.startswith(_TRAILING) else 0
-
-
-def _refuse_json(error: Exception, name: str) -> ConfigError:
-    text = str(error)
-    if isinstance(error, RecursionError):
-        return ConfigError(f"{name}: nested too deeply")
-    if isinstance(error, UnicodeDecodeError):
-        return ConfigError(f"{name}: not UTF-8 text")
-    if isinstance(error, msgspec.ValidationError):
-        return ConfigError(f"{name}: {explain(text)}")
-    if text == "Input data was truncated":
-        return ConfigError(f"{name}: the JSON ends in the middle; is the file complete?")
-    return ConfigError(f"{name}: {text.replace('JSON is malformed:', 'not valid JSON:')}")
-
-
-def _decode_loosely(source: bytes | Raw, name: str) -> object:
+def _decode_loosely(source: bytes | Raw, name: str, first: Exception) -> object:
+    """Builtins of what did not decode for the reason ``first``."""
     try:
         return msgspec.json.Decoder(float_hook=_read_float).decode(source)
-    except _BROKEN as error:
-        raise _refuse_json(error, name) from None
+    except BROKEN as error:
+        knows_field = str(first).startswith("Integer value out of range")
+        raise refuse_json(first if knows_field else error, name) from None
 
 
 def _read_float(text: str) -> float | Quantity:
@@ -282,8 +140,8 @@ def _read_float(text: str) -> float | Quantity:
 
 
 def _convert(wanted: type[T], value: object, name: str, hook: Any) -> T:
-    value = _drop_nulls(value)
     try:
+        value = _drop_nulls(value)
         return msgspec.convert(value, wanted, dec_hook=hook)
     except msgspec.ValidationError:
         raise ConfigError(f"{name}: {find_misfit(value, wanted, hook)}") from None
@@ -300,14 +158,14 @@ def _drop_nulls(value: object) -> object:
     return value
 
 
-def _title(entry: _Entry) -> str:
+def _title(entry: Entry) -> str:
     """``Pod shop/web`` as far as the broken object says so, else where it stands."""
     try:
         if isinstance(entry.payload, Raw):
             metadata = msgspec.json.decode(entry.payload, type=_Named).metadata
         else:
             metadata = msgspec.convert(_drop_nulls(entry.payload), _Named).metadata
-    except _BROKEN:
+    except BROKEN:
         return f"{entry.place}{entry.kind}"
     if not metadata.name:
         return f"{entry.place}{entry.kind}"

@@ -71,18 +71,24 @@ def parse_node_group_spec(text: str) -> NodeGroupSpec:
     return NodeGroupSpec(size.min, size.max, parts[2])
 
 
+def parse_memory_limits(text: str) -> MinMax:
+    """``0:6400`` GiB, in bytes."""
+    found = parse_min_max(text)
+    if found.max > MAX_INT // GIB:
+        raise ConfigError(f"'{printable(text)}' is more memory than can be counted; it is in GiB")
+    return MinMax(found.min * GIB, found.max * GIB)
+
+
 def make_resource_limits(settings: LimitSettings) -> ResourceLimits:
     """The limits that the settings' texts stand for."""
     cores = parse_min_max(settings.cores_total)
-    memory = parse_min_max(settings.memory_total)
-    if memory.max > MAX_INT // GIB:
-        raise ConfigError(f"'{printable(settings.memory_total)}' is more memory than can be counted; it is in GiB")
+    memory = parse_memory_limits(settings.memory_total)
     gpu = parse_gpu_limits(settings.gpu_total)
     return ResourceLimits(
         min_cores=cores.min,
         max_cores=cores.max,
-        min_memory_bytes=memory.min * GIB,
-        max_memory_bytes=memory.max * GIB,
+        min_memory_bytes=memory.min,
+        max_memory_bytes=memory.max,
         min_gpu={kind: limit.min for kind, limit in gpu.items()},
         max_gpu={kind: limit.max for kind, limit in gpu.items()},
     )

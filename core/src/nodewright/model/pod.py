@@ -1,8 +1,6 @@
 """Pods: the fields that scheduling, scale-up and draining look at."""
 
-from typing import Annotated
-
-from msgspec import Meta, field
+from msgspec import field
 
 from nodewright.model.meta import Int32, Int64, Kube, LabelSelector, Object, Requirement, Resources, Time
 
@@ -16,7 +14,7 @@ class ResourceRequirements(Kube, frozen=True, kw_only=True):
 
 
 class ContainerPort(Kube, frozen=True, kw_only=True):
-    host_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    host_port: Int32 = 0
     protocol: str = "TCP"
     host_ip: str = field(default="", name="hostIP")
 

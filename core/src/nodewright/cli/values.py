@@ -1,0 +1,148 @@
+"""One setting's value from text (flags, variables) or from YAML; ValueError says what is wrong."""
+
+import math
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from nodewright.model.complaint import find_misfit, printable, show
+from nodewright.model.duration import format_duration, parse_duration
+
+_TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
+_FALSE = frozenset(("0", "f", "F", "false", "False", "FALSE"))
+_INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
+_FLOAT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?")
+_MAX_INT = 2**63 - 1
+_SPEC_FIELDS = frozenset(("nodes", "node_group_auto_discovery"))
+
+
+class Kind(Enum):
+    """How a setting is written; the value is what help shows for it."""
+
+    BOOLEAN = "BOOLEAN"
+    DURATION = "DURATION"
+    INTEGER = "INTEGER"
+    NUMBER = "NUMBER"
+    TEXT = "TEXT"
+    LIST = "LIST"
+    MAPPING = "MAPPING"
+
+
+_KINDS = {bool: Kind.BOOLEAN, int: Kind.INTEGER, float: Kind.NUMBER, str: Kind.TEXT, tuple: Kind.LIST}
+
+
+class Setting(NamedTuple):
+    """One setting of the tree; ``section`` and ``field`` lead to it, ``flag`` is its name outside."""
+
+    section: str
+    field: str
+    flag: str
+    type: Any
+    default: Any
+
+    @property
+    def kind(self) -> Kind:
+        return _find_kind(self.type)
+
+    @property
+    def separator(self) -> str:
+        """What separates the parts of a list in one text; a group's spec may itself hold commas."""
+        return r"\s+" if self.field in _SPEC_FIELDS else r"[,\s]+"
+
+
+def _find_kind(wanted: Any) -> Kind:
+    notes: Sequence[Any] = ()
+    if get_origin(wanted) is Annotated:
+        wanted, *notes = get_args(wanted)
+    if any((note.extra or {}).get("duration") for note in notes if isinstance(note, msgspec.Meta)):
+        return Kind.DURATION
+    return _KINDS.get(get_origin(wanted) or wanted, Kind.MAPPING)
+
+
+def parse_bool(text: str) -> bool:
+    """Go's spellings of a boolean."""
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    raise ValueError(f"must be true or false, not '{printable(text)}'")
+
+
+def read_text(value: str | Sequence[str], setting: Setting) -> Any:
+    """A flag's or variable's value; a list comes as several texts, or as one with separators."""
+    if setting.kind is Kind.LIST:
+        texts = [value] if isinstance(value, str) else value
+        return _fit([part for text in texts for part in _split(text, setting)], setting)
+    if not isinstance(value, str):
+        if len(value) != 1:
+            raise ValueError("is given more than once")
+        value = value[0]
+    return _fit(_parse(value, setting.kind), setting)
+
+
+def read_yaml(value: object, setting: Setting) -> Any:
+    """A file's value; YAML has told numbers, booleans and text apart already."""
+    if value is None:
+        raise ValueError("has no value")
+    if setting.kind is Kind.LIST and isinstance(value, str):
+        value = _split(value, setting)
+    if setting.kind is Kind.DURATION:
+        value = _read_duration(value)
+    return _fit(value, setting)
+
+
+def write_default(setting: Setting) -> str:
+    """A default as help shows it; empty where there is none."""
+    if setting.kind is Kind.BOOLEAN:
+        return str(setting.default).lower()
+    if setting.kind is Kind.DURATION:
+        return format_duration(setting.default)
+    return ",".join(setting.default) if setting.kind is Kind.LIST else str(setting.default)
+
+
+def _split(text: str, setting: Setting) -> list[str]:
+    return [part for part in re.split(setting.separator, text) if part]
+
+
+def _parse(text: str, kind: Kind) -> object:
+    if kind is Kind.BOOLEAN:
+        return parse_bool(text)
+    if kind is Kind.DURATION:
+        return parse_duration(text)
+    if kind is Kind.INTEGER:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(f"must be a whole number, not '{printable(text)}'")
+        return int(text)
+    if kind is Kind.NUMBER:
+        return _parse_float(text)
+    return text
+
+
+def _parse_float(text: str) -> float:
+    if not _FLOAT.fullmatch(text):
+        raise ValueError(f"must be a number, not '{printable(text)}'")
+    return float(text)
+
+
+def _read_duration(value: object) -> float:
+    if isinstance(value, str):
+        return parse_duration(value)
+    if value == 0 and not isinstance(value, bool):
+        return 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        raise ValueError(f"{value} lacks a unit, as in {format_duration(value)}")
+    raise ValueError(f"must be a duration like 10m or 1h30m, not {show(value)}")
+
+
+def _fit(value: object, setting: Setting) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"must be a finite number, not {value}")
+    if isinstance(value, int) and abs(value) > _MAX_INT:
+        raise ValueError("the number is too large")
+    if setting.kind is Kind.DURATION and isinstance(value, float) and value < 0:
+        raise ValueError("must not be negative")
+    misfit = find_misfit(value, setting.type)
+    if misfit:
+        raise ValueError(str(misfit))
+    return msgspec.convert(value, setting.type)
