@@ -13,6 +13,7 @@ from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
 from nodewright.predicates import capacity, explain, feasible
 from nodewright.predicates.pod_topology_spread import SKEW_REASON
+from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import node_amounts
 from nodewright.snapshot.snapshot import Snapshot
@@ -133,8 +134,8 @@ class _Packing:
         room = capacity(self._snapshot, pod_class, window)
         counts, self._cursor = round_robin(room, len(pods), self._cursor % len(room))
         served = np.flatnonzero(counts)
-        turn = [i for i in served.tolist() for _ in range(int(counts[i]))] if len(served) else []
-        if len(turn):
+        turn = np.repeat(served, counts[served]).tolist()
+        if turn:
             self._snapshot.place_many(pod_class, served + self._first, counts[served])
         for index, pod in zip(turn, pods, strict=False):
             self._packed[index].append(pod)
@@ -204,15 +205,14 @@ class _Packing:
         if refused is None or SKEW_REASON not in refused.reasons:
             return False
         mask = feasible(self._snapshot, pod_class, slice(0, last))
-        for row, node in ((r, self._snapshot.node(r)) for r in np.flatnonzero(mask).tolist()):
-            mask[row] = not node.spec.unschedulable
-        row = self._scan(mask, 0)
-        return row is not None and self._put(pod_class, row, pod)
+        mask &= self._snapshot.schedulable[:last]
+        chosen = self._scan(mask, 0)
+        return chosen is not None and self._put(pod_class, chosen, pod)
 
     def _fits(self, pod_class: PodClass, row: int) -> bool:
         return bool(feasible(self._snapshot, pod_class, slice(row, row + 1))[0])
 
-    def _scan(self, mask: "np.ndarray[tuple[int], np.dtype[np.bool_]]", first: int) -> int | None:
+    def _scan(self, mask: Mask, first: int) -> int | None:
         """First row in turn, counted from the one after the last row that a scan chose."""
         rows = np.flatnonzero(mask)
         if not len(rows):
@@ -241,7 +241,9 @@ class _Packing:
         if rows is None:
             return
         first = len(pending)
-        while pending and self._fits(group.pod_class, rows.start) and self._put(group.pod_class, rows.start, pending[0]):
+        while (
+            pending and self._fits(group.pod_class, rows.start) and self._put(group.pod_class, rows.start, pending[0])
+        ):
             pending.pop(0)
         per_node = first - len(pending)
         if per_node and pending:

@@ -12,20 +12,18 @@ def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
     last one served (``start`` when nothing was placed).
     """
     nodes = len(capacities)
-    total = int(capacities.sum())
-    if pods >= total:
-        served = np.flatnonzero(np.roll(capacities, -start) == capacities.max(initial=0)) if total else []
-        return capacities.copy(), (start + int(served[-1]) + 1) % nodes if total else start
+    pods = min(pods, int(capacities.sum()))
+    if not pods:
+        return np.zeros_like(capacities), start
     rounds = _full_rounds(capacities, pods)
     dealt = np.minimum(capacities, rounds)
     left = pods - int(dealt.sum())
     turns = (np.arange(nodes) + start) % nodes
-    open_turns = turns[capacities[turns] > rounds]
-    dealt[open_turns[:left]] += 1
+    # The last pod goes to the last node of the round that is under way, or of the last full one.
+    served = turns[capacities[turns] > rounds][:left] if left else turns[capacities[turns] >= rounds]
     if left:
-        return dealt, int(open_turns[left - 1] + 1) % nodes
-    last_round = turns[capacities[turns] >= rounds] if rounds else []
-    return dealt, int(last_round[-1] + 1) % nodes if len(last_round) else start
+        dealt[served] += 1
+    return dealt, int(served[-1] + 1) % nodes
 
 
 def _full_rounds(capacities: Ints, pods: int) -> int:

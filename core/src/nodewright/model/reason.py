@@ -33,6 +33,7 @@ class SkipCode(StrEnum):
     RESOURCE_LIMIT = "resource_limit"
     NO_TEMPLATE = "no_template"
     NOT_CHOSEN = "not_chosen"
+    NO_ROOM = "no_room"
 
 
 class SkipReason(msgspec.Struct, frozen=True, kw_only=True):

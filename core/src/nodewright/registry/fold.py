@@ -1,7 +1,7 @@
 """The fold: what was known, what is seen now and how calls ended become the state of the cluster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
@@ -30,7 +30,18 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
         states[ref] = _judge(group, readiness, requests.get(ref, ()), memory, settings, seen.now)
         if states[ref].timed_out:
             failures.append(timed_out(ref, states[ref].timed_out))
-    return _conclude(memory, seen, states, members, since, failures, settings)
+    return _conclude(_Findings(seen, states, members, since, failures), memory, settings)
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What one fold found out, group by group."""
+
+    seen: Observation
+    states: Mapping[GroupRef, GroupState]
+    members: Membership
+    since: Mapping[tuple[GroupRef, str], float]
+    failures: list[Failure]
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
@@ -70,34 +81,26 @@ def _judge(
     return replace(judged, healthy=is_group_healthy(judged, settings.loop))
 
 
-def _conclude(
-    memory: Memory,
-    seen: Observation,
-    states: dict[GroupRef, GroupState],
-    members: Membership,
-    since: Mapping[tuple[GroupRef, str], float],
-    failures: list[Failure],
-    settings: Settings,
-) -> ClusterState:
-    groups = {ref: state.seen for ref, state in states.items()}
+def _conclude(found: _Findings, memory: Memory, settings: Settings) -> ClusterState:
+    """The state of the cluster, and what is remembered of it."""
+    seen = found.seen
+    groups = {ref: state.seen for ref, state in found.states.items()}
     backoffs = without_stale(memory.backoffs, settings.failures, seen.now)
-    backoffs = backed_off(backoffs, failures, groups, settings.failures, seen.now)
-    states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in states.items()}
+    backoffs = backed_off(backoffs, found.failures, groups, settings.failures, seen.now)
+    states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in found.states.items()}
     failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
     remembered = Memory(
         requests={ref: state.requests for ref, state in states.items() if state.requests},
         backoffs=backoffs,
-        unregistered_since=since,
+        unregistered_since=found.since,
         seen_failures=frozenset(failure_ids),
-        samples=learn_samples(memory.samples, members, groups, seen, settings),
+        samples=learn_samples(memory.samples, found.members, groups, seen, settings),
         last_known={ref: group for ref, group in groups.items() if group.is_known},
     )
-    healthy = is_cluster_healthy(states.values(), len(seen.snapshot), settings.loop)
     return ClusterState(
         observation=seen,
         memory=remembered,
         groups=states,
-        group_of_node=members.group_of_node,
-        healthy=healthy,
+        group_of_node=found.members.group_of_node,
+        healthy=is_cluster_healthy(states.values(), len(found.members.group_of_node), settings.loop),
     )
-

@@ -33,11 +33,11 @@ def find_members(
     found = Membership()
     for node in nodes:
         provider_id = node.spec.provider_id
-        ref = owners.get(provider_id) or folded.get(provider_id.lower())
-        if ref is not None and provider_id:
-            found.nodes.setdefault(ref, []).append(node)
-            found.group_of_node[node.name] = ref
-            found.registered.add((ref, provider_id if provider_id in owners else provider_id.lower()))
+        owner = owners.get(provider_id) or folded.get(provider_id.lower())
+        if owner is not None and provider_id:
+            found.nodes.setdefault(owner, []).append(node)
+            found.group_of_node[node.name] = owner
+            found.registered.add((owner, provider_id if provider_id in owners else provider_id.lower()))
     return found
 
 

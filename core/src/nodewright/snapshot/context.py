@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nodewright.model.cluster import CsiDriver, CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from nodewright.model.objects import ClusterObjects
@@ -9,7 +10,10 @@ from nodewright.model.objects import ClusterObjects
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Claims by ``namespace/name``, everything else by name."""
+    """Claims by ``namespace/name``, everything else by name.
+
+    ``memo`` keeps what predicates derive from these objects, and goes with them.
+    """
 
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
@@ -17,6 +21,7 @@ class Context:
     storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
     csi_nodes: Mapping[str, CsiNode] = field(default_factory=dict)
     csi_drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
+    memo: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of(objects: ClusterObjects) -> "Context":

@@ -1,82 +1,96 @@
-"""Counts of pods per topology domain, kept up to date as pods are placed."""
+"""Counts of pods per domain, kept up to date as pods are placed."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
-from nodewright.snapshot.column import Ids, Ints, Mask
-from nodewright.snapshot.context import Context
+from nodewright.snapshot.column import Ids, Ints
+from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass
 
-Placements = Mapping[int, int]
-
-
-class PodMatcher(Protocol):
-    """Which pods are counted."""
-
-    def matches(self, pod_class: PodClass, context: Context) -> bool:
-        """Whether pods of this class are counted."""
+# Per row the domain of the node, negative where it takes no part; depends on the nodes alone.
+Domains = Callable[[NodeTable], Ids]
+# How much one pod of a class counts for; 0: not at all.
+Weigh = Callable[[PodClass], int]
 
 
 class DomainQuery:
-    """What is counted: pods that match, per value of a topology key. Compared by identity.
+    """What is counted: pods by weight, per domain of their node. Compared by identity.
 
-    Predicates make one per pod class and term, and ask the snapshot for its counts.
+    Predicates make one per pod class and term and ask the snapshot for its counts. What a query says of a class
+    or a node never changes: where it would, another query is made.
     """
 
-    __slots__ = ("key", "matcher")
+    __slots__ = ("_weigh", "_weights", "domains")
 
-    def __init__(self, key: str, matcher: PodMatcher) -> None:
-        self.key = key
-        self.matcher = matcher
+    def __init__(self, domains: Domains, weigh: Weigh) -> None:
+        self.domains = domains
+        self._weigh = weigh
+        self._weights: dict[PodClass, int] = {}
+
+    def weight(self, pod_class: PodClass) -> int:
+        """How much one pod of the class counts for."""
+        known = self._weights.get(pod_class)
+        if known is None:
+            known = self._weights[pod_class] = int(self._weigh(pod_class))
+        return known
 
 
 class DomainCounts:
     """The counts of one query over the nodes that take part in it.
 
-    ``pods[d]`` counts pods in domain ``d``; ``nodes[d]`` counts participating nodes: a domain exists where
-    that is positive.
+    ``pods[d]`` sums the pods in domain ``d``; ``nodes[d]`` counts nodes: a domain exists where that is positive.
+    The arrays are longer than there are domains, and their last entry is always 0.
     """
 
-    __slots__ = ("_shared", "nodes", "pods", "query")
+    __slots__ = ("nodes", "pods", "total")
 
-    def __init__(self, query: DomainQuery) -> None:
-        self.query = query
-        self.pods: Ints = np.zeros(0, dtype=np.int64)
-        self.nodes: Ints = np.zeros(0, dtype=np.int64)
-        self._shared = False
+    def __init__(self) -> None:
+        self.pods: Ints = np.zeros(16, dtype=np.int64)
+        self.nodes: Ints = np.zeros(16, dtype=np.int64)
+        self.total = 0
 
-    def fork(self) -> "DomainCounts":
-        forked = DomainCounts(self.query)
-        forked.pods, forked.nodes = self.pods, self.nodes
-        self._shared = forked._shared = True
-        return forked
+    def copy(self) -> "DomainCounts":
+        copied = DomainCounts()
+        copied.pods, copied.nodes, copied.total = self.pods.copy(), self.nodes.copy(), self.total
+        return copied
 
-    def add_nodes(self, domains: Ids, participating: Mask | None, sign: int = 1) -> None:
-        """Let nodes join (or leave): their domain ids, negative where a node lacks the key."""
-        joining = domains[domains >= 0] if participating is None else domains[participating & (domains >= 0)]
+    def add_nodes(self, domains: Ids, sign: int = 1) -> None:
+        """Let nodes join (or leave) their domains."""
+        joining = domains[domains >= 0]
         if len(joining):
-            self._own(int(joining.max()) + 1)
+            self._reserve(int(joining.max()))
             np.add.at(self.nodes, joining, sign)
 
-    def add_pods(self, domain: int, count: int) -> None:
-        """Count pods placed on (negative: taken from) a participating node of a domain."""
-        self._own(domain + 1)
-        self.pods[domain] += count
+    def add_pods(self, domain: int, weight: int) -> None:
+        """Count pods placed on (negative: taken from) a node of a domain."""
+        if domain >= 0:
+            self._reserve(domain)
+            self.pods[domain] += weight
+            self.total += weight
+
+    def add_many(self, domains: Ids, weights: Ints) -> None:
+        """``add_pods`` on many nodes at once."""
+        counted = domains >= 0
+        joining = domains[counted]
+        if len(joining):
+            self._reserve(int(joining.max()))
+            np.add.at(self.pods, joining, weights[counted])
+            self.total += int(weights[counted].sum())
 
     def pods_at(self, domains: Ids) -> Ints:
-        """Pods in the domain of each node; 0 where a node lacks the key."""
-        self._own(int(domains.max(initial=-1)) + 1)
-        counts: Ints = np.where(domains >= 0, self.pods[domains] if len(self.pods) else 0, 0)
-        return counts
+        """Pods in each of these domains; 0 where the domain is negative."""
+        try:
+            found: Ints = self.pods[domains]
+        except IndexError:
+            self._reserve(int(domains.max()))
+            found = self.pods[domains]
+        return found
 
-    def _own(self, size: int) -> None:
-        """Make the arrays ours and long enough for ``size`` domains."""
-        if size > len(self.pods):
-            room = max(size, len(self.pods) + len(self.pods) // 2)
-            self.pods = np.concatenate([self.pods, np.zeros(room - len(self.pods), dtype=np.int64)])
-            self.nodes = np.concatenate([self.nodes, np.zeros(room - len(self.nodes), dtype=np.int64)])
-        elif self._shared:
-            self.pods, self.nodes = self.pods.copy(), self.nodes.copy()
-        self._shared = False
+    def _reserve(self, domain: int) -> None:
+        """Make the arrays long enough for a domain and the zero after it, which index -1 finds."""
+        size = len(self.pods)
+        if domain + 1 >= size:
+            room: Ints = np.zeros(max(domain + 2 - size, size // 2), dtype=np.int64)
+            self.pods = np.concatenate([self.pods, room])
+            self.nodes = np.concatenate([self.nodes, room])

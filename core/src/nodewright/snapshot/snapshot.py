@@ -1,19 +1,21 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 import numpy as np
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.snapshot.column import Ints, Mask
+from nodewright.snapshot.column import Ints
 from nodewright.snapshot.context import Context
-from nodewright.snapshot.domains import DomainCounts, DomainQuery, Placements
+from nodewright.snapshot.domains import DomainCounts, DomainQuery
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass
 
-# Which of the nodes in a window take part in a count; depends on those nodes alone.
-Participation = Callable[["Snapshot", slice], Mask]
+# Row → how many pods of one class are there.
+Placements = Mapping[int, int]
+Trait = Callable[[PodClass], bool]
 
 
 class Snapshot(NodeTable):
@@ -22,23 +24,26 @@ class Snapshot(NodeTable):
     def __init__(self, context: Context | None = None) -> None:
         super().__init__()
         self.context = context or Context()
+        # Classes and queries are only ever added, so that "how many were seen" says what a cache has covered.
         self._placed: dict[PodClass, dict[int, int]] = {}
-        # Classes whose row → count map is ours alone; others are shared with a fork and copied before a write.
+        self._counts: dict[DomainQuery, DomainCounts] = {}
+        self._by_trait: dict[Trait, tuple[int, tuple[PodClass, ...]]] = {}
+        self._watching: dict[PodClass, tuple[int, tuple[DomainQuery, ...]]] = {}
+        # What is ours alone; the rest is shared with a fork and copied before a write.
         self._owned: set[PodClass] = set()
-        self._guarded: tuple[PodClass, ...] = ()
+        self._owned_counts: set[DomainQuery] = set()
         self._pods: dict[int, tuple[Pod, ...]] = {}
-        self._counts: dict[DomainQuery, tuple[DomainCounts, Participation | None]] = {}
 
     def fork(self) -> "Snapshot":
         """A picture that starts equal and goes its own way."""
         forked = Snapshot.__new__(Snapshot)
         self._fork_table(forked)
         forked.context = self.context
-        forked._placed, forked._owned = self._placed.copy(), set()
-        self._owned = set()
-        forked._guarded = self._guarded
+        forked._placed, forked._counts = self._placed.copy(), self._counts.copy()
+        forked._by_trait, forked._watching = self._by_trait.copy(), self._watching.copy()
+        self._owned, self._owned_counts = set(), set()
+        forked._owned, forked._owned_counts = set(), set()
         forked._pods = self._pods.copy()
-        forked._counts = {query: (counts.fork(), part) for query, (counts, part) in self._counts.items()}
         return forked
 
     def class_of(self, pod: Pod, *, placed: bool = False) -> PodClass:
@@ -69,10 +74,8 @@ class Snapshot(NodeTable):
         for pod_class in [held for held, rows in self._placed.items() if row in rows]:
             self.unplace(pod_class, row, self._placed[pod_class][row])
         self._pods.pop(row, None)
-        window = slice(row, row + 1)
-        for counts, participation in self._counts.values():
-            part = participation(self, window) if participation else None
-            counts.add_nodes(self.labels(counts.query.key)[window], part, sign=-1)
+        for query in self._counts:
+            self._own_counts(query).add_nodes(query.domains(self)[row : row + 1], sign=-1)
         self._alive.writable[row] = False
         if self._rows_shared:
             self._rows, self._rows_shared = self._rows.copy(), False
@@ -97,9 +100,8 @@ class Snapshot(NodeTable):
             held[row] = held.get(row, 0) + count
         amounts = self.request_row(pod_class, placed=True)
         self._used.writable[rows] += counts[:, None] * amounts
-        if self._counts:
-            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-                self._count(pod_class, row, count)
+        for query in self._watchers(pod_class):
+            self._own_counts(query).add_many(query.domains(self)[rows], counts * query.weight(pod_class))
 
     def unplace(self, pod_class: PodClass, row: int, count: int = 1, pod: Pod | None = None) -> None:
         """The reverse of ``place``; so many pods of the class must be there."""
@@ -121,10 +123,22 @@ class Snapshot(NodeTable):
         """Every class that has pods on nodes, with row → how many."""
         return ((pod_class, rows) for pod_class, rows in self._placed.items() if rows)
 
+    def rows_of(self, pod_class: PodClass) -> Placements:
+        """Where pods of a class are: row → how many."""
+        return self._placed.get(pod_class, {})
+
+    def placed_classes(self, trait: Trait) -> tuple[PodClass, ...]:
+        """Classes with a trait that have, or had, pods on nodes; the same tuple until another one comes."""
+        seen, found = self._by_trait.get(trait, (0, ()))
+        if seen < len(self._placed):
+            found += tuple(pod_class for pod_class in islice(self._placed, seen, None) if trait(pod_class))
+            self._by_trait[trait] = (len(self._placed), found)
+        return found
+
     @property
     def guarded(self) -> tuple[PodClass, ...]:
         """Classes with required anti-affinity that have, or had, pods on nodes: they keep others away."""
-        return self._guarded
+        return self.placed_classes(_is_guarded)
 
     def request_row(self, pod_class: PodClass, *, placed: bool = False) -> Ints:
         """What one pod adds to a row of ``used``: as an incoming pod, or as one that runs."""
@@ -143,40 +157,57 @@ class Snapshot(NodeTable):
         self.widen()
         return known
 
-    # Counts per topology domain
+    # Counts per domain
 
-    def domain_counts(self, query: DomainQuery, participation: Participation | None = None) -> DomainCounts:
-        """Counts for a query, kept current from now on. ``participation`` restricts the nodes that count."""
+    def domain_counts(self, query: DomainQuery) -> DomainCounts:
+        """Counts for a query, kept current from now on; to be read only."""
         held = self._counts.get(query)
         if held is None:
-            part = self.alive if participation is None else self.alive & participation(self, slice(0, len(self)))
-            counts = DomainCounts(query)
-            domains = self.labels(query.key)
-            counts.add_nodes(domains, part)
-            for pod_class, rows in self.placements():
-                if query.matcher.matches(pod_class, self.context):
-                    for row, count in rows.items():
-                        if part[row] and domains[row] >= 0:
-                            counts.add_pods(int(domains[row]), count)
-            self._counts[query] = held = (counts, participation)
-        return held[0]
+            held = self._counts[query] = self._counted(query)
+            self._owned_counts.add(query)
+        return held
+
+    def _counted(self, query: DomainQuery) -> DomainCounts:
+        counts, domains = DomainCounts(), query.domains(self)
+        counts.add_nodes(domains[self.alive])
+        for pod_class, rows in self.placements():
+            weight = query.weight(pod_class)
+            if weight:
+                places = np.fromiter(rows, dtype=np.int64, count=len(rows))
+                pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
+                counts.add_many(domains[places], pods * weight)
+        return counts
 
     def _join_counts(self, window: slice) -> None:
-        for counts, participation in self._counts.values():
-            part = participation(self, window) if participation else None
-            counts.add_nodes(self.labels(counts.query.key)[window], part)
+        for query in self._counts:
+            self._own_counts(query).add_nodes(query.domains(self)[window])
 
     def _count(self, pod_class: PodClass, row: int, count: int) -> None:
-        for query, (counts, participation) in self._counts.items():
-            if query.matcher.matches(pod_class, self.context):
-                domain = int(self.labels(query.key)[row])
-                if domain >= 0 and (participation is None or participation(self, slice(row, row + 1))[0]):
-                    counts.add_pods(domain, count)
+        for query in self._watchers(pod_class):
+            domain = int(query.domains(self)[row])
+            self._own_counts(query).add_pods(domain, count * query.weight(pod_class))
+
+    def _watchers(self, pod_class: PodClass) -> tuple[DomainQuery, ...]:
+        """The queries that count pods of a class."""
+        seen, found = self._watching.get(pod_class, (0, ()))
+        if seen < len(self._counts):
+            found += tuple(query for query in islice(self._counts, seen, None) if query.weight(pod_class))
+            self._watching[pod_class] = (len(self._counts), found)
+        return found
+
+    def _own_counts(self, query: DomainQuery) -> DomainCounts:
+        counts = self._counts[query]
+        if query not in self._owned_counts:
+            counts = self._counts[query] = counts.copy()
+            self._owned_counts.add(query)
+        return counts
 
     def _own_rows(self, pod_class: PodClass) -> dict[int, int]:
         if pod_class not in self._owned:
-            if pod_class.has_anti_affinity and pod_class not in self._placed:
-                self._guarded = (*self._guarded, pod_class)
             self._placed[pod_class] = dict(self._placed.get(pod_class, ()))
             self._owned.add(pod_class)
         return self._placed[pod_class]
+
+
+def _is_guarded(pod_class: PodClass) -> bool:
+    return pod_class.has_anti_affinity

@@ -1,1 +1,5 @@
 """An independent check of a plan; shares no code with the planner."""
+
+from nodewright.validate.check import Violation, check_actions
+
+__all__ = ["Violation", "check_actions"]

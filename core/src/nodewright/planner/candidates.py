@@ -1,0 +1,154 @@
+"""Which groups may grow at all, and by what expansion each would help (behaviour/up.md §4.4, §4.5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodewright.estimator.binpacking import Estimate, Template, estimate
+from nodewright.estimator.limits import node_limit
+from nodewright.estimator.pod_group import PodGroup
+from nodewright.expander.option import Option
+from nodewright.model.group import GroupRef
+from nodewright.model.reason import SkipCode, SkipReason
+from nodewright.model.settings import Settings
+from nodewright.planner.gallery import Gallery
+from nodewright.planner.quota import Accelerators, Quota
+from nodewright.planner.similar import are_similar, share_a_label
+from nodewright.registry.backoff import is_active
+from nodewright.registry.state import ClusterState
+from nodewright.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way."""
+
+    state: ClusterState
+    settings: Settings
+    snapshot: Snapshot
+    templates: Mapping[GroupRef, Template]
+    quota: Quota
+    accelerators: Accelerators = field(default_factory=lambda: Accelerators((), ()))
+
+    @property
+    def node_count(self) -> int:
+        return int(self.snapshot.alive.sum())
+
+    def room(self, ref: GroupRef) -> int:
+        """How many machines a group may still get by its maximum."""
+        seen = self.state.groups[ref].seen
+        return max(0, seen.group.max_size - (seen.target or 0))
+
+    @property
+    def nodes_left(self) -> int | None:
+        """How many nodes the cluster may still get; None without a limit."""
+        limit = self.settings.limits.max_nodes_total
+        return limit - self.node_count if limit else None
+
+
+def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
+    """Why a group may not grow now, whatever the pod; None when it may."""
+    group = ground.state.groups[ref]
+    unsafe = unsafe_reason(ground.state, ref)
+    if unsafe is not None:
+        return unsafe
+    if (group.seen.target or 0) >= group.seen.group.max_size:
+        return SkipReason(code=SkipCode.MAX_SIZE, message="max node group size reached")
+    step = ground.room(ref) if group.seen.options.zero_or_max_node_scaling else 1
+    left = ground.nodes_left
+    if left is not None and step > max(1, left):
+        return SkipReason(code=SkipCode.NODE_LIMIT, message="atomic scale-up exceeds cluster node count limit")
+    if ref not in ground.templates:
+        return SkipReason(code=SkipCode.NO_TEMPLATE, message="not ready for scale-up: no template of its nodes")
+    allowed, exceeded = ground.quota.allowed(ground.templates[ref].node, step)
+    if allowed < step:
+        names = ", ".join(exceeded)
+        return SkipReason(code=SkipCode.RESOURCE_LIMIT, message=f'exceeded quota: "cluster-wide", resources: {names}')
+    return None
+
+
+def unsafe_reason(state: ClusterState, ref: GroupRef) -> SkipReason | None:
+    """Why nothing may be written to a group now."""
+    group = state.groups[ref]
+    observed = state.observation.groups[ref]
+    if not observed.is_known:
+        return SkipReason(code=SkipCode.UNKNOWN, message=f"not ready for scale-up: {observed.problem}")
+    if not group.healthy:
+        return SkipReason(
+            code=SkipCode.UNHEALTHY, message="not ready for scale-up: too many of its nodes are not ready"
+        )
+    if is_active(group.backoff, state.now):
+        code = group.backoff.code if group.backoff is not None else ""
+        return SkipReason(code=SkipCode.BACKOFF, message=f"in backoff after failed scale-up ({code})")
+    return None
+
+
+def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gallery: Gallery) -> list[GroupRef]:
+    """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to."""
+    own = ground.state.groups[ref].seen
+    if not ground.settings.scale_up.balance_similar_node_groups or own.options.zero_or_max_node_scaling:
+        return []
+    needed = {group.pod_class for group in groups if ref in gallery.fits(group.pod_class)}
+    return [
+        other
+        for other in ground.state.groups
+        if other != ref
+        and needed
+        and other in ground.templates
+        and unsafe_reason(ground.state, other) is None
+        and _is_similar(ground, ref, other)
+        and all(other in gallery.fits(pod_class) for pod_class in needed)
+    ]
+
+
+def make_option(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gallery: Gallery) -> Option | None:
+    """What growing one group would do for the pods; None when it would help none."""
+    fitting = [group for group in groups if ref in gallery.fits(group.pod_class)]
+    if not fitting:
+        return None
+    similar = find_similar(ground, ref, groups, gallery)
+    found = _estimate(ground, ref, fitting, similar)
+    seen = ground.state.groups[ref].seen
+    count = found.node_count
+    if count and seen.options.zero_or_max_node_scaling:
+        count = seen.group.max_size
+    if not count or not found.pods:
+        return None
+    template = ground.templates[ref]
+    return Option(
+        group=ref,
+        node=template.node,
+        node_count=count,
+        pods=found.pods,
+        requested=_requested(ground.snapshot, found),
+        hourly_price=seen.hourly_price,
+        has_gpu=bool(ground.accelerators.count(template.node)[0]),
+    )
+
+
+def _estimate(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], similar: Sequence[GroupRef]) -> Estimate:
+    settings = ground.settings.scale_up
+    room = sum(ground.room(other) for other in (ref, *similar))
+    left = ground.nodes_left
+    thresholds = [settings.max_nodes_per_scaleup, room or -1]
+    if left is not None:
+        thresholds.append(left if left > 0 else -1)
+    fastpath = settings.fastpath_binpacking_enabled
+    return estimate(ground.snapshot, ground.templates[ref], groups, node_limit(thresholds), fastpath=fastpath)
+
+
+def _requested(snapshot: Snapshot, found: Estimate) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for pod in found.pods:
+        for name, amount in snapshot.class_of(pod).requests.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def _is_similar(ground: Ground, ref: GroupRef, other: GroupRef) -> bool:
+    provider = ground.state.observation.providers.get(ref.provider)
+    a, b = ground.templates[ref], ground.templates[other]
+    if provider is not None and ref.provider == other.provider:
+        if share_a_label(a, b, provider.same_group_labels):
+            return True
+        return are_similar(a, b, ground.settings.scale_up, provider.ignored_labels)
+    return are_similar(a, b, ground.settings.scale_up)

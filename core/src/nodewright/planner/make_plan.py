@@ -1,0 +1,67 @@
+"""The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
+
+from random import Random
+
+from nodewright.model.limits import make_resource_limits
+from nodewright.model.pod import Pod
+from nodewright.model.settings import Settings
+from nodewright.planner.candidates import Ground
+from nodewright.planner.correction import plan_corrections
+from nodewright.planner.min_size import plan_min_sizes
+from nodewright.planner.pending import drop_expendable, is_pending, split_young, take_fitting
+from nodewright.planner.plan import Plan, PlannedAction, ScaleUpReport
+from nodewright.planner.quota import Accelerators, Quota
+from nodewright.planner.scale_up import ScaleUp
+from nodewright.planner.template import make_templates
+from nodewright.planner.upcoming import add_upcoming
+from nodewright.registry.state import ClusterState
+
+UNHEALTHY = "cluster is unhealthy: too many nodes are not ready"
+NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
+
+
+def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
+    """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
+    if not state.healthy:
+        return Plan(halted=UNHEALTHY)
+    if not settings.loop.scale_up_from_zero and not any(g.readiness.ready for g in state.groups.values()):
+        return Plan(halted=NO_READY_NODES)
+    ground = _prepare(state, settings)
+    actions: list[PlannedAction] = [*plan_corrections(state)]
+    pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
+    old, young = split_young(pods, settings.pods, state.now)
+    fitting, left = take_fitting(ground.snapshot, old)
+    report = _scale_up(ground, left, random, actions)
+    min_size = None
+    if settings.scale_up.enforce_node_group_min_size:
+        increases, min_size = plan_min_sizes(ground, {expansion.group for expansion in report.expansions})
+        actions += increases
+    return Plan(
+        actions=tuple(actions), scale_up=report, min_size=min_size, fitting=tuple(fitting), waiting=tuple(young)
+    )
+
+
+def _prepare(state: ClusterState, settings: Settings) -> Ground:
+    """The picture to plan in: expendable pods gone, machines on their way there."""
+    templates = make_templates(state, settings.templates)
+    snapshot = state.observation.snapshot.fork()
+    drop_expendable(snapshot, settings.pods)
+    add_upcoming(snapshot, state, templates)
+    accelerators = Accelerators.of(state.observation.providers.values())
+    return Ground(
+        state=state,
+        settings=settings,
+        snapshot=snapshot,
+        templates=templates,
+        quota=Quota(snapshot, make_resource_limits(settings.limits), accelerators),
+        accelerators=accelerators,
+    )
+
+
+def _scale_up(ground: Ground, pods: list[Pod], random: Random, actions: list[PlannedAction]) -> ScaleUpReport:
+    """Plan growth for pods that fit nowhere; a group that is being corrected is not asked in the same loop."""
+    if not pods:
+        return ScaleUpReport()
+    increases, report = ScaleUp(ground, pods, random).plan()
+    actions += increases
+    return report

@@ -1,0 +1,115 @@
+"""Which pods wait for room (behaviour/up.md §3)."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from nodewright.estimator.spread import round_robin
+from nodewright.model.duration import parse_duration
+from nodewright.model.pod import Pod
+from nodewright.model.settings import PodSettings
+from nodewright.predicates import capacity, feasible, is_guarded_against
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
+
+
+def is_expendable(priority: int | None, settings: PodSettings) -> bool:
+    """Pods below the cut-off neither cause growth nor hold room; a pod without priority never is."""
+    return priority is not None and priority < settings.expendable_pods_priority_cutoff
+
+
+def drop_expendable(snapshot: Snapshot, settings: PodSettings) -> None:
+    """Free the room of running pods that give way to anything."""
+    held = [(c, rows) for c, rows in snapshot.placements() if is_expendable(c.spec.priority, settings)]
+    for pod_class, rows in held:
+        for row, count in list(rows.items()):
+            snapshot.unplace(pod_class, row, count)
+
+
+def is_pending(pod: Pod, settings: PodSettings) -> bool:
+    """Whether a pod without a node is one that growth may help: the scheduler has tried and found no room."""
+    if pod.metadata.deletion_timestamp is not None or pod.is_terminal or pod.is_daemonset_pod:
+        return False
+    if settings.allowed_scheduler_names and pod.spec.scheduler_name not in settings.allowed_scheduler_names:
+        return False
+    if is_expendable(pod.spec.priority, settings):
+        return False
+    scheduled = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+    if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
+        return True
+    untried = scheduled is None or (scheduled.status == "False" and not scheduled.reason)
+    return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
+
+
+def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple[list[Pod], list[Pod]]:
+    """Pods old enough to plan for, and those that wait out their delay."""
+    old: list[Pod] = []
+    young: list[Pod] = []
+    for pod in pods:
+        created, delay = pod.metadata.creation_timestamp, _delay(pod, settings)
+        waits = delay > 0 and created is not None and created.timestamp() + delay >= now
+        (young if waits else old).append(pod)
+    return old, young
+
+
+def _delay(pod: Pod, settings: PodSettings) -> float:
+    """Seconds a pod must have waited; an annotation may ask for more, never for less."""
+    least = settings.new_pod_scale_up_delay
+    text = pod.metadata.annotations.get(DELAY_ANNOTATION)
+    if text is None:
+        return least
+    try:
+        return max(least, parse_duration(text))
+    except ValueError:
+        return least
+
+
+def take_fitting(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Pods for which there is room already, and the others; the first are placed in the snapshot.
+
+    Higher priorities choose first. Among equals, pods of one class go together, in order of first appearance.
+    """
+    fitting: list[Pod] = []
+    left: list[Pod] = []
+    cursor = 0
+    for pod_class, alike in _by_priority(snapshot, pods):
+        if pod_class.is_plain and not is_guarded_against(snapshot, pod_class):
+            placed, cursor = _deal(snapshot, pod_class, len(alike), cursor)
+        else:
+            placed, cursor = _place_in_turn(snapshot, pod_class, len(alike), cursor)
+        fitting += alike[:placed]
+        left += alike[placed:]
+    return fitting, left
+
+
+def _by_priority(snapshot: Snapshot, pods: Iterable[Pod]) -> list[tuple[PodClass, list[Pod]]]:
+    classes: dict[PodClass, list[Pod]] = {}
+    for pod in pods:
+        classes.setdefault(snapshot.class_of(pod), []).append(pod)
+    return sorted(classes.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
+
+
+def _deal(snapshot: Snapshot, pod_class: PodClass, count: int, cursor: int) -> tuple[int, int]:
+    """Place pods that only amounts keep apart, in closed form; answers how many, and where the scan stands."""
+    if not len(snapshot):
+        return 0, cursor
+    room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)
+    counts, cursor = round_robin(room, count, cursor % len(room))
+    rows = np.flatnonzero(counts)
+    if len(rows):
+        snapshot.place_many(pod_class, rows, counts[rows])
+    return int(counts.sum()), cursor
+
+
+def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, count: int, cursor: int) -> tuple[int, int]:
+    """Place pods one by one; once one of a class fits nowhere, the rest of it does not either."""
+    for placed in range(count):
+        rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)
+        if not len(rows):
+            return placed, cursor
+        row = int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
+        snapshot.place(pod_class, row)
+        cursor = row + 1
+    return count, cursor

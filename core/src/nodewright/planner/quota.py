@@ -1,0 +1,86 @@
+"""What the whole cluster may still grow by: cores, memory, GPUs (behaviour/up.md §4.9)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nodewright.model.limits import ResourceLimits
+from nodewright.model.node import Node
+from nodewright.snapshot.column import Ints
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.observation import ProviderSeen
+from nodewright.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Accelerators:
+    """How GPU nodes are known: label keys whose value is the type, and the resources that count devices."""
+
+    labels: tuple[str, ...]
+    resources: tuple[str, ...]
+
+    @staticmethod
+    def of(providers: Iterable[ProviderSeen]) -> "Accelerators":
+        seen = [provider for provider in providers if provider.gpu_label]
+        labels = dict.fromkeys(provider.gpu_label for provider in seen)
+        resources = dict.fromkeys(name for provider in seen for name in provider.gpu_resources)
+        return Accelerators(tuple(labels), tuple(resources))
+
+    def count(self, node: Node) -> tuple[str, int]:
+        """The node's GPU type and how many devices it offers; an empty type when it has none."""
+        label = next((node.metadata.labels[key] for key in self.labels if key in node.metadata.labels), "")
+        amounts = (node.allocatable[name].value for name in self.resources if name in node.allocatable)
+        return label, next((amount for amount in amounts if amount > 0), 0) if label else 0
+
+
+class Quota:
+    """Room under the cluster's limits, used up as expansions are planned."""
+
+    def __init__(self, snapshot: Snapshot, limits: ResourceLimits, accelerators: Accelerators) -> None:
+        self._accelerators = accelerators
+        cores, memory = (_total(snapshot, name) for name in ("cpu", "memory"))
+        self._left = {"cpu": limits.max_cores - cores, "memory": limits.max_memory_bytes - memory}
+        for kind, most in limits.max_gpu.items():
+            self._left[kind] = most - _devices(snapshot, accelerators, kind)
+
+    def allowed(self, node: Node, wanted: int) -> tuple[int, tuple[str, ...]]:
+        """How many of ``wanted`` such nodes fit under the limits, and the resources that stand in the way."""
+        allowed, exceeded = wanted, []
+        for name, amount in self._amounts(node).items():
+            left = max(0, self._left[name])
+            if left < amount * wanted:
+                allowed = min(allowed, left // amount)
+                exceeded.append(name)
+        return allowed, tuple(exceeded)
+
+    def consume(self, node: Node, count: int) -> None:
+        for name, amount in self._amounts(node).items():
+            self._left[name] -= amount * count
+
+    def _amounts(self, node: Node) -> Mapping[str, int]:
+        kind, devices = self._accelerators.count(node)
+        amounts = {name: _capacity(node, name) for name in ("cpu", "memory")} | {kind: devices}
+        return {name: amount for name, amount in amounts.items() if amount > 0 and name in self._left}
+
+
+def _total(snapshot: Snapshot, name: str) -> int:
+    column: Ints = snapshot.column(("capacity", name), lambda table, window: _capacities(table, window, name))
+    return sum(column[snapshot.alive].tolist())
+
+
+def _capacities(table: NodeTable, window: slice, name: str) -> Ints:
+    rows = range(window.start, window.stop)
+    return np.array([_capacity(table.node(row), name) for row in rows], dtype=np.int64)
+
+
+def _capacity(node: Node, name: str) -> int:
+    """Whole cores or bytes; a virtual kubelet's node counts nothing."""
+    if node.metadata.labels.get("type") == "virtual-kubelet" or name not in node.status.capacity:
+        return 0
+    return node.status.capacity[name].value
+
+
+def _devices(snapshot: Snapshot, accelerators: Accelerators, kind: str) -> int:
+    counted = (accelerators.count(node) for _, node in snapshot.nodes())
+    return sum(devices for found, devices in counted if found == kind)
