@@ -1,1 +1,51 @@
-"""Registers nodewright's test helpers with pytest."""
+"""Registers nodewright's test helpers with pytest. It is loaded wherever nodewright is installed: imports are late."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from nodewright.adapters.simulated.clock import VirtualClock
+
+_PREFIX = "contract: "
+
+
+@pytest.fixture
+def fake_clock() -> "VirtualClock":
+    """Virtual time: it moves only when somebody sleeps or says so."""
+    from nodewright.adapters.simulated.clock import VirtualClock  # noqa: PLC0415 - a light start for others' tests
+
+    return VirtualClock()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every check of the contract suite is a test of a ProviderContract class."""
+    if "contract_check" in metafunc.fixturenames:
+        from nodewright.testkit.contract import CHECKS  # noqa: PLC0415 - a light start for others' tests
+
+        metafunc.parametrize("contract_check", CHECKS, ids=str)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which checks of the contract ran, and which were skipped and why."""
+    counts: dict[str, dict[str, int]] = {}
+    skipped: dict[str, set[str]] = {}
+    for outcome in ("passed", "failed", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            suite, found, _ = report.nodeid.partition("::test_contract[")
+            if found:
+                counts.setdefault(suite, dict.fromkeys(("passed", "failed", "skipped"), 0))[outcome] += 1
+                if outcome == "skipped":
+                    skipped.setdefault(suite, set()).add(_reason(report))
+    if counts:
+        terminalreporter.section("provider contract")
+    for suite, count in sorted(counts.items()):
+        terminalreporter.line(f"{suite}: " + ", ".join(f"{number} {outcome}" for outcome, number in count.items()))
+        for reason in sorted(skipped.get(suite, ())):
+            terminalreporter.line(f"  skipped: {reason}")
+
+
+def _reason(report: Any) -> str:
+    """The skip reason of a report, without pytest's decoration."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return str(text).rpartition(_PREFIX)[2]

@@ -20,7 +20,7 @@ from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Phase, view_of
 from nodewright_fake.options import CloudOptions, GroupConfig
-from nodewright_fake.supply import Shortage, Supply
+from nodewright_fake.supply import BROKEN, Shortage, Supply
 
 
 class FakeCloud:
@@ -183,7 +183,7 @@ class FakeCloud:
         self._life.run_now(waiting[0])
         return waiting[0].id
 
-    def fail_now(self, group_id: str, shortage: Shortage) -> str:
+    def fail_now(self, group_id: str, shortage: Shortage = BROKEN) -> str:
         """The creation of one machine that was asked for fails this moment; answers its id."""
         self._life.catch_up()
         waiting = self.group(group_id).in_phase(Phase.REQUESTED, Phase.CREATING)

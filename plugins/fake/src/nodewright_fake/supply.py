@@ -23,6 +23,15 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     delay: Delay
 
 
+BROKEN = Shortage(
+    error_class=ErrorClass.OTHER,
+    scope=FailureScope.GROUP,
+    code="CREATION_FAILED",
+    message="the machine could not be created",
+    delay=fixed(0),
+)
+
+
 class Supply:
     """Decides of every creation whether it succeeds; seconds count from ``built`` (epoch)."""
 

@@ -72,19 +72,19 @@ class HookCaller:
     def read(self, hook: str, check: Check[T], **arguments: object) -> T:
         """The checked answer; tries again while the cloud throttles or is unavailable."""
         started = self._clock.now()
+        try:
+            return self.once(hook, check, **arguments)
+        except ProviderError as error:
+            if not _is_passing(error):
+                raise
+            failed = [error]
 
-        def gives_up(state: RetryCallState) -> bool:
-            spent = self._clock.now() - started + state.upcoming_sleep
-            return state.attempt_number >= self._settings.read_attempts or spent > self._settings.deadline_seconds
+        def attempt() -> T:
+            if failed:  # the first attempt is over: tenacity, slower than a quiet read, sees only trouble
+                raise failed.pop()
+            return self.once(hook, check, **arguments)
 
-        attempts = Retrying(
-            retry=retry_if_exception(_is_passing),
-            wait=_pause,
-            stop=gives_up,
-            sleep=self._clock.sleep,
-            reraise=True,
-        )
-        answer: T = attempts(self.once, hook, check, **arguments)
+        answer: T = self._patience(started)(attempt)
         return answer
 
     def once(self, hook: str, check: Check[T], /, **arguments: object) -> T:
@@ -108,6 +108,15 @@ class HookCaller:
         """Per hook what has been called so far."""
         with self._lock:
             return dict(self._stats)
+
+    def _patience(self, started: float) -> Retrying:
+        def gives_up(state: RetryCallState) -> bool:
+            spent = self._clock.now() - started + state.upcoming_sleep
+            return state.attempt_number >= self._settings.read_attempts or spent > self._settings.deadline_seconds
+
+        return Retrying(
+            retry=retry_if_exception(_is_passing), wait=_pause, stop=gives_up, sleep=self._clock.sleep, reraise=True
+        )
 
     def _run(self, hook: str, arguments: Mapping[str, object]) -> object:
         def call() -> object:

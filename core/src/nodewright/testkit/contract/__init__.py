@@ -1,0 +1,29 @@
+"""The provider contract as a suite of checks that every plugin runs."""
+
+from nodewright.testkit.contract import atomic, decreases, deletions, failures, increases, reads, values
+from nodewright.testkit.contract.registry import CHECKS, Check, Violation
+from nodewright.testkit.contract.suite import (
+    ContractOutcome,
+    ContractResult,
+    ProviderContract,
+    run_check,
+    run_contract,
+)
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, connect
+
+CHECK_MODULES = (reads, increases, decreases, deletions, failures, atomic, values)
+
+__all__ = [
+    "CHECKS",
+    "CHECK_MODULES",
+    "CannotSteer",
+    "Check",
+    "ContractOutcome",
+    "ContractResult",
+    "ContractWorld",
+    "ProviderContract",
+    "Violation",
+    "connect",
+    "run_check",
+    "run_contract",
+]

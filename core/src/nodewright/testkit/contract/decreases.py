@@ -1,0 +1,109 @@
+"""Demands on decreases: they withdraw what has no machine, and nothing ever dies of one."""
+
+from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.situations import (
+    ask_without_arrival,
+    demand_alive,
+    demand_target,
+    refresh,
+    target,
+)
+from nodewright.testkit.contract.world import ContractWorld
+
+
+@check()
+def decrease_never_kills(world: ContractWorld) -> None:
+    """A decrease below what runs kills nothing and withdraws nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    accepted = _decrease(world, before, before - 1)
+    demand_alive(world, alive, "decrease_target_size below what runs")
+    demand(accepted == 0, f"decrease_target_size withdrew {accepted} of a group that is all there")
+    refresh(world)
+    demand(target(world) == before, f"decrease_target_size left {target(world)} for {len(alive)} machines")
+
+
+@check()
+def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
+    """A decrease lowers the target by what was accepted, at once and after the next refresh."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    accepted = _decrease(world, raised, raised - 1)
+    demand_target(world, raised - accepted, f"decrease_target_size by 1, {accepted} accepted,")
+    demand_alive(world, alive, "decrease_target_size")
+
+
+@check()
+def decrease_stops_at_what_runs(world: ContractWorld) -> None:
+    """A decrease that asks for too much never lowers the target below the machines that exist."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 1)
+    refresh(world)
+    _decrease(world, raised, 0)
+    demand_alive(world, alive, "decrease_target_size to 0")
+    refresh(world)
+    demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
+
+
+@check()
+def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> None:
+    """A machine that arrives between the read and the decrease survives it."""
+    raised = ask_without_arrival(world, 1)
+    refresh(world)
+    world.arrive(world.group_id)
+    alive = world.machines(world.group_id)
+    _decrease(world, raised, raised - 1)
+    demand_alive(world, alive, "decrease_target_size after an arrival")
+    refresh(world)
+    demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
+
+
+@check()
+def wrong_expected_target_refuses_decrease(world: ContractWorld) -> None:
+    """A decrease whose expected_target is not the target raises TargetChanged and changes nothing."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    _demand_refused(world, raised - 1, raised - 2)
+    demand_target(world, raised, "decrease_target_size with a wrong expected_target")
+
+
+@check()
+def resize_from_outside_refuses_decrease(world: ContractWorld) -> None:
+    """A decrease after somebody else's resize, not yet refreshed, raises TargetChanged; nothing dies."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    world.set_target(world.group_id, raised - 1)
+    _demand_refused(world, raised, raised - 2)
+    demand_alive(world, alive, "decrease_target_size after a resize from outside")
+    refresh(world)
+    demand(target(world) == raised - 1, f"a refused decrease_target_size made the target {target(world)}")
+
+
+@check()
+def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
+    """The same decrease sent twice lowers the target once."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    accepted = _decrease(world, raised, raised - 1)
+    _decrease(world, raised, raised - 1)
+    demand(accepted <= 1, f"decrease_target_size by 1 withdrew {accepted}")
+    refresh(world)
+    demand(target(world) >= raised - 1, f"decrease_target_size sent twice made the target {target(world)}")
+
+
+def _decrease(world: ContractWorld, expected: int, wanted: int) -> int:
+    """What was accepted; a refusal of the tree is a fair answer, a crash is not."""
+    try:
+        return world.client.decrease_target_size(world.group_id, expected, wanted)
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"decrease_target_size crashed: {error}")
+        return 0
+
+
+def _demand_refused(world: ContractWorld, expected: int, wanted: int) -> None:
+    what = "decrease_target_size with an expected_target that is not the target"
+    error = refusal(lambda: world.client.decrease_target_size(world.group_id, expected, wanted), what)
+    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")

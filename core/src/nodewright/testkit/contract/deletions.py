@@ -1,0 +1,134 @@
+"""Demands on deletions: exactly the named machines, and the target falls with them."""
+
+from nodewright.model.capability import Capability
+from nodewright.model.errors import TargetChanged
+from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.situations import (
+    ask_without_arrival,
+    demand_alive,
+    demand_target,
+    ids,
+    refresh,
+    target,
+)
+from nodewright.testkit.contract.world import ContractWorld
+
+_GONE = "no-such-instance-of-the-contract-suite"
+
+
+@check()
+def delete_removes_exactly_the_named(world: ContractWorld) -> None:
+    """A deletion ends the named machine, leaves its neighbours alone and lowers the target by one."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    victim = min(alive)
+    accepted = world.client.delete_instances(world.group_id, [victim], before)
+    demand(accepted == (victim,), f"delete_instances of {victim} answered {accepted!r}")
+    demand_alive(world, alive - {victim}, f"delete_instances of {victim}")
+    demand(victim not in world.machines(world.group_id), f"delete_instances accepted {victim} and left it alone")
+    demand_target(world, before - 1, "delete_instances of one machine")
+
+
+@check()
+def delete_of_several_lowers_the_target_by_as_many(world: ContractWorld) -> None:
+    """Deleting two of three machines leaves the third and a target of one less each."""
+    raised = ask_without_arrival(world, 1)
+    kept = world.arrive(world.group_id)
+    refresh(world)
+    victims = sorted(world.machines(world.group_id) - {kept})
+    accepted = world.client.delete_instances(world.group_id, victims, raised)
+    demand(set(accepted) == set(victims), f"delete_instances of {victims} answered {accepted!r}")
+    demand_alive(world, frozenset({kept}), f"delete_instances of {', '.join(victims)}")
+    demand_target(world, raised - len(victims), f"delete_instances of {len(victims)} machines")
+
+
+@check()
+def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
+    """A deletion next to capacity that is still on its way lowers the target by the deleted only."""
+    alive = world.machines(world.group_id)
+    raised = ask_without_arrival(world, 1)
+    refresh(world)
+    victim = min(alive)
+    world.client.delete_instances(world.group_id, [victim], raised)
+    demand_target(world, raised - 1, "delete_instances next to capacity on its way")
+    demand_alive(world, alive - {victim}, f"delete_instances of {victim}")
+
+
+@check()
+def delete_skips_what_is_gone(world: ContractWorld) -> None:
+    """An id that is unknown or gone is skipped; it lowers nothing and harms nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    accepted = world.client.delete_instances(world.group_id, [_GONE], before)
+    demand(accepted == (), f"delete_instances of an unknown id answered {accepted!r}")
+    demand_target(world, before, "delete_instances of an unknown id")
+    demand_alive(world, alive, "delete_instances of an unknown id")
+
+
+@check()
+def repeated_delete_lowers_once(world: ContractWorld) -> None:
+    """Deleting a machine again lowers the target no further."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    victim = min(alive)
+    world.client.delete_instances(world.group_id, [victim], before)
+    refresh(world)
+    again = world.client.delete_instances(world.group_id, [victim], target(world))
+    demand(again == (), f"delete_instances of a machine that is going answered {again!r}")
+    demand_target(world, before - 1, "delete_instances sent twice")
+    demand_alive(world, alive - {victim}, "delete_instances sent twice")
+
+
+@check()
+def wrong_expected_target_refuses_delete(world: ContractWorld) -> None:
+    """A deletion whose expected_target is not the target raises TargetChanged and deletes nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    what = "delete_instances with a wrong expected_target"
+    error = refusal(lambda: world.client.delete_instances(world.group_id, sorted(alive)[:1], before + 1), what)
+    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    demand_alive(world, alive, what)
+    demand_target(world, before, what)
+
+
+@check()
+def resize_from_outside_kills_nobody_else_on_delete(world: ContractWorld) -> None:
+    """A deletion after somebody else's resize, not yet refreshed, kills nothing but the named at most."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    victim = min(alive)
+    world.set_target(world.group_id, before + 1)
+    what = "delete_instances after a resize from outside"
+    error = refusal(lambda: world.client.delete_instances(world.group_id, [victim], before), what)
+    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    demand_alive(world, alive, what)
+    refresh(world)
+    demand(target(world) == before + 1, f"{what} made the target {target(world)}, not {before + 1}")
+
+
+@check()
+def deleted_machines_leave_the_listing(world: ContractWorld) -> None:
+    """A deleted machine is listed as deleting or not at all, and is gone in the end."""
+    refresh(world)
+    victim = min(world.machines(world.group_id))
+    world.client.delete_instances(world.group_id, [victim], target(world))
+    refresh(world)
+    states = {i.id: i.state.value for i in world.client.instances(world.group_id)}
+    demand(states.get(victim, "deleting") == "deleting", f"deleted {victim} is listed as {states.get(victim)}")
+    if victim in states:
+        world.pass_time(24 * 3600)
+        refresh(world)
+        demand(victim not in ids(world), f"deleted {victim} is still listed a day later")
+
+
+@check(Capability.FORCE_DELETE)
+def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
+    """A forced deletion ends the named machine at once and nothing else."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    victim = min(alive)
+    accepted = world.client.force_delete_instances(world.group_id, [victim], before)
+    demand(accepted == (victim,), f"force_delete_instances of {victim} answered {accepted!r}")
+    demand_alive(world, alive - {victim}, f"force_delete_instances of {victim}")
+    demand(victim not in world.machines(world.group_id), f"force_delete_instances left {victim} alone")
+    demand_target(world, before - 1, "force_delete_instances of one machine")

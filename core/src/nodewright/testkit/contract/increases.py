@@ -1,0 +1,103 @@
+"""Demands on increases: exact, guarded by expected_target, never twice."""
+
+from contextlib import suppress
+
+from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.situations import demand_alive, demand_target, group, refresh, target
+from nodewright.testkit.contract.world import ContractWorld
+
+
+@check()
+def increase_raises_the_target_exactly(world: ContractWorld) -> None:
+    """An increase raises the target by what was accepted, at once and after the next refresh."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    accepted = world.client.increase_size(world.group_id, before, before + 2)
+    demand_target(world, before + accepted, f"increase_size by 2, {accepted} accepted,")
+    demand_alive(world, alive, "increase_size")
+
+
+@check()
+def increase_is_granted(world: ContractWorld) -> None:
+    """A group with room and a cloud with stock grants at least one machine."""
+    refresh(world)
+    before = target(world)
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    demand(accepted == 1, f"increase_size by 1 in a group with room accepted {accepted}")
+
+
+@check()
+def repeated_increase_changes_nothing(world: ContractWorld) -> None:
+    """The same increase sent twice raises the target once."""
+    refresh(world)
+    before = target(world)
+    accepted = world.client.increase_size(world.group_id, before, before + 1)
+    _try_again(world, before, before + 1)
+    demand_target(world, before + accepted, "increase_size sent twice")
+
+
+@check()
+def repeated_increase_by_a_restarted_process_changes_nothing(world: ContractWorld) -> None:
+    """The same increase sent again after a refresh raises the target once: nothing is remembered but the cloud."""
+    refresh(world)
+    before = target(world)
+    accepted = world.client.increase_size(world.group_id, before, before + 2)
+    refresh(world)
+    _try_again(world, before, before + 2)
+    demand_target(world, before + accepted, "increase_size repeated after a refresh")
+
+
+@check()
+def wrong_expected_target_refuses_increase(world: ContractWorld) -> None:
+    """An increase whose expected_target is not the target raises TargetChanged and changes nothing."""
+    refresh(world)
+    before = target(world)
+    wrong = before + 1
+    error = refusal(
+        lambda: world.client.increase_size(world.group_id, wrong, wrong + 1),
+        "increase_size with a wrong expected_target",
+    )
+    demand(
+        isinstance(error, TargetChanged),
+        f"increase_size with a wrong expected_target raised {type(error).__name__}, not TargetChanged",
+    )
+    demand_target(world, before, "increase_size with a wrong expected_target")
+
+
+@check()
+def resize_from_outside_refuses_increase(world: ContractWorld) -> None:
+    """An increase after somebody else's resize, not yet refreshed, raises TargetChanged and changes nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.set_target(world.group_id, before + 1)
+    error = refusal(
+        lambda: world.client.increase_size(world.group_id, before, before + 2),
+        "increase_size after a resize from outside",
+    )
+    demand(isinstance(error, TargetChanged), f"a resize from outside made increase_size raise {type(error).__name__}")
+    if isinstance(error, TargetChanged):
+        demand(error.actual == before + 1, f"TargetChanged tells {error.actual}, the target is {before + 1}")
+    refresh(world)
+    demand(target(world) == before + 1, f"a refused increase_size overwrote somebody's target with {target(world)}")
+    demand_alive(world, alive, "a refused increase_size")
+
+
+@check()
+def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
+    """An increase never goes beyond the maximum, whatever is asked."""
+    refresh(world)
+    before, most = target(world), group(world).max_size
+    try:
+        accepted = world.client.increase_size(world.group_id, before, most + 1)
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"increase_size beyond the maximum crashed: {error}")
+        accepted = 0
+    refresh(world)
+    demand(target(world) <= most, f"increase_size went to {target(world)}, beyond the maximum of {most}")
+    demand(target(world) == before + accepted, f"increase_size accepted {accepted} and made {target(world)}")
+
+
+def _try_again(world: ContractWorld, expected: int, wanted: int) -> None:
+    with suppress(TargetChanged):  # refused is as good as done already
+        world.client.increase_size(world.group_id, expected, wanted)

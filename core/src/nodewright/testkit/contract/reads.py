@@ -1,0 +1,142 @@
+"""Demands on reads: stable, honest, from the last refresh."""
+
+from collections.abc import Callable
+
+from nodewright.model.capability import Capability
+from nodewright.model.errors import NodeGroupNotFound, ProviderError
+from nodewright.model.group import GroupOptions, InstanceState
+from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.situations import (
+    UNKNOWN_GROUP,
+    ask_without_arrival,
+    group,
+    ids,
+    refresh,
+    target,
+)
+from nodewright.testkit.contract.world import ContractWorld
+
+OPTIONAL_GROUP_HOOKS = {
+    Capability.FAST_FAILURE_DETECTION: "failed_instances",
+    Capability.GROUP_OPTIONS: "group_options",
+    Capability.PRICING: "node_price",
+    Capability.ATOMIC_RESIZE: "atomic_increase_size",
+    Capability.FORCE_DELETE: "force_delete_instances",
+}
+
+
+@check()
+def world_is_as_promised(world: ContractWorld) -> None:
+    """The world starts with two running machines, target 2, minimum 0 and room for four more."""
+    refresh(world)
+    listed = group(world)
+    demand(listed.min_size == 0, f"this world's group has minimum {listed.min_size}, not 0")
+    demand(listed.max_size >= 6, f"this world's group has maximum {listed.max_size}, below 6")
+    demand(target(world) == 2, f"this world's group starts with target {target(world)}, not 2")
+    running = {i.id for i in world.client.instances(world.group_id) if i.state == InstanceState.RUNNING}
+    demand(len(running) == 2, f"this world's group starts with {len(running)} running machines, not 2")
+
+
+@check()
+def instances_are_the_machines_of_the_cloud(world: ContractWorld) -> None:
+    """After a refresh instances lists exactly the machines that exist."""
+    refresh(world)
+    seen, there = ids(world), world.machines(world.group_id)
+    demand(seen == there, f"instances lists {sorted(seen)}, the cloud has {sorted(there)}")
+
+
+@check()
+def ids_are_stable_over_refreshes(world: ContractWorld) -> None:
+    """Group and instance ids and their order do not change when nothing changed."""
+    refresh(world)
+    groups, seen = world.client.node_groups(), ids(world)
+    refresh(world)
+    demand(world.client.node_groups() == groups, "node_groups changed over a refresh although nothing happened")
+    demand(ids(world) == seen, f"instance ids changed over a refresh from {sorted(seen)} to {sorted(ids(world))}")
+
+
+@check()
+def target_is_within_limits(world: ContractWorld) -> None:
+    """The target lies between minimum and maximum when nobody moved it beyond."""
+    refresh(world)
+    for listed in world.client.node_groups():
+        size = world.client.target_size(listed.id)
+        demand(
+            listed.min_size <= size <= listed.max_size,
+            f"target_size of {listed.id} is {size}, outside {listed.min_size} to {listed.max_size}",
+        )
+
+
+@check()
+def reads_answer_from_the_last_refresh(world: ContractWorld) -> None:
+    """Between refreshes reads answer the same, whatever happens outside."""
+    refresh(world)
+    before = target(world), ids(world)
+    world.set_target(world.group_id, before[0] + 1)
+    demand((target(world), ids(world)) == before, "a read changed without a refresh: it asks the cloud on its own")
+
+
+@check()
+def refresh_bypasses_caches_for_wanted_groups(world: ContractWorld) -> None:
+    """A refresh sees what changed a moment ago in a wanted group."""
+    refresh(world)
+    changed = target(world) + 1
+    world.set_target(world.group_id, changed)
+    refresh(world)
+    demand(target(world) == changed, f"refresh of a wanted group kept the target {target(world)}, not {changed}")
+
+
+@check()
+def arriving_machines_are_listed(world: ContractWorld) -> None:
+    """A machine that arrived is in instances after the next refresh, under the cloud's id."""
+    ask_without_arrival(world, 1)
+    arrived = world.arrive(world.group_id)
+    refresh(world)
+    demand(arrived in ids(world), f"machine {arrived} arrived and instances does not list it")
+
+
+@check()
+def unknown_groups_are_refused_in_reads(world: ContractWorld) -> None:
+    """Every read of an unknown group raises NodeGroupNotFound."""
+    refresh(world)
+    client = world.client
+    calls: dict[str, Callable[[], object]] = {
+        "target_size": lambda: client.target_size(UNKNOWN_GROUP),
+        "instances": lambda: client.instances(UNKNOWN_GROUP),
+        "template_node": lambda: client.template_node(UNKNOWN_GROUP),
+        "failed_instances": lambda: client.failed_instances(UNKNOWN_GROUP),
+        "group_options": lambda: client.group_options(UNKNOWN_GROUP, GroupOptions()),
+        "node_price": lambda: client.node_price(UNKNOWN_GROUP, 0.0, 3600.0),
+    }
+    _drop_unsupported(world, calls)
+    for hook, call in calls.items():
+        _demand_not_found(hook, refusal(call, f"{hook} of an unknown group"))
+
+
+@check()
+def unknown_groups_are_refused_in_writes(world: ContractWorld) -> None:
+    """Every write to an unknown group raises NodeGroupNotFound."""
+    refresh(world)
+    client, some = world.client, sorted(world.machines(world.group_id))[:1]
+    calls: dict[str, Callable[[], object]] = {
+        "increase_size": lambda: client.increase_size(UNKNOWN_GROUP, 0, 1),
+        "decrease_target_size": lambda: client.decrease_target_size(UNKNOWN_GROUP, 1, 0),
+        "delete_instances": lambda: client.delete_instances(UNKNOWN_GROUP, some, 2),
+        "atomic_increase_size": lambda: client.atomic_increase_size(UNKNOWN_GROUP, 0, 1),
+        "force_delete_instances": lambda: client.force_delete_instances(UNKNOWN_GROUP, some, 2),
+    }
+    _drop_unsupported(world, calls)
+    for hook, call in calls.items():
+        _demand_not_found(hook, refusal(call, f"{hook} of an unknown group"))
+
+
+def _demand_not_found(hook: str, error: ProviderError) -> None:
+    kind = type(error).__name__
+    demand(isinstance(error, NodeGroupNotFound), f"{hook} of an unknown group raised {kind}, not NodeGroupNotFound")
+
+
+def _drop_unsupported(world: ContractWorld, calls: dict[str, Callable[[], object]]) -> None:
+    """Hooks of capabilities that the provider does not declare are none of its business."""
+    for capability, hook in OPTIONAL_GROUP_HOOKS.items():
+        if capability not in world.client.info.capabilities:
+            calls.pop(hook, None)

@@ -1,0 +1,57 @@
+"""The list of checks: what each needs, and how one is made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodewright.model.capability import Capability
+from nodewright.model.errors import ProviderError
+from nodewright.testkit.contract.world import ContractWorld
+
+
+class Violation(AssertionError):
+    """The provider breaks the contract; the message is one sentence that says how."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One demand of the contract."""
+
+    name: str
+    demand: str
+    capability: Capability | None
+    run: Callable[[ContractWorld], None]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CHECKS: list[Check] = []
+
+
+def check(
+    capability: Capability | None = None,
+) -> Callable[[Callable[[ContractWorld], None]], Callable[[ContractWorld], None]]:
+    """Puts a function into the suite; its docstring is the demand, its name the name."""
+
+    def register(function: Callable[[ContractWorld], None]) -> Callable[[ContractWorld], None]:
+        demand = (function.__doc__ or function.__name__).splitlines()[0]
+        CHECKS.append(Check(name=function.__name__, demand=demand, capability=capability, run=function))
+        return function
+
+    return register
+
+
+def demand(holds: bool, sentence: str) -> None:
+    """Raises Violation unless it holds."""
+    if not holds:
+        raise Violation(sentence)
+
+
+def refusal(call: Callable[[], object], what: str) -> ProviderError:
+    """The error of the tree with which the provider refuses ``call``; raises Violation if it does not."""
+    try:
+        answer = call()
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"{what} raised an error that is not of the tree: {error}")
+        return error
+    raise Violation(f"{what} was not refused, it answered {answer!r}")

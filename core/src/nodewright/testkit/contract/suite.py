@@ -1,0 +1,73 @@
+"""Running the suite: as pytest tests, or without pytest."""
+
+import unittest
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+import msgspec
+
+from nodewright.model.errors import NodewrightError
+from nodewright.testkit.contract.registry import CHECKS, Check, Violation
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld
+
+WorldFactory = Callable[[], ContractWorld]
+
+
+class ContractOutcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check found; ``reason`` says how the contract is broken, or why the check was skipped."""
+
+    check: str
+    demand: str
+    outcome: ContractOutcome
+    reason: str = ""
+
+
+def run_contract(world_factory: WorldFactory, checks: Iterable[Check] | None = None) -> list[ContractResult]:
+    """Every check, each on a world of its own. Never raises for a provider's fault."""
+    return [run_check(check, world_factory) for check in (CHECKS if checks is None else checks)]
+
+
+def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
+    """One check on a new world."""
+    outcome, reason = ContractOutcome.PASSED, ""
+    try:
+        _run(check, world_factory())
+    except CannotSteer as cannot:
+        outcome, reason = ContractOutcome.SKIPPED, str(cannot)
+    except Violation as violation:
+        outcome, reason = ContractOutcome.FAILED, str(violation)
+    except NodewrightError as error:
+        outcome, reason = ContractOutcome.FAILED, f"{type(error).__name__}: {error}"
+    return ContractResult(check=check.name, demand=check.demand, outcome=outcome, reason=reason)
+
+
+def _run(check: Check, world: ContractWorld) -> None:
+    if check.capability is not None and check.capability not in world.client.info.capabilities:
+        raise CannotSteer(f"{check.capability.value} is not declared")
+    check.run(world)
+
+
+class ProviderContract(ABC):
+    """Subclass it as ``class TestAcme(ProviderContract)``: every check becomes a test.
+
+    pytest finds the checks through nodewright's own plugin, which is registered where nodewright is
+    installed. Checks of capabilities that are not declared are skipped, and the summary lists them.
+    """
+
+    @abstractmethod
+    def contract_world(self) -> ContractWorld:
+        """A fresh cloud with a fresh provider."""
+
+    def test_contract(self, contract_check: Check) -> None:
+        result = run_check(contract_check, self.contract_world)
+        if result.outcome == ContractOutcome.SKIPPED:
+            raise unittest.SkipTest(f"contract: {result.reason}")
+        if result.outcome == ContractOutcome.FAILED:
+            raise Violation(f"{result.demand}\n{result.reason}")

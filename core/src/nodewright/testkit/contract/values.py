@@ -1,0 +1,172 @@
+"""Demands on single values: templates, options, prices, names; and on what is not declared."""
+
+from typing import Any
+
+import msgspec
+
+from nodewright.model.capability import Capability
+from nodewright.model.errors import ProviderError
+from nodewright.model.group import GroupOptions
+from nodewright.model.quantity import Quantity
+from nodewright.spec.hooks import MachineType
+from nodewright.testkit.builders import build_node
+from nodewright.testkit.contract.registry import Violation, check, demand
+from nodewright.testkit.contract.situations import group, refresh
+from nodewright.testkit.contract.world import ContractWorld
+
+_HOUR = 3600.0
+
+
+@check()
+def templates_parse(world: ContractWorld) -> None:
+    """Every group has a template with cpu, memory and pods above zero, of valid types throughout."""
+    refresh(world)
+    for listed in world.client.node_groups():
+        template = world.client.template_node(listed.id)
+        _demand_types(template, f"template_node of {listed.id}")
+        for resource in ("cpu", "memory", "pods"):
+            demand(template.allocatable[resource].nano > 0, f"template_node of {listed.id} offers no {resource}")
+
+
+@check()
+def values_have_valid_types_throughout(world: ContractWorld) -> None:
+    """Groups, instances and provider_info hold what their types say, in every field."""
+    refresh(world)
+    _demand_types(world.client.info, "provider_info")
+    for listed in world.client.node_groups():
+        _demand_types(listed, f"node_groups about {listed.id}")
+        for instance in world.client.instances(listed.id):
+            _demand_types(instance, f"instances about {instance.id}")
+
+
+@check()
+def undeclared_capabilities_are_absent(world: ContractWorld) -> None:
+    """What is not declared is not offered, and only declared capabilities are switched off, with a reason."""
+    refresh(world)
+    declared = world.client.info.capabilities
+    for listed in world.client.node_groups():
+        strange = sorted(set(listed.switched_off) - declared)
+        demand(not strange, f"group {listed.id} switches off {', '.join(strange)}, which was never declared")
+    offered = world.client.capabilities(group(world))
+    demand(offered <= declared, f"group {world.group_id} offers {sorted(offered - declared)} undeclared")
+
+
+@check(Capability.GROUP_OPTIONS)
+def group_options_start_from_the_defaults(world: ContractWorld) -> None:
+    """Options answer the defaults where the group has none of its own."""
+    refresh(world)
+    one = GroupOptions(max_node_provision_seconds=1234.0, max_node_startup_seconds=2345.0)
+    other = GroupOptions(max_node_provision_seconds=3456.0, max_node_startup_seconds=4567.0)
+    first = world.client.group_options(world.group_id, one)
+    second = world.client.group_options(world.group_id, other)
+    _demand_types(first, "group_options")
+    for field in ("max_node_provision_seconds", "max_node_startup_seconds"):
+        own = getattr(first, field) == getattr(second, field)
+        kept = getattr(first, field) == getattr(one, field) and getattr(second, field) == getattr(other, field)
+        demand(own or kept, f"group_options changes {field} from the defaults at will")
+
+
+@check(Capability.PRICING)
+def prices_are_proportional_to_time(world: ContractWorld) -> None:
+    """Two hours cost twice as much as one, more than nothing, at the same place in time."""
+    refresh(world)
+    one = _price(world, 0.0, _HOUR)
+    two = _price(world, 0.0, 2 * _HOUR)
+    demand(one > 0, "node_price says that a machine costs nothing")
+    demand(abs(two - 2 * one) <= 1e-6 * two, f"node_price says {one} for one hour and {two} for two")
+
+
+@check(Capability.HAS_INSTANCE)
+def has_instance_knows_its_machines(world: ContractWorld) -> None:
+    """A node with a machine is never answered no, and a node of a lost machine never yes."""
+    refresh(world)
+    there = min(world.machines(world.group_id))
+    answer = world.client.has_instance(build_node("there", provider_id=there))
+    demand(answer != "no", f"has_instance denies {there}, which runs")
+    gone = world.client.has_instance(build_node("gone", provider_id=f"{there}-no-such-machine"))
+    demand(gone != "yes", "has_instance affirms a machine that never was")
+
+
+@check(Capability.GPU)
+def gpu_names_are_told(world: ContractWorld) -> None:
+    """The accelerator label and at least one resource name are told."""
+    label, resources = world.client.gpu_label(), world.client.gpu_resources()
+    demand(bool(label), "gpu_label is empty")
+    demand(bool(resources), "gpu_resources is empty: no resource would ever count as an accelerator")
+    demand(world.client.gpu_types() is not None, "gpu_types is not answered")
+
+
+@check(Capability.SIMILARITY)
+def similarity_labels_are_disjoint(world: ContractWorld) -> None:
+    """No label is ignored and decisive at once."""
+    both = set(world.client.ignored_labels() or ()) & set(world.client.same_group_labels() or ())
+    demand(not both, f"{', '.join(sorted(both))} is in ignored_labels and in same_group_labels")
+
+
+@check(Capability.AUTOPROVISIONING)
+def machine_types_are_complete(world: ContractWorld) -> None:
+    """Machine types have unique names and templates with cpu, memory and pods."""
+    kinds = world.client.machine_types() or ()
+    names = [kind.name for kind in kinds]
+    demand(len(set(names)) == len(names), "machine_types names a type twice")
+    for kind in kinds:
+        _demand_types(kind, f"machine type {kind.name}")
+        _demand_complete(kind)
+
+
+@check(Capability.PROVISIONING_CLASSES)
+def provisioning_classes_have_names(world: ContractWorld) -> None:
+    """Classes of ProvisioningRequests have unique, non-empty names."""
+    names = [served.name for served in world.client.provisioning_classes() or ()]
+    demand(all(names) and len(set(names)) == len(names), f"provisioning_classes names {names}")
+
+
+@check(Capability.SIMULATION)
+def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
+    """running_machines tells of machines that exist, node_start agrees, next_change is not in the past."""
+    refresh(world)
+    starts = [start for start in world.client.running_machines() if start.group_id == world.group_id]
+    strange = {start.instance_id for start in starts} ^ world.machines(world.group_id)
+    demand(not strange, f"running_machines and the cloud disagree about {', '.join(sorted(strange))}")
+    for start in starts:
+        demand(world.client.node_start(start.instance_id) == start, f"node_start of {start.instance_id} differs")
+    try:
+        world.client.node_start("no-such-machine")
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"node_start of an unknown machine crashed: {error}")
+    else:
+        raise Violation("node_start of an unknown machine was answered")
+    demand(world.client.next_change() >= 0, "next_change lies before all time")
+
+
+def _price(world: ContractWorld, start: float, end: float) -> float:
+    price = world.client.node_price(world.group_id, start, end)
+    if price is None:
+        raise Violation(f"pricing is declared, and switched off for {world.group_id}")
+    return price
+
+
+def _demand_complete(kind: MachineType) -> None:
+    missing = [name for name in ("cpu", "memory", "pods") if name not in kind.template.allocatable]
+    demand(not missing, f"machine type {kind.name} lacks {', '.join(missing)}")
+
+
+def _demand_types(value: object, what: str) -> None:
+    """Type checkers see a plugin's source at best; this sees what it answered."""
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=_encode)
+        msgspec.convert(plain, type(value), dec_hook=_decode)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise Violation(f"{what} holds a value of a wrong type: {error}") from error
+
+
+def _encode(value: object) -> str:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise TypeError(f"{value!r} of type {type(value).__name__} is no part of the contract")
+
+
+def _decode(kind: type, raw: Any) -> Any:
+    if kind is Quantity:
+        return Quantity.of(raw)
+    raise TypeError(f"{kind.__name__} is no part of the contract")

@@ -1,0 +1,52 @@
+"""The cloud under test, and the hands that steer it from outside: what a plugin's author supplies."""
+
+from abc import ABC, abstractmethod
+
+from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, connect_provider
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.model.clock import Clock
+
+
+class CannotSteer(Exception):
+    """This cloud cannot be brought into the situation that a check needs; the check is reported as skipped."""
+
+
+class ContractWorld(ABC):
+    """One fresh cloud with one provider connected to it. Every check gets a world of its own.
+
+    ``group_id`` names a group with target 2, two running machines, a minimum of 0 and a maximum of at least
+    6, of which the provider under test is not the only user. Set ``client`` and ``group_id`` in the constructor. A hand
+    that the cloud does not have raises CannotSteer with the reason.
+    """
+
+    client: ProviderClient
+    group_id: str
+
+    @abstractmethod
+    def machines(self, group_id: str) -> frozenset[str]:
+        """Ids of all machines that exist and are not being deleted, read past the plugin."""
+
+    @abstractmethod
+    def set_target(self, group_id: str, target: int) -> None:
+        """Somebody else resizes the group. Machines asked for this way must not arrive before ``arrive``."""
+
+    def arrive(self, group_id: str) -> str:
+        """One machine that was asked for arrives now; answers its id."""
+        raise CannotSteer(f"machines of {group_id} cannot be made to arrive on their own")
+
+    def fail_creation(self, group_id: str) -> None:
+        """The creation of one machine that was asked for fails now."""
+        raise CannotSteer(f"creations in {group_id} cannot be made to fail")
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time go by, in the cloud and on the provider's clock."""
+        raise CannotSteer(f"{seconds:g} s cannot be made to pass")
+
+
+def connect(
+    name: str, plugin: object, clock: Clock | None = None, settings: CallSettings | None = None
+) -> ProviderClient:
+    """A client of a provider object under test, whose calls run in place; raises ContractViolation."""
+    clock = clock if clock is not None else VirtualClock()
+    runner: CallRunner | None = InlineRunner(clock) if isinstance(clock, VirtualClock) else None
+    return connect_provider(name, plugin, clock=clock, settings=settings, runner=runner)

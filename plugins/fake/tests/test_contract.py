@@ -1,0 +1,62 @@
+"""The fake provider keeps the provider contract, with each capability on and off."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from nodewright.spec import Capability, ProviderContext
+from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright_fake import FakeProvider
+
+
+class FakeWorld(ContractWorld):
+    """Group ``a``: two machines, room for more, and what is asked for comes when it is told to."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = FakeClock()
+        self.group_id = "a"
+        group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2, "delete_delay": "30s"}
+        full = {"groups": [group, {"name": "b"}], "machine_types": [{"name": "big", "cpu": 16}], **options}
+        provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options=full))
+        self.cloud = provider.cloud
+        self.client = connect("fake", provider, self.clock)
+
+    def machines(self, group_id: str) -> frozenset[str]:
+        return self.cloud.living(group_id)
+
+    def set_target(self, group_id: str, target: int) -> None:
+        self.cloud.set_target(group_id, target)
+
+    def arrive(self, group_id: str) -> str:
+        return self.cloud.arrive_now(group_id)
+
+    def fail_creation(self, group_id: str) -> None:
+        self.cloud.fail_now(group_id)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+
+class TestFake(ProviderContract):
+    def contract_world(self) -> ContractWorld:
+        return FakeWorld()
+
+
+@pytest.mark.parametrize("off", list(Capability))
+def test_without_one_capability_the_rest_of_the_contract_holds(off: Capability) -> None:
+    results = run_contract(lambda: FakeWorld(switched_off=[off.value]))
+    assert [r for r in results if r.outcome == ContractOutcome.FAILED] == []
+    skipped = {r.reason for r in results if r.outcome == ContractOutcome.SKIPPED}
+    assert skipped == {f"{off.value} is not declared"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"placeholder_failures": True}, {"refresh_interval": "10m"}, {"parallel_calls": True}, {"ignores_id_case": True}],
+    ids=lambda options: next(iter(options)),
+)
+def test_variants_of_the_cloud_keep_the_contract(options: dict[str, Any]) -> None:
+    results = run_contract(lambda: FakeWorld(**options))
+    assert [r for r in results if r.outcome != ContractOutcome.PASSED] == []
