@@ -45,6 +45,8 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
         outcome, reason = ContractOutcome.FAILED, str(violation)
     except NodewrightError as error:
         outcome, reason = ContractOutcome.FAILED, f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - the cloud under the world may break in any way
+        outcome, reason = ContractOutcome.FAILED, f"the world broke, {type(error).__name__}: {error}"
     return ContractResult(check=check.name, demand=check.demand, outcome=outcome, reason=reason)
 
 

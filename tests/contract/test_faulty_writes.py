@@ -1,0 +1,220 @@
+"""Providers whose writes have one defect each: the contract suite rejects every one of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from nodewright.spec import TargetChanged, hookimpl
+from nodewright_fake import FakeProvider
+from nodewright_fake.machines import Phase
+
+Judge = Callable[[type[FakeProvider]], Mapping[str, str]]
+
+
+class KillsOnDecrease(FakeProvider):
+    """Sets the size, and the cloud picks the victims."""
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self.cloud.decrease(group_id, expected_target, expected_target)
+        self.cloud.set_target(group_id, target)
+        return expected_target - target
+
+
+class KillsWhatArrivedMeanwhile(FakeProvider):
+    """Withdraws what had no machine at the last refresh, without looking again."""
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self.cloud.decrease(group_id, expected_target, expected_target)
+        seen = self._view(group_id)
+        lowest = max(target, len(seen.instances))
+        self.cloud.set_target(group_id, lowest)
+        return expected_target - lowest
+
+
+class DecreasesBelowWhatRuns(FakeProvider):
+    """Lowers the number and leaves the machines alone: the cloud and the target part ways."""
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self.cloud.decrease(group_id, expected_target, expected_target)
+        self.cloud.group(group_id).target = target
+        self._look_again(group_id)
+        return expected_target - target
+
+
+class ClaimsMoreThanItWithdrew(FakeProvider):
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        super().decrease_target_size(group_id, expected_target, target)
+        return expected_target - target
+
+
+class IncreasesTwiceOnRetry(FakeProvider):
+    """Adds the difference to whatever the target is."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        now = self.cloud.view(group_id).target
+        return self.cloud.increase(group_id, now, now + target - expected_target)
+
+
+class IgnoresExpectedTarget(FakeProvider):
+    """Sets the target, whoever changed it in between."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        now = self.cloud.view(group_id).target
+        if target > now:
+            self.cloud.increase(group_id, now, target)
+            self._look_again(group_id)
+        return target - expected_target
+
+
+class ComparesWithItsCache(FakeProvider):
+    """Checks expected_target against the last refresh, not against the cloud."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        if self._view(group_id).target != expected_target:
+            raise TargetChanged(actual=self._view(group_id).target)
+        self.cloud.set_target(group_id, target)
+        self._look_again(group_id)
+        return target - expected_target
+
+
+class StaleAfterItsOwnWrite(FakeProvider):
+    """Its reads show its write only after the next refresh."""
+
+    def _look_again(self, group_id: str) -> None:
+        """The view stays as it was."""
+
+
+class IncreasesByOneTooMany(FakeProvider):
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        accepted = super().increase_size(group_id, expected_target, target)
+        self.cloud.set_target(group_id, target + 1)
+        self._look_again(group_id)
+        return accepted
+
+
+class GoesBeyondTheMaximum(FakeProvider):
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self.cloud.increase(group_id, expected_target, expected_target)
+        self.cloud.set_target(group_id, target)
+        self._look_again(group_id)
+        return target - expected_target
+
+
+class DeleteKillsANeighbour(FakeProvider):
+    """Deletes the named machine by lowering the size once more."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        accepted = super().delete_instances(group_id, instance_ids, expected_target)
+        self.cloud.set_target(group_id, max(0, self.cloud.view(group_id).target - len(accepted)))
+        self._look_again(group_id)
+        return accepted
+
+
+class DeleteKeepsTheTarget(FakeProvider):
+    """The cloud replaces what was deleted."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        accepted = super().delete_instances(group_id, instance_ids, expected_target)
+        self.cloud.set_target(group_id, expected_target)
+        self._look_again(group_id)
+        return accepted
+
+
+class DeleteLowersTooFar(FakeProvider):
+    """Sets the target to the machines that are left, and so withdraws what is on its way."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        accepted = super().delete_instances(group_id, instance_ids, expected_target)
+        self.cloud.set_target(group_id, len(self.cloud.living(group_id)))
+        self._look_again(group_id)
+        return accepted
+
+
+class DeleteLowersForUnknownIds(FakeProvider):
+    """Lowers the target by what was asked for, not by what was there."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        accepted = self.cloud.delete(group_id, instance_ids, expected_target)
+        self.cloud.group(group_id).target = expected_target - len(instance_ids)
+        self._look_again(group_id)
+        return accepted
+
+
+class DeleteIgnoresExpectedTarget(FakeProvider):
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        del expected_target
+        return super().delete_instances(group_id, instance_ids, self.cloud.view(group_id).target)
+
+
+class AcceptsAndDoesNotDelete(FakeProvider):
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        self.cloud.delete(group_id, (), expected_target)
+        self.cloud.group(group_id).target -= len(instance_ids)
+        self._look_again(group_id)
+        return instance_ids
+
+
+class CannotDeleteFailures(FakeProvider):
+    """Knows machines only by the list of those that exist."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        failed = {machine.id for machine in self.cloud.group(group_id).in_phase(Phase.FAILED)}
+        known = [instance_id for instance_id in instance_ids if instance_id not in failed]
+        return super().delete_instances(group_id, known, expected_target)
+
+
+class GrantsAtomicRequestsInPart(FakeProvider):
+    """Declares atomic resizes and serves them like any other."""
+
+    @hookimpl
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return super().increase_size(group_id, expected_target, min(target, expected_target + 1))
+
+
+@pytest.mark.parametrize(
+    ("faulty", "caught_by"),
+    [
+        (KillsOnDecrease, "decrease_never_kills"),
+        (KillsWhatArrivedMeanwhile, "machine_that_arrives_meanwhile_survives_decrease"),
+        (DecreasesBelowWhatRuns, "decrease_stops_at_what_runs"),
+        (ClaimsMoreThanItWithdrew, "decrease_never_kills"),
+        (IncreasesTwiceOnRetry, "repeated_increase_by_a_restarted_process_changes_nothing"),
+        (IgnoresExpectedTarget, "wrong_expected_target_refuses_increase"),
+        (ComparesWithItsCache, "resize_from_outside_refuses_increase"),
+        (StaleAfterItsOwnWrite, "increase_raises_the_target_exactly"),
+        (IncreasesByOneTooMany, "increase_raises_the_target_exactly"),
+        (GoesBeyondTheMaximum, "increase_beyond_the_maximum_is_refused"),
+        (DeleteKillsANeighbour, "delete_removes_exactly_the_named"),
+        (DeleteKeepsTheTarget, "delete_removes_exactly_the_named"),
+        (DeleteLowersTooFar, "delete_leaves_requested_capacity_alone"),
+        (DeleteLowersForUnknownIds, "delete_skips_what_is_gone"),
+        (DeleteIgnoresExpectedTarget, "wrong_expected_target_refuses_delete"),
+        (AcceptsAndDoesNotDelete, "delete_removes_exactly_the_named"),
+        (CannotDeleteFailures, "failed_machines_can_be_deleted"),
+        (GrantsAtomicRequestsInPart, "atomic_increase_is_all_or_nothing"),
+    ],
+)
+def test_faulty_writes_are_rejected(faulty: type[FakeProvider], caught_by: str, judge: Judge) -> None:
+    rejections = judge(faulty)
+    assert caught_by in rejections
+    assert rejections[caught_by].strip()
+
+
+def test_the_provider_without_a_defect_is_not_rejected(judge: Judge) -> None:
+    assert judge(FakeProvider) == {}
