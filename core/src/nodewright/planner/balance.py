@@ -17,8 +17,10 @@ def balance_sizes(sizes: Sequence[tuple[int, int]], wanted: int) -> list[int]:
     """New sizes for groups given as (current, maximum), after ``wanted`` nodes went to the smallest first.
 
     The lowest are raised level by level; a full group steps aside. Ties go in the order given. Groups at
-    or above their maximum do not grow; what does not fit anywhere is left over.
+    or above their maximum do not grow; what does not fit anywhere is left over. Raises ValueError without groups.
     """
+    if not sizes:
+        raise ValueError("no groups to balance")
     shares = [Share(current, current, maximum) for current, maximum in sizes]
     open_shares = [share for share in shares if share.current != share.maximum]
     wanted = min(wanted, sum(max(0, share.maximum - share.current) for share in open_shares))

@@ -1,0 +1,39 @@
+# One word each: demo, test, check, bench. Each works alone on a machine with Python >= 3.11 and make.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
+
+.PHONY: setup demo test check format clean
+
+setup: .venv/.dev
+
+demo: .venv/.runtime
+	$(BIN)/nodewright demo
+
+test: .venv/.dev
+	$(BIN)/pytest -n auto --dist worksteal
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv out
+
+.venv/.runtime: $(MANIFESTS)
+	$(PYTHON) -m venv .venv
+	$(PIP) pip
+	$(PIP) --editable 'core[fake]' --editable plugins/fake
+	touch $@
+
+.venv/.dev: .venv/.runtime
+	$(PIP) --group dev
+	touch $@
