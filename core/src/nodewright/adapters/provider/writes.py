@@ -52,7 +52,7 @@ class Writes:
                 if actual == target:
                     return asked
                 if actual != expected_target:
-                    raise TargetChanged(actual=actual, group_id=group_id) from error
+                    raise TargetChanged(actual=actual, provider=error.provider, group_id=group_id) from error
                 if attempt == self._repeats or not isinstance(error, ProviderUnavailable):
                     raise
         raise InvariantError(f"{hook} of {group_id} was neither answered nor given up")

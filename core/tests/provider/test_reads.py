@@ -1,0 +1,130 @@
+"""Reads: retried while the trouble passes, checked, timed, and absent where not supported."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
+from nodewright.model.errors import BadAnswer, ContractViolation, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import Capability, GroupOptions, Instance, NodeGroup, hookimpl
+from nodewright.testkit import build_group, build_node, build_template
+
+
+def failing(error: Exception) -> Callable[[], Any]:
+    def act() -> Any:
+        raise error
+
+    return act
+
+
+def test_a_throttled_read_waits_as_long_as_the_cloud_asks(client: ProviderClient, scripted: Any, clock: Any) -> None:
+    scripted.script["target_size"] = [failing(Throttled(retry_after=7)), failing(Throttled(retry_after=9))]
+    assert client.target_size("g") == 2
+    assert clock.now() == 16
+    assert client.stats()["target_size"].calls == 3
+    assert client.stats()["target_size"].errors == 2
+
+
+def test_retries_end(client: ProviderClient, scripted: Any, clock: Any) -> None:
+    scripted.script["target_size"] = [failing(ProviderUnavailable("down"))] * 99
+    with pytest.raises(ProviderUnavailable, match="down"):
+        client.target_size("g")
+    assert len(scripted.calls) == 4
+    assert clock.now() == 1 + 2 + 4
+
+
+def test_no_wait_goes_past_the_deadline(client: ProviderClient, scripted: Any, clock: Any) -> None:
+    scripted.script["target_size"] = [failing(Throttled(retry_after=3600))]
+    with pytest.raises(Throttled):
+        client.target_size("g")
+    assert clock.now() == 0
+
+
+def test_a_hanging_read_ends_at_its_deadline_and_is_not_retried(
+    client: ProviderClient, scripted: Any, clock: Any
+) -> None:
+    scripted.script["instances"] = [lambda: clock.sleep(1e9)]
+    with pytest.raises(ProviderUnavailable, match="did not answer instances") as caught:
+        client.instances("g")
+    assert clock.now() == client.deadline_seconds
+    assert (caught.value.provider, caught.value.group_id) == ("scripted", "g")
+    assert client.stats()["instances"].seconds == client.deadline_seconds
+
+
+def test_a_foreign_error_is_translated_with_its_cause(client: ProviderClient, scripted: Any) -> None:
+    scripted.script["target_size"] = [failing(KeyError("desired"))]
+    with pytest.raises(ProviderError, match="scripted raised KeyError in target_size") as caught:
+        client.target_size("g")
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert caught.value.group_id == "g"
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer", "words"),
+    [
+        ("target_size", None, "answered None"),
+        ("target_size", True, "True, not a whole number"),
+        ("target_size", -1, "-1, a negative number"),
+        ("target_size", "2", "'2', not a whole number"),
+        ("instances", [Instance(id="x"), Instance(id="x")], "the instance id x twice"),
+        ("instances", [Instance(id="")], "not a non-empty string"),
+        ("instances", ["x"], "'x', not a Instance"),
+        ("instances", "x", "not a sequence of Instance"),
+        ("node_groups", [build_group("a"), build_group("a")], "the group id a twice"),
+        ("node_groups", [NodeGroup(id="a", min_size=3, max_size=2)], "minimum 3 above maximum 2"),
+        ("template_node", replace(build_template(), allocatable={}), "a template without cpu"),
+        ("template_node", "x" * 500, "..., not a NodeTemplate"),
+    ],
+)
+def test_answers_that_break_the_contract_are_refused(
+    client: ProviderClient, scripted: Any, hook: str, answer: Any, words: str
+) -> None:
+    scripted.script[hook] = [lambda: answer]
+    arguments = () if hook == "node_groups" else ("g",)
+    with pytest.raises(BadAnswer) as caught:
+        getattr(client, hook)(*arguments)
+    assert words in str(caught.value)
+    assert f"plugin scripted: hook {hook}" in str(caught.value)
+    assert isinstance(caught.value, ContractViolation)
+    assert len(str(caught.value)) < 250
+
+
+def test_what_is_not_supported_is_not_nothing(client: ProviderClient) -> None:
+    defaults = GroupOptions(max_node_provision_seconds=5)
+    assert client.failed_instances("g") is None
+    assert client.node_price("g", 0, 1) is None
+    assert client.gpu_label() is None
+    assert client.group_options("g", defaults) == defaults
+    assert client.has_instance(build_node("n")) == "unknown"
+    with pytest.raises(ProviderError, match="does not support atomic_resize") as caught:
+        client.atomic_increase_size("g", 2, 3)
+    assert caught.value.code == "notSupported"
+
+
+def test_a_capability_can_be_switched_off_for_one_group(scripted: Any, clock: Any) -> None:
+    class WithFailures(type(scripted)):  # type: ignore[misc]  # the fixture's class has no other name here
+        @hookimpl
+        def failed_instances(self, group_id: str) -> Any:
+            return [] if group_id else None
+
+    plugin = WithFailures()
+    fast = Capability.FAST_FAILURE_DETECTION
+    plugin.info = replace(plugin.info, capabilities=frozenset({fast}))
+    client = connect_provider("scripted", plugin, clock=clock, runner=InlineRunner(clock))
+    assert client.failed_instances("g") == ()
+    group = NodeGroup(id="g", min_size=0, max_size=9, switched_off={fast: "no permission"})
+    plugin.script["node_groups"] = [lambda: [group]]
+    client.node_groups()
+    assert client.failed_instances("g") is None
+    assert client.failed_instances("other") == ()
+    assert client.capabilities(group) == frozenset()
+
+
+def test_a_provider_may_ignore_the_case_of_ids(scripted: Any, clock: Any) -> None:
+    scripted.info = replace(scripted.info, ignores_id_case=True)
+    scripted.ids = ["VM-1", "vm-1"]
+    client = connect_provider("scripted", scripted, clock=clock, runner=InlineRunner(clock))
+    with pytest.raises(BadAnswer, match="vm-1 twice"):
+        client.instances("g")

@@ -1,0 +1,122 @@
+"""Calls run one at a time, hang no longer than their deadline, and hung ones are bounded in number."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from nodewright.adapters.provider import CallTimedOut, InlineRunner, ThreadRunner
+from nodewright.adapters.simulated.clock import DeadlinePassed, VirtualClock
+from nodewright.model.errors import ProviderUnavailable
+
+SOON = 0.02
+LONG = 30.0
+
+
+def test_answers_and_errors_come_back() -> None:
+    runner = ThreadRunner("p")
+    assert runner.run(lambda: 7, LONG) == 7
+    with pytest.raises(KeyError):
+        runner.run(lambda: {"there": 1}["absent"], LONG)
+    runner.close()
+
+
+def test_one_thread_serves_all_calls_that_return() -> None:
+    runner = ThreadRunner("p")
+    assert len({runner.run(threading.get_ident, LONG) for _ in range(5)}) == 1
+    runner.close()
+
+
+def test_calls_never_overlap_with_one_worker() -> None:
+    runner, busy = ThreadRunner("p"), threading.Lock()
+
+    def call() -> bool:
+        alone = busy.acquire(blocking=False)
+        if alone:
+            busy.release()
+        return alone
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(lambda _: runner.run(call, LONG), range(50)))
+    runner.close()
+
+
+def test_parallel_workers_do_overlap() -> None:
+    runner, both = ThreadRunner("p", workers=2), threading.Barrier(2, timeout=LONG)
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(lambda _: runner.run(both.wait, LONG), range(2))) == [0, 1]
+    runner.close()
+
+
+def test_a_hung_call_is_abandoned_and_the_next_one_runs() -> None:
+    runner, release = ThreadRunner("p"), threading.Event()
+    with pytest.raises(CallTimedOut):
+        runner.run(release.wait, SOON)
+    assert runner.run(lambda: "next", LONG) == "next"
+    release.set()
+    runner.close()
+
+
+def test_too_many_hung_calls_make_the_provider_unavailable_until_one_returns() -> None:
+    runner, release, returned = ThreadRunner("p", max_abandoned=2), threading.Event(), threading.Event()
+    with pytest.raises(CallTimedOut):
+        runner.run(threading.Event().wait, SOON)
+    with pytest.raises(CallTimedOut):
+        runner.run(release.wait, SOON)
+    started: list[int] = []
+    with pytest.raises(ProviderUnavailable, match="2 calls to p hang"):
+        runner.run(lambda: started.append(1), LONG)
+    assert started == []
+    release.set()
+    while not returned.wait(SOON):  # the hung thread needs a moment to say that it is back
+        try:
+            runner.run(returned.set, LONG)
+        except ProviderUnavailable:
+            continue
+    assert runner.run(lambda: "again", LONG) == "again"
+    runner.close()
+
+
+def test_waiting_for_a_busy_provider_ends_at_the_deadline() -> None:
+    runner, entered, release = ThreadRunner("p"), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        release.wait()
+
+    holder = threading.Thread(target=lambda: runner.run(hold, LONG))
+    holder.start()
+    assert entered.wait(LONG)
+    with pytest.raises(ProviderUnavailable, match="busy"):
+        runner.run(lambda: 1, SOON)
+    release.set()
+    holder.join(LONG)
+    runner.close()
+
+
+def test_inline_calls_end_at_their_deadline_on_virtual_time() -> None:
+    clock = VirtualClock(100)
+    runner = InlineRunner(clock)
+    assert runner.run(lambda: clock.sleep(5), 10) is None
+    with pytest.raises(CallTimedOut):
+        runner.run(lambda: clock.sleep(1e9), 10)
+    assert clock.now() == 115
+
+
+def test_an_inner_call_does_not_outlive_the_outer_one() -> None:
+    clock = VirtualClock()
+    runner = InlineRunner(clock)
+    with pytest.raises(CallTimedOut, match="5 s"):
+        runner.run(lambda: runner.run(lambda: clock.sleep(100), 50), 5)
+    assert clock.now() == 5
+
+
+def test_virtual_time_never_runs_backwards() -> None:
+    clock = VirtualClock(50)
+    clock.advance_to(20)
+    clock.sleep(-1)
+    assert clock.now() == 50
+    with clock.deadline(60), pytest.raises(DeadlinePassed):
+        clock.advance_to(61)
+    clock.advance_to(61)
+    assert clock.now() == 61
