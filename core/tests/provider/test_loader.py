@@ -124,7 +124,7 @@ def test_an_unknown_hook_is_named(scripted: Any) -> None:
 def test_wrong_and_missing_arguments_are_named(scripted: Any) -> None:
     @hookimpl
     def target_size(self: Any, group: str) -> int:
-        return len(group) + self.target
+        return len(group) + int(self.target)
 
     assert "group" in refused(entry(variant(scripted, target_size=target_size)))
 
