@@ -1,7 +1,7 @@
 """Whatever a dump holds, it is objects or a refusal in one line; never anything else."""
 
 import json
-import string
+import re
 from typing import Any, get_args
 
 from hypothesis import given, settings
@@ -59,6 +59,57 @@ lists = st.fixed_dictionaries(
 )
 
 
+DUMP = {
+    "kind": "List",
+    "apiVersion": "v1",
+    "items": [
+        {
+            "kind": "Node",
+            "metadata": {"name": "n", "labels": {"zone": "a"}, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": None}], "unschedulable": True},
+            "status": {
+                "allocatable": {"cpu": "4", "memory": "8Gi", "pods": 110},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+        {
+            "kind": "Pod",
+            "metadata": {
+                "name": "p",
+                "namespace": "d",
+                "ownerReferences": [{"kind": "Job", "name": "j", "controller": True}],
+            },
+            "spec": {
+                "containers": [{"resources": {"requests": {"cpu": "500m"}}, "ports": [{"hostPort": 80}]}],
+                "affinity": {
+                    "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+                },
+                "volumes": [{"persistentVolumeClaim": {"claimName": "c"}}],
+                "priority": 5,
+            },
+        },
+    ],
+}
+PATCHES = [
+    "",
+    "null",
+    "3",
+    "-1e400",
+    '"x"',
+    "true",
+    "{}",
+    "[]",
+    '{"a":1}',
+    '[{"b":null}]',
+    "\\",
+    '"',
+    ",",
+    "}",
+    "]",
+    "\x00",
+]
+
+
 def read(source: bytes, name: str) -> ClusterObjects | str:
     try:
         return decode_objects(source, name)
@@ -82,13 +133,19 @@ def test_any_bytes(source: bytes, name: str) -> None:
 
 
 @settings(deadline=None)
-@given(objects, st.data())
-def test_any_damage(value: dict[str, Any], data: st.DataObject) -> None:
-    source = bytearray(json.dumps({"kind": "List", "items": [value]}).encode())
-    at = data.draw(st.integers(0, len(source) - 1))
-    with_what = data.draw(st.sampled_from([b"", *(c.encode() for c in string.punctuation), b"\xff", b"\x00", b"0"]))
-    source[at : at + data.draw(st.integers(0, len(source)))] = with_what
-    assert read(bytes(source), data.draw(st.sampled_from(["x.json", "x.yaml"])))
+@given(st.data())
+def test_any_damage(data: st.DataObject) -> None:
+    source = json.dumps(DUMP)
+    start = data.draw(st.integers(0, len(source) - 1))
+    end = data.draw(st.integers(start, min(start + 12, len(source))))
+    patch = data.draw(st.one_of(st.sampled_from(PATCHES), st.text(max_size=3)))
+    damaged = (source[:start] + patch + source[end:]).encode("utf-8", "surrogatepass")
+    assert read(damaged, data.draw(st.sampled_from(["x.json", "x.yaml"])))
+
+
+@given(st.sampled_from(sorted(set(re.findall(r'"[^"]*"(?!:)|\d+|true', json.dumps(DUMP))))), st.sampled_from(PATCHES))
+def test_any_value_replaced(value: str, patch: str) -> None:
+    assert read(json.dumps(DUMP).replace(value, patch).encode(), "x.json")
 
 
 @settings(deadline=None)

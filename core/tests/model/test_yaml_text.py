@@ -77,6 +77,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: \x07", "f.yaml: not valid YAML: unacceptable character #x0007: control characters are not allowed"),
         (" " * (MAX_BYTES + 1), "f.yaml: more than 64 MiB of YAML; JSON may be larger"),
         (b"\xff\xfe\x00", "f.yaml: not UTF-8 text"),
+        ("a: \ud800", "f.yaml: not UTF-8 text"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(text: str | bytes, sentence: str) -> None:

@@ -43,6 +43,8 @@ def load_yaml(source: bytes | str, name: str, *, string_keys: bool = False) -> l
         mark = error.problem_mark or error.context_mark
         line = f" line {mark.line + 1}" if mark is not None else ""
         raise ConfigError(f"{name}{line}: {printable(error.problem or 'not valid YAML')}") from None
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name}: not UTF-8 text") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {printable(str(error).splitlines()[0])}") from None
     return builder.documents
@@ -115,7 +117,9 @@ class _Builder:
         self._put(value, event)
 
     def _read_scalar(self, event: yaml.ScalarEvent) -> Any:
-        if event.tag in (None, "!"):
+        if event.tag == "!":
+            return event.value
+        if event.tag is None:
             return _resolve(event.value) if event.implicit[0] else event.value
         short = event.tag.removeprefix(_TAG)
         value = event.value if short == "str" else _resolve(event.value)
