@@ -1,15 +1,22 @@
 """Does a pod fit? All predicates together, in kube-scheduler's default order."""
 
-
 import numpy as np
 
 from nodewright.model.reason import Rejection
 from nodewright.predicates import (
+    dynamic_resources,
+    inter_pod_affinity,
     node_affinity,
     node_name,
+    node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 from nodewright.predicates.predicate import Predicate
 from nodewright.snapshot.column import Ints, Mask
@@ -21,7 +28,15 @@ FILTERS: tuple[Predicate, ...] = (
     node_name.PREDICATE,
     taint_toleration.PREDICATE,
     node_affinity.PREDICATE,
+    node_ports.PREDICATE,
     node_resources_fit.PREDICATE,
+    volume_restrictions.PREDICATE,
+    node_volume_limits.PREDICATE,
+    volume_binding.PREDICATE,
+    volume_zone.PREDICATE,
+    pod_topology_spread.PREDICATE,
+    inter_pod_affinity.PREDICATE,
+    dynamic_resources.PREDICATE,
 )
 
 

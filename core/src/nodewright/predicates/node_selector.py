@@ -105,13 +105,14 @@ def _term_mask(table: NodeTable, window: slice, term: NodeSelectorTerm, *, named
     conditions = [parse_condition(requirement, compare=True) for requirement in term.match_expressions]
     if not all(map(_is_field_usable, term.match_fields)) or None in conditions:
         return None
-    parts = [_condition_mask(table, window, condition) for condition in conditions if condition is not None]
+    parts = [condition_mask(table, window, condition) for condition in conditions if condition is not None]
     if named:
         parts.extend(_field_mask(table, window, requirement) for requirement in term.match_fields)
     return _all(parts, window)
 
 
-def _condition_mask(table: NodeTable, window: slice, condition: Condition) -> Mask:
+def condition_mask(table: NodeTable, window: slice, condition: Condition) -> Mask:
+    """Rows of the window whose labels meet a condition."""
     ids = table.labels(condition.key)[window]
     match condition.operator:
         case "In":

@@ -1,4 +1,180 @@
 """PodTopologySpread: hard spread constraints hold with one more pod."""
 
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+from nodewright.model.node import Node
+from nodewright.model.pod import TopologySpreadConstraint
+from nodewright.predicates.node_selector import NodeDemand, demand_column, demand_of
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.selectors import Condition, Selector, parse_selector
+from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of, tolerates_all
+from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.domains import DomainCounts, DomainQuery
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.pod_class import PodClass, per_class
+from nodewright.snapshot.snapshot import Snapshot
+
 SKEW_REASON = "node(s) didn't match pod topology spread constraints"
 KEY_REASON = f"{SKEW_REASON} (missing required label)"
+SELECTOR_REASON = "getting pod's hard topology spread constraints: a label selector breaks the rules for labels"
+# The scheduler's least count when no domain exists and none is asked for.
+_NO_DOMAIN = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Nodes:
+    """Which nodes take part in a constraint; equal ones share one column."""
+
+    key: str
+    keys: tuple[str, ...]
+    demand: NodeDemand | None
+    tolerance: Tolerance | None
+
+    @property
+    def column_key(self) -> Hashable:
+        demand = self.demand.key if self.demand else None
+        return ("spread", self.key, self.keys, demand, self.tolerance.key if self.tolerance else None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Constraint:
+    """One hard constraint, compiled. ``own`` is 1 where the pod itself is counted."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    own: int
+    query: DomainQuery
+
+
+def _hard(pod: PodClass) -> list[TopologySpreadConstraint]:
+    return [c for c in pod.spec.topology_spread_constraints if c.when_unsatisfiable == "DoNotSchedule"]
+
+
+def _selector(pod: PodClass, constraint: TopologySpreadConstraint) -> Selector | None:
+    """The selector with the pod's own values of matchLabelKeys; None matches nothing."""
+    parsed = parse_selector(constraint.label_selector) if constraint.label_selector else None
+    own = [key for key in constraint.match_label_keys if key in pod.labels]
+    if not own:
+        return parsed
+    # No selector and the keys alone: the scheduler takes the keys.
+    conditions = [Condition(key, "In", frozenset([pod.labels[key]])) for key in own]
+    return Selector((*conditions, *(parsed.conditions if parsed else ())))
+
+
+def _counts_for(pod: PodClass, other: PodClass, selector: Selector | None) -> bool:
+    """Whether other pods count: same namespace, not terminating; an empty selector counts nobody."""
+    if selector is None or selector.is_everything or other.terminating:
+        return False
+    return other.namespace == pod.namespace and selector.matches(other.labels)
+
+
+@per_class
+def _constraints(pod: PodClass) -> tuple[_Constraint, ...]:
+    keys = tuple(sorted({constraint.topology_key for constraint in _hard(pod)}))
+    return tuple(_compile(pod, constraint, keys) for constraint in _hard(pod))
+
+
+def _compile(pod: PodClass, constraint: TopologySpreadConstraint, keys: tuple[str, ...]) -> _Constraint:
+    demand, selector = demand_of(pod), _selector(pod, constraint)
+    nodes = _Nodes(
+        key=constraint.topology_key,
+        keys=keys,
+        demand=demand if constraint.node_affinity_policy == "Honor" and not demand.is_free else None,
+        tolerance=tolerance_of(pod) if constraint.node_taints_policy == "Honor" else None,
+    )
+    column_key = nodes.column_key
+
+    def domains(table: NodeTable) -> Ids:
+        return table.column(column_key, lambda table, window: _participants(table, window, nodes))
+
+    return _Constraint(
+        key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        own=int(selector is not None and selector.matches(pod.labels)),
+        query=DomainQuery(domains, lambda other: _counts_for(pod, other, selector)),
+    )
+
+
+def _participants(table: NodeTable, window: slice, nodes: _Nodes) -> Ids:
+    """Domain ids of the nodes that take part; -1 elsewhere."""
+    ids: Ids = table.labels(nodes.key)[window].copy()
+    for key in nodes.keys:
+        ids[table.labels(key)[window] < 0] = -1
+    if nodes.demand is not None:
+        ids[~demand_column(table, nodes.demand)[window]] = -1
+    if nodes.tolerance is not None:
+        ids[~tolerance_column(table, nodes.tolerance)[window]] = -1
+    return ids
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    found: Mask | None = None
+    for constraint in _constraints(pod):
+        counts = snapshot.domain_counts(constraint.query)
+        ids = snapshot.labels(constraint.key)[window]
+        limit = constraint.max_skew - constraint.own + _least(counts, constraint.min_domains)
+        passing = (counts.pods_at(ids) <= limit) & (ids >= 0)
+        found = passing if found is None else found & passing
+    return found
+
+
+def _least(counts: DomainCounts, min_domains: int) -> int:
+    """The smallest count of a domain, 0 while there are fewer domains than asked for."""
+    existing = counts.pods[counts.nodes > 0]
+    if len(existing) < min_domains:
+        return 0
+    return int(existing.min()) if len(existing) else _NO_DOMAIN
+
+
+def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
+    unusable = (c.label_selector is not None and parse_selector(c.label_selector) is None for c in _hard(pod))
+    return (SELECTOR_REASON,) if any(unusable) else None
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    labels = snapshot.node(row).metadata.labels
+    for constraint in _hard(pod):
+        value = labels.get(constraint.topology_key)
+        if value is None:
+            return (KEY_REASON,)
+        selector = _selector(pod, constraint)
+        counts = _pods_by_domain(snapshot, pod, constraint, selector)
+        wanted = 1 if constraint.min_domains is None else constraint.min_domains
+        least = 0 if len(counts) < wanted else min(counts.values(), default=_NO_DOMAIN)
+        own = selector is not None and selector.matches(pod.labels)
+        if counts.get(value, 0) + own - least > constraint.max_skew:
+            return (SKEW_REASON,)
+    return None
+
+
+def _pods_by_domain(
+    snapshot: Snapshot, pod: PodClass, constraint: TopologySpreadConstraint, selector: Selector | None
+) -> Mapping[str, int]:
+    """The matching pods of every domain that exists, counted from scratch."""
+    counted = [rows for other, rows in snapshot.placements() if _counts_for(pod, other, selector)]
+    counts: dict[str, int] = {}
+    for row, node in snapshot.nodes():
+        if _takes_part(pod, constraint, node):
+            value = node.metadata.labels[constraint.topology_key]
+            counts[value] = counts.get(value, 0) + sum(rows.get(row, 0) for rows in counted)
+    return counts
+
+
+def _takes_part(pod: PodClass, constraint: TopologySpreadConstraint, node: Node) -> bool:
+    if any(other.topology_key not in node.metadata.labels for other in _hard(pod)):
+        return False
+    if constraint.node_affinity_policy == "Honor" and not demand_of(pod).holds(node):
+        return False
+    return constraint.node_taints_policy != "Honor" or tolerates_all(pod.spec.tolerations, node.spec.taints)
+
+
+def _concerns(pod: PodClass) -> bool:
+    return bool(_hard(pod))
+
+
+PREDICATE = Predicate(
+    name="PodTopologySpread", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=_concerns
+)

@@ -216,3 +216,8 @@ def renamed(template: Node, name: str) -> Node:
     labels = {**template.metadata.labels, HOSTNAME_LABEL: name}
     meta = msgspec.structs.replace(template.metadata, name=name, labels=labels)
     return msgspec.structs.replace(template, metadata=meta)
+
+
+def row_numbers(table: NodeTable) -> Ids:
+    """Every row as a domain of its own."""
+    return table.column("row", lambda _, window: np.arange(window.start, window.stop, dtype=np.int32))

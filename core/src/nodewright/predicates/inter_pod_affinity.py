@@ -1,0 +1,186 @@
+"""InterPodAffinity: required affinity and anti-affinity of the pod, and of the pods already there."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nodewright.predicates.affinity_terms import NO_LABELS, Namespaces, Term, is_guarding, terms_of, with_selected
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.domains import DomainQuery
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+AFFINITY_REASON = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_REASON = "node(s) didn't match pod anti-affinity rules"
+EXISTING_REASON = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+# A topology key and the pods counted in its domains.
+Counted = tuple[str, DomainQuery]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Demand:
+    """What an incoming pod demands, compiled: one query per topology key.
+
+    ``wanted`` counts pods that every affinity term is about, ``unwanted`` pods that some anti-affinity term of
+    the key is about. ``starts`` tells whether the pod may be the first of the company it seeks.
+    """
+
+    names: tuple[frozenset[str], ...]
+    wanted: tuple[Counted, ...]
+    unwanted: tuple[Counted, ...]
+    starts: bool
+
+
+def is_guarded_against(snapshot: Snapshot, pod: PodClass) -> bool:
+    """Whether anti-affinity of some pod on a node is about pods of this class."""
+    return any(snapshot.domain_counts(query).total for _, query in _guards(snapshot, pod))
+
+
+def _domains(key: str) -> Callable[[NodeTable], Ids]:
+    return lambda table: table.labels(key)
+
+
+def _demand(pod: PodClass, namespaces: Namespaces) -> _Demand:
+    """Compiled once, and again where the namespaces have changed in a way that matters."""
+    known: tuple[Namespaces, _Demand] | None = pod.compiled.get(_demand)
+    if known is not None and known[0] is namespaces:
+        return known[1]
+    terms = terms_of(pod)
+    affinity = with_selected(terms.affinity, namespaces)
+    unwanted = with_selected(terms.anti_affinity, namespaces)
+    names = tuple(term.namespaces for term in (*affinity, *unwanted))
+    demand = known[1] if known and known[1].names == names else _compile(pod, names, affinity, unwanted)
+    pod.compiled[_demand] = (namespaces, demand)
+    return demand
+
+
+def _compile(
+    pod: PodClass, names: tuple[frozenset[str], ...], affinity: tuple[Term, ...], unwanted: tuple[Term, ...]
+) -> _Demand:
+    def company(other: PodClass) -> bool:
+        return all(term.is_about(other, NO_LABELS) for term in affinity)
+
+    return _Demand(
+        names=names,
+        wanted=tuple((key, DomainQuery(_domains(key), company)) for key in _keys(affinity)),
+        unwanted=tuple((key, _any_of(key, unwanted)) for key in _keys(unwanted)),
+        starts=company(pod),
+    )
+
+
+def _keys(terms: Iterable[Term]) -> list[str]:
+    return list(dict.fromkeys(term.key for term in terms))
+
+
+def _any_of(key: str, terms: tuple[Term, ...]) -> DomainQuery:
+    chosen = tuple(term for term in terms if term.key == key)
+    return DomainQuery(_domains(key), lambda other: any(term.is_about(other, NO_LABELS) for term in chosen))
+
+
+def _guards(snapshot: Snapshot, pod: PodClass) -> tuple[Counted, ...]:
+    """Per topology key, what counts the pods whose anti-affinity is about this class; only keys that have some."""
+    guarded = snapshot.placed_classes(is_guarding)
+    if not guarded:
+        return ()
+    labels = snapshot.context.namespaces.get(pod.namespace, NO_LABELS)
+    known = pod.compiled.get(_guards)
+    if known is not None and known[0] is guarded and known[1] is labels:
+        found: tuple[Counted, ...] = known[2]
+        return found
+    queries = {key: _guard_query(pod, key, labels) for owner in guarded for key in terms_of(owner).anti_keys}
+    found = tuple(
+        (key, query) for key, query in sorted(queries.items()) if any(query.weight(owner) for owner in guarded)
+    )
+    pod.compiled[_guards] = (guarded, labels, found)
+    return found
+
+
+def _guard_query(pod: PodClass, key: str, labels: Mapping[str, str]) -> DomainQuery:
+    name = (_guard_query, key, frozenset(labels.items()))
+    query: DomainQuery | None = pod.compiled.get(name)
+    if query is None:
+
+        def guards(owner: PodClass) -> bool:
+            return any(term.key == key and term.is_about(pod, labels) for term in terms_of(owner).anti_affinity)
+
+        query = pod.compiled[name] = DomainQuery(_domains(key), guards)
+    return query
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    demand = _demand(pod, snapshot.context.namespaces)
+    found = _company_mask(snapshot, demand, window) if demand.wanted else None
+    for key, query in (*demand.unwanted, *_guards(snapshot, pod)):
+        counts = snapshot.domain_counts(query)
+        if counts.total:
+            free = counts.pods_at(snapshot.labels(key)[window]) == 0
+            found = free if found is None else found & free
+    return found
+
+
+def _company_mask(snapshot: Snapshot, demand: _Demand, window: slice) -> Mask:
+    """Rows that have every key of the affinity terms, and company in each of those domains."""
+    found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
+    counted = [(snapshot.labels(key)[window], snapshot.domain_counts(query)) for key, query in demand.wanted]
+    first = demand.starts and not any(counts.total for _, counts in counted)
+    for ids, counts in counted:
+        found &= ids >= 0 if first else (ids >= 0) & (counts.pods_at(ids) > 0)
+    return found
+
+
+def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
+    broken = terms_of(pod).broken
+    return (f"parsing pod: {broken}: a label selector breaks the rules for labels",) if broken else None
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    labels = snapshot.node(row).metadata.labels
+    terms, namespaces = terms_of(pod), snapshot.context.namespaces
+    affinity = with_selected(terms.affinity, namespaces)
+    if affinity and not _has_company(snapshot, pod, affinity, labels):
+        return (AFFINITY_REASON,)
+    unwanted = [(term, other) for other in _placed(snapshot) for term in with_selected(terms.anti_affinity, namespaces)]
+    if any(term.is_about(other, NO_LABELS) and _shares(snapshot, term, other, labels) for term, other in unwanted):
+        return (ANTI_AFFINITY_REASON,)
+    own_labels = namespaces.get(pod.namespace, NO_LABELS)
+    guards = [(term, owner) for owner in _placed(snapshot) for term in terms_of(owner).anti_affinity]
+    if any(term.is_about(pod, own_labels) and _shares(snapshot, term, owner, labels) for term, owner in guards):
+        return (EXISTING_REASON,)
+    return None
+
+
+def _has_company(snapshot: Snapshot, pod: PodClass, terms: tuple[Term, ...], labels: Mapping[str, str]) -> bool:
+    if any(term.key not in labels for term in terms):
+        return False
+    company = [other for other in _placed(snapshot) if all(term.is_about(other, NO_LABELS) for term in terms)]
+    pairs = {
+        (term.key, there[term.key])
+        for other in company
+        for there in _labels_where(snapshot, other)
+        for term in terms
+        if term.key in there
+    }
+    if not pairs:
+        return all(term.is_about(pod, NO_LABELS) for term in terms)
+    return all((term.key, labels[term.key]) in pairs for term in terms)
+
+
+def _placed(snapshot: Snapshot) -> list[PodClass]:
+    return [other for other, _ in snapshot.placements()]
+
+
+def _labels_where(snapshot: Snapshot, other: PodClass) -> list[Mapping[str, str]]:
+    return [snapshot.node(row).metadata.labels for row in snapshot.rows_of(other)]
+
+
+def _shares(snapshot: Snapshot, term: Term, other: PodClass, labels: Mapping[str, str]) -> bool:
+    """Whether a pod of the other class is in the domain of a node with these labels."""
+    value = labels.get(term.key)
+    return value is not None and any(there.get(term.key) == value for there in _labels_where(snapshot, other))
+
+
+PREDICATE = Predicate(name="InterPodAffinity", mask=_mask, explain=_explain, refuse_pod=_refuse_pod)

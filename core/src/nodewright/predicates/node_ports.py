@@ -1,0 +1,68 @@
+"""NodePorts: no host port that another pod of the node holds."""
+
+from collections.abc import Iterator
+
+from nodewright.model.pod import PodSpec
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.domains import DomainQuery
+from nodewright.snapshot.node_table import row_numbers
+from nodewright.snapshot.pod_class import PodClass, per_class
+from nodewright.snapshot.snapshot import Snapshot
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not listened on
+
+# Address, protocol and number.
+Port = tuple[str, str, int]
+
+
+@per_class
+def host_ports(pod: PodClass) -> frozenset[Port]:
+    """The ports of the node that a pod holds while it runs; init containers that end hold none."""
+    return frozenset(_ports(pod.spec))
+
+
+def _ports(spec: PodSpec) -> Iterator[Port]:
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    for container in (*spec.containers, *sidecars):
+        for port in container.ports:
+            if port.host_port > 0:
+                yield port.host_ip or _ANY_ADDRESS, port.protocol or "TCP", port.host_port
+
+
+def _overlap(one: frozenset[Port], other: frozenset[Port]) -> bool:
+    return any(_clash(mine, theirs) for mine in one for theirs in other)
+
+
+def _clash(one: Port, other: Port) -> bool:
+    """The same number and protocol on one address; the unspecified IPv4 address is every address."""
+    return one[1:] == other[1:] and (one[0] == other[0] or _ANY_ADDRESS in (one[0], other[0]))
+
+
+@per_class
+def _rivals(pod: PodClass) -> DomainQuery:
+    """Counts, per node, pods that hold a port which this class wants."""
+    return DomainQuery(row_numbers, lambda other: _overlap(host_ports(pod), host_ports(other)))
+
+
+def _concerns(pod: PodClass) -> bool:
+    return bool(host_ports(pod))
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    if not host_ports(pod):
+        return None
+    free: Mask = snapshot.domain_counts(_rivals(pod)).pods_at(row_numbers(snapshot)[window]) == 0
+    return free
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    wanted = list(_ports(pod.spec))
+    for other, rows in snapshot.placements():
+        if row in rows and any(_clash(mine, theirs) for theirs in _ports(other.spec) for mine in wanted):
+            return (REASON,)
+    return None
+
+
+PREDICATE = Predicate(name="NodePorts", mask=_mask, explain=_explain, concerns=_concerns)

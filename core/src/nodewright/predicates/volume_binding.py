@@ -1,0 +1,227 @@
+"""VolumeBinding: bound volumes reach the node, and unbound claims find or get a volume there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nodewright.model.cluster import PersistentVolume, PersistentVolumeClaim, StorageClass, TopologyTerm
+from nodewright.model.meta import Requirement
+from nodewright.model.pod import Volume
+from nodewright.predicates.node_selector import condition_mask, matches_node, selector_mask
+from nodewright.predicates.predicate import Predicate, Texts
+from nodewright.predicates.selectors import Labels, Selector, parse_condition
+from nodewright.predicates.volume_matching import Wish, find_unserved, make_wish, size_of_claim
+from nodewright.predicates.volumes import (
+    WAIT_FOR_CONSUMER,
+    claims_of,
+    class_name_of_claim,
+    class_of_claim,
+    has_claims,
+    is_fully_bound,
+    missing_claim,
+    name_of,
+    per_context,
+)
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.context import Context
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+NODE_REASON = "node(s) didn't match PersistentVolume's node affinity"
+BIND_REASON = "node(s) didn't find available persistent volumes to bind"
+SPACE_REASON = "node(s) did not have enough free storage"
+VOLUME_REASON = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+IMMEDIATE_REASON = "pod has unbound immediate PersistentVolumeClaims"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Plan:
+    """The claims of a class, sorted: volumes bound (None: missing), claims given to a node, claims to serve."""
+
+    bound: tuple[PersistentVolume | None, ...]
+    selected: tuple[tuple[str, PersistentVolumeClaim], ...]
+    wishes: tuple[Wish, ...]
+
+
+@per_context
+def _plan(pod: PodClass, context: Context) -> _Plan:
+    claims = [claim for _, _, claim in claims_of(pod, context) if claim is not None]
+    bound = [context.volumes.get(claim.spec.volume_name) for claim in claims if is_fully_bound(claim)]
+    waiting = [claim for claim in claims if not is_fully_bound(claim) and _waits(claim, context)]
+    selected = [(claim.metadata.annotations.get(_SELECTED_NODE), claim) for claim in waiting]
+    open_claims = sorted((claim for node, claim in selected if node is None), key=size_of_claim)
+    return _Plan(
+        bound=tuple(bound),
+        selected=tuple((node, claim) for node, claim in selected if node is not None),
+        wishes=tuple(make_wish(claim, context) for claim in open_claims),
+    )
+
+
+def _waits(claim: PersistentVolumeClaim, context: Context) -> bool:
+    """Whether a claim that is not bound is for the scheduler to bind."""
+    storage_class = class_of_claim(claim, context)
+    delayed = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_CONSUMER
+    return delayed and not claim.spec.volume_name
+
+
+def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
+    plan = _plan(pod, snapshot.context)
+    found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
+    for volume in plan.bound:
+        found &= False if volume is None else _reach_mask(snapshot, volume, window)
+    for node, claim in plan.selected:
+        found &= _row_mask(snapshot, node, window) & _provision_mask(snapshot, claim, window)
+    if plan.wishes:
+        found &= _serve_mask(snapshot, plan.wishes, window)
+    return found
+
+
+def _reach_mask(snapshot: Snapshot, volume: PersistentVolume, window: slice) -> Mask:
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return np.ones(window.stop - window.start, dtype=np.bool_)
+    return selector_mask(snapshot, window, affinity.required, named=False)
+
+
+def _row_mask(snapshot: Snapshot, name: str, window: slice) -> Mask:
+    found = np.zeros(window.stop - window.start, dtype=np.bool_)
+    row = snapshot.find_row(name)
+    if row is not None and window.start <= row < window.stop:
+        found[row - window.start] = True
+    return found
+
+
+def _serve_mask(snapshot: Snapshot, wishes: tuple[Wish, ...], window: slice) -> Mask:
+    """Rows where every claim finds a volume, smallest claims first, or can have one made."""
+    found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
+    left: dict[str, Mask] = {}
+    for wish in wishes:
+        served = np.zeros_like(found)
+        for volume in (wish.reserved,) if wish.reserved is not None else wish.candidates:
+            if volume.name not in left:
+                left[volume.name] = _reach_mask(snapshot, volume, window)
+            taken = left[volume.name] & ~served
+            left[volume.name] = left[volume.name] & ~taken
+            served |= taken
+        found &= served | _provision_mask(snapshot, wish.claim, window)
+    return found
+
+
+def _provision_mask(snapshot: Snapshot, claim: PersistentVolumeClaim, window: slice) -> Mask:
+    storage_class = class_of_claim(claim, snapshot.context)
+    nowhere = np.zeros(window.stop - window.start, dtype=np.bool_)
+    if storage_class is None or not _is_provisioned(storage_class) or _lacks_space(claim, snapshot.context):
+        return nowhere
+    if not storage_class.allowed_topologies:
+        return ~nowhere
+    for term in storage_class.allowed_topologies:
+        selector = _parse_topology(term)
+        if selector is not None:
+            masks = [condition_mask(snapshot, window, condition) for condition in selector.conditions]
+            nowhere |= np.logical_and.reduce(masks)
+    return nowhere
+
+
+def _is_provisioned(storage_class: StorageClass) -> bool:
+    return storage_class.provisioner not in ("", _NO_PROVISIONER)
+
+
+def _parse_topology(term: TopologyTerm) -> Selector | None:
+    """A term of allowedTopologies; empty or unusable ones select nothing."""
+    stated = (Requirement(key=r.key, operator="In", values=r.values) for r in term.match_label_expressions)
+    conditions = [parse_condition(requirement) for requirement in stated]
+    usable = [condition for condition in conditions if condition is not None]
+    return Selector(usable) if usable and len(usable) == len(conditions) else None
+
+
+def _lacks_space(claim: PersistentVolumeClaim, context: Context) -> bool:
+    """Whether the driver publishes its free space: no such publication is read, so that none is ever enough."""
+    storage_class = class_of_claim(claim, context)
+    driver = context.csi_drivers.get(storage_class.provisioner) if storage_class else None
+    asks = "storage" in claim.spec.resources.requests
+    return asks and driver is not None and driver.spec.storage_capacity
+
+
+def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    node, plan = snapshot.node(row), _plan(pod, snapshot.context)
+    labels = node.metadata.labels
+    reasons = [_fault_of_bound(plan.bound, labels)]
+    if any(name != node.name for name, _ in plan.selected):
+        reasons.append(BIND_REASON)
+    else:
+        unserved = find_unserved(plan.wishes, lambda volume: _reaches(volume, labels))
+        claims = [*(claim for _, claim in plan.selected), *unserved]
+        reasons.append(_fault_of_provisioning(claims, labels, snapshot.context))
+    # The scheduler puts a missing volume last.
+    found = sorted((reason for reason in reasons if reason is not None), key=lambda reason: reason == VOLUME_REASON)
+    return tuple(found) or None
+
+
+def _reaches(volume: PersistentVolume, labels: Labels) -> bool:
+    affinity = volume.spec.node_affinity
+    return affinity is None or affinity.required is None or matches_node(affinity.required, labels)
+
+
+def _fault_of_bound(volumes: tuple[PersistentVolume | None, ...], labels: Labels) -> str | None:
+    for volume in volumes:
+        if volume is None:
+            return VOLUME_REASON
+        if not _reaches(volume, labels):
+            return NODE_REASON
+    return None
+
+
+def _fault_of_provisioning(
+    claims: list[PersistentVolumeClaim], labels: Mapping[str, str], context: Context
+) -> str | None:
+    for claim in claims:
+        storage_class = class_of_claim(claim, context)
+        if storage_class is None or not _is_provisioned(storage_class):
+            return BIND_REASON
+        selectors = [_parse_topology(term) for term in storage_class.allowed_topologies]
+        if selectors and not any(selector is not None and selector.matches(labels) for selector in selectors):
+            return BIND_REASON
+        if _lacks_space(claim, context):
+            return SPACE_REASON
+    return None
+
+
+def _refuse_pod(snapshot: Snapshot, pod: PodClass) -> Texts | None:
+    context = snapshot.context
+    for volume, key, claim in claims_of(pod, context):
+        reason = _fault_of_claim(pod, volume, key, claim)
+        if reason is not None:
+            return (reason,)
+    unbound = [claim for _, _, claim in claims_of(pod, context) if claim is not None and not is_fully_bound(claim)]
+    for claim in unbound:
+        storage_class = class_of_claim(claim, context)
+        if storage_class is not None and storage_class.volume_binding_mode is None:
+            return (f'VolumeBindingMode not set for StorageClass "{class_name_of_claim(claim)}"',)
+    return (IMMEDIATE_REASON,) if not all(_waits(claim, context) for claim in unbound) else None
+
+
+def _fault_of_claim(pod: PodClass, volume: Volume, key: str, claim: PersistentVolumeClaim | None) -> str | None:
+    name = name_of(key)
+    if claim is None and volume.persistent_volume_claim is not None:
+        return missing_claim(key)
+    if claim is None:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+    if claim.status.phase == "Lost":
+        lost = claim.spec.volume_name
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{lost}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    if volume.persistent_volume_claim is None and not _owns(pod, claim):
+        return f"PVC {key} was not created for pod {pod.namespace}/{pod.pod.name} (pod is not owner)"
+    return None
+
+
+def _owns(pod: PodClass, claim: PersistentVolumeClaim) -> bool:
+    controller = claim.metadata.controller
+    return controller is not None and controller.uid == pod.pod.metadata.uid
+
+
+PREDICATE = Predicate(name="VolumeBinding", mask=_mask, explain=_explain, refuse_pod=_refuse_pod, concerns=has_claims)
