@@ -19,7 +19,7 @@ from nodewright.spec import (
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Phase, view_of
-from nodewright_fake.options import CloudOptions, GroupConfig
+from nodewright_fake.options import CloudOptions, GroupConfig, Quota, StockOut
 from nodewright_fake.supply import BROKEN, Shortage, Supply
 
 
@@ -206,6 +206,23 @@ class FakeCloud:
     def switch_off(self, group_id: str, capability: Capability, reason: str) -> None:
         """The capability does not hold for this group any more."""
         self.group(group_id).switched_off[capability] = reason
+
+    def stock_out(self, rule: StockOut) -> StockOut:
+        """From now on there are no such machines; give the rule back to ``restock`` to end it."""
+        self._life.catch_up()
+        self.supply.stock_outs.append(rule)
+        return rule
+
+    def restock(self, rule: StockOut | None = None) -> None:
+        """There are machines again: one stock-out ends, or all of them."""
+        self._life.catch_up()
+        rules = self.supply.stock_outs
+        self.supply.stock_outs = [] if rule is None else [other for other in rules if other is not rule]
+
+    def set_quota(self, quota: Quota) -> None:
+        """The account's limits change."""
+        self._life.catch_up()
+        self.supply.quota = quota
 
     def _expect(self, group_id: str, expected_target: int) -> Group:
         self._life.catch_up()

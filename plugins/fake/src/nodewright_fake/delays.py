@@ -3,17 +3,21 @@
 import math
 import re
 from random import Random
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 _DURATION = re.compile(r"(?:(?:\d{1,9}(?:\.\d{1,9})?)(?:ms|h|m|s))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Seconds(float):
-    """A duration in options: seconds as a number, or Go-style text such as ``90s``, ``1h30m`` or ``500ms``."""
+if TYPE_CHECKING:
+    Seconds = float  # in Python any number of seconds will do
+else:
 
-    __slots__ = ()
+    class Seconds(float):
+        """A duration in options: a number of seconds, or Go-style text such as ``90s``, ``1h30m`` or ``500ms``."""
+
+        __slots__ = ()
 
 
 @final
