@@ -1,1 +1,6 @@
 """All reads of the world, once a loop."""
+
+from nodewright.observe.observer import Observer
+from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
+
+__all__ = ["ClusterPicture", "ClusterReader", "Observer", "ProviderReads"]

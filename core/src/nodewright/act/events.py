@@ -1,0 +1,139 @@
+"""The events of one loop, drawn from the values of its state, plan and outcomes (behaviour/up.md §7.2)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodewright.act.actor import Ended
+from nodewright.act.ports import WARNING, Event
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult, Unhelped
+from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
+from nodewright.registry.state import ClusterState, GroupState
+from nodewright.validate import Violation
+
+STATUS_KIND = "ConfigMap"
+STATUS_NAME = "kube-system/cluster-autoscaler-status"
+_MAX_MESSAGES = 3
+
+
+def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> Iterator[Event]:
+    """What failed, what was done about it, and for every pending pod whether it helps."""
+    for group in state.groups.values():
+        yield from _failure_events(group)
+    if plan.halted:
+        yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
+    reports = [report for report in (plan.scale_up, plan.min_size) if report is not None]
+    expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
+    for outcome in outcomes:
+        yield from _outcome_events(outcome, expansions)
+    yield from _pod_events(plan.scale_up, outcomes)
+
+
+def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
+    """One for every planned action that the independent check refused."""
+    for violation in violations:
+        message = f"Dropped a planned {type(violation.action).__name__} of {violation.action.group}: {violation.rule}"
+        yield _of_status("PlanViolation", message, WARNING)
+
+
+def _failure_events(group: GroupState) -> Iterator[Event]:
+    if group.timed_out:
+        patience = f"{group.seen.options.max_node_provision_seconds:g}s"
+        message = f"{group.timed_out} nodes added to group {group.ref} failed to register within {patience}"
+        yield _of_status("ScaleUpTimedOut", message, WARNING)
+    kinds: dict[tuple[str, str], list[str]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for failure in group.new_failures:
+        kind = (str(failure.error_class), failure.code)
+        counts[kind] += failure.count
+        kinds.setdefault(kind, []).append(failure.message)
+    for kind, messages in kinds.items():
+        said = list(dict.fromkeys(messages))
+        shown = ", ".join(said[:_MAX_MESSAGES]) + (", ..." if len(said) > _MAX_MESSAGES else "")
+        what = f"Failed adding {counts[kind]} nodes to group {group.ref} due to {'.'.join(kind)}"
+        yield _of_status("ScaleUpFailed", f"{what}; source errors: {shown}", WARNING)
+
+
+def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion]) -> Iterator[Event]:
+    match outcome.action:
+        case IncreaseSize():
+            yield _increase_event(outcome, outcome.action, expansions)
+        case DecreaseTargetSize() if not isinstance(outcome, Done):
+            message = f"Failed to withdraw machines of group {outcome.action.group}: {outcome.message}"
+            yield _of_status("FailedToRevertScaleUp", message, WARNING)
+        case DeleteInstances(failure_ids=()):
+            yield from _deletion_events(outcome, outcome.action)
+
+
+def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
+    group, current = action.group, action.expected_target
+    if isinstance(outcome, Done):
+        limit = f" (max: {expansions[group].maximum})" if group in expansions else ""
+        size = current + outcome.accepted
+        return _of_status("ScaledUpGroup", f"Scale-up: group {group} size set to {size} instead of {current}{limit}")
+    return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {outcome.message}", WARNING)
+
+
+def _deletion_events(outcome: Ended, action: DeleteInstances) -> Iterator[Event]:
+    for instance_id in action.instance_ids:
+        if isinstance(outcome, Done):
+            message = f"Removed unregistered node {instance_id}: {action.reason}"
+            yield _of_status("DeleteUnregistered", message)
+        else:
+            message = f"Failed to remove node {instance_id}: {outcome.message}"
+            yield _of_status("DeleteUnregisteredFailed", message, WARNING)
+
+
+def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Event]:
+    increases = [outcome for outcome in outcomes if isinstance(outcome.action, IncreaseSize)]
+    grown = {outcome.action.group for outcome in increases if isinstance(outcome, Done) and outcome.accepted}
+    done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
+    if done:
+        for pod in report.triggered:
+            yield _of_pod(pod, "TriggeredScaleUp", f"pod triggered scale-up: [{{{'} {'.join(done)}}}]")
+    if report.result == ScaleUpResult.NODE_LIMIT:
+        yield _of_status("MaxNodesTotalReached", "Max total nodes in cluster reached", WARNING)
+    if not done and not any(isinstance(outcome, Failed) for outcome in increases):
+        for unhelped in report.unhelped:
+            yield _of_pod(unhelped.pod, "NotTriggerScaleUp", _why_not(unhelped, report.result))
+
+
+def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:
+    """The reasons of all groups, the same ones counted together."""
+    if result == ScaleUpResult.NODE_LIMIT:
+        return "pod didn't trigger scale-up: max total nodes in cluster reached"
+    counted = Counter(str(reason) for reason in unhelped.reasons.values())
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+    return f"pod didn't trigger scale-up: {listed}"
+
+
+def _of_status(reason: str, message: str, kind: str = "Normal") -> Event:
+    return Event(kind=STATUS_KIND, name=STATUS_NAME, reason=reason, message=message, type=kind)
+
+
+def _of_pod(pod: Pod, reason: str, message: str) -> Event:
+    return Event(kind="Pod", name=f"{pod.metadata.namespace}/{pod.name}", reason=reason, message=message)
+
+
+class EventFilter:
+    """Lets an event through once per ``seconds`` for each reason, source and object; the status object counts by
+    message. Remembers the last ``capacity`` of them.
+    """
+
+    def __init__(self, seconds: float = 300.0, capacity: int = 8192) -> None:
+        self._seconds = seconds
+        self._capacity = capacity
+        self._last: dict[tuple[str, ...], float] = {}
+
+    def pass_through(self, events: Iterable[Event], now: float) -> Iterator[Event]:
+        for event in events:
+            key = (event.message,) if event.name == STATUS_NAME else (event.reason, event.kind, event.name)
+            last = self._last.pop(key, None)
+            fresh = last is None or last + self._seconds <= now
+            self._last[key] = now if last is None or fresh else last
+            if len(self._last) > self._capacity:
+                del self._last[next(iter(self._last))]
+            if fresh:
+                yield event

@@ -1,0 +1,22 @@
+"""How outcomes come back: what ended since the last loop, for the next fold."""
+
+from collections import deque
+
+from nodewright.model.action import Outcome
+
+
+class Inbox:
+    """Outcomes in the order in which they came; safe to post to from other threads."""
+
+    def __init__(self) -> None:
+        self._outcomes: deque[Outcome] = deque()
+
+    def post(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+
+    def drain(self) -> tuple[Outcome, ...]:
+        """Everything posted so far; it is taken out."""
+        taken = []
+        while self._outcomes:
+            taken.append(self._outcomes.popleft())
+        return tuple(taken)

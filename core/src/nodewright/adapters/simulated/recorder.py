@@ -1,0 +1,127 @@
+"""Keeps what the engine decided and said during a simulation, and sums the run up."""
+
+from collections.abc import Mapping
+
+from nodewright.act.actor import Ended
+from nodewright.act.ports import Event
+from nodewright.adapters.simulated.cluster import SimulatedCluster
+from nodewright.adapters.simulated.journal import Journal, What
+from nodewright.adapters.simulated.meter import Meter
+from nodewright.adapters.simulated.result import (
+    Decision,
+    FinalState,
+    SimulationResult,
+    TimedEvent,
+    WaitingTimes,
+)
+from nodewright.engine.autoscaler import LoopReport
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.clock import Clock
+from nodewright.model.settings import TemplateSettings
+from nodewright.registry.readiness import is_ready
+
+
+class Recorder:
+    """Implements EventSink."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.loops = 0
+        self._clock = clock
+        self._increases = 0
+        self._decisions: list[Decision] = []
+        self._events: list[TimedEvent] = []
+        self._violations: list[str] = []
+        self._problems: list[str] = []
+
+    def record(self, event: Event) -> None:
+        self._events.append(TimedEvent(at=self._clock.now(), event=event))
+
+    def take(self, report: LoopReport) -> None:
+        """What one loop did."""
+        self.loops += 1
+        for outcome in report.outcomes:
+            decision = describe(outcome)
+            self._decisions.append(decision)
+            if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):
+                self._increases += outcome.accepted
+        self._violations += [f"{violation.action.group}: {violation.rule}" for violation in report.violations]
+        if report.problem:
+            self._problems.append(report.problem)
+
+    def result(
+        self,
+        *,
+        title: str,
+        span: tuple[float, float],
+        happenings: int,
+        meter: Meter,
+        cluster: SimulatedCluster,
+        journal: Journal,
+    ) -> SimulationResult:
+        waits = find_waits(journal)
+        return SimulationResult(
+            title=title,
+            start=span[0],
+            end=span[1],
+            loops=self.loops,
+            happenings=happenings,
+            increases=self._increases,
+            series=meter.series(),
+            waiting=WaitingTimes.of(list(waits.values())),
+            node_hours=meter.node_hours(),
+            cost=meter.cost(),
+            final=_final(cluster),
+            decisions=tuple(self._decisions),
+            events=tuple(self._events),
+            violations=tuple(self._violations),
+            problems=tuple(self._problems),
+            pod_waits=waits,
+            journal=journal.facts(),
+        )
+
+
+def describe(outcome: Ended) -> Decision:
+    """An outcome as a line of the report."""
+    action = outcome.action
+    before = after = action.expected_target
+    match action:
+        case IncreaseSize():
+            what, pods, asked = "increase", len(action.pods), action.target - before
+        case DecreaseTargetSize():
+            what, pods, asked = "withdraw", 0, before - action.target
+        case DeleteInstances():
+            what, pods, asked = "delete", 0, len(action.instance_ids)
+    if not isinstance(outcome, Done):
+        ended, message = ("refused" if isinstance(outcome, Failed) else "unknown"), outcome.message
+    else:
+        ended, message = ("done" if outcome.accepted == asked else "partial"), ""
+        after += outcome.accepted if what == "increase" else -outcome.accepted
+    reason = "" if isinstance(action, IncreaseSize) else action.reason
+    return Decision(
+        at=outcome.started,
+        what=what,
+        group=str(action.group),
+        before=before,
+        after=after,
+        pods=pods,
+        outcome=ended,
+        message=message or reason,
+    )
+
+
+def find_waits(journal: Journal) -> Mapping[str, float]:
+    """Seconds that each pod waited which started; DaemonSet pods come with their node and do not count."""
+    arrived: dict[str, float] = {}
+    waits: dict[str, float] = {}
+    for fact in journal.facts():
+        if fact.what == What.POD_ARRIVED and fact.where != "DaemonSet":
+            arrived[fact.name] = fact.at
+        elif fact.what == What.POD_STARTED and fact.name in arrived:
+            waits[fact.name] = fact.at - arrived[fact.name]
+    return waits
+
+
+def _final(cluster: SimulatedCluster) -> FinalState:
+    nodes = {group: count for group, count in sorted(cluster.tally.nodes().items()) if count}
+    ready = sum(is_ready(node, TemplateSettings()) for _, node in cluster.live.nodes())
+    return FinalState(pending=cluster.count_pending(), running=cluster.tally.pods, nodes=nodes, ready_nodes=ready)

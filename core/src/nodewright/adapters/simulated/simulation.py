@@ -1,0 +1,239 @@
+"""Runs the engine against a simulated cluster: only when something changed, on virtual time."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from nodewright.adapters.simulated.agenda import Agenda
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.simulated.cluster import SimulatedCluster
+from nodewright.adapters.simulated.controllers import Jobs
+from nodewright.adapters.simulated.crash import EngineCrashed, Tripwire
+from nodewright.adapters.simulated.journal import Journal, What
+from nodewright.adapters.simulated.kubelets import Kubelets
+from nodewright.adapters.simulated.meter import Meter
+from nodewright.adapters.simulated.pacing import Pacing
+from nodewright.adapters.simulated.recorder import Recorder
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.scheduler import Preference, Scheduler
+from nodewright.adapters.simulated.store import MemoryStore
+from nodewright.engine.autoscaler import Autoscaler, Brain, LoopReport
+from nodewright.engine.ports import ProviderPort, World
+from nodewright.model.settings import Settings
+from nodewright.spec.simulation import NodeStart
+
+
+class SimulatedProvider(ProviderPort, Protocol):
+    """A provider that can be simulated (capability SIMULATION)."""
+
+    @property
+    def name(self) -> str: ...
+    def running_machines(self) -> Sequence[NodeStart]: ...
+    def next_change(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to simulate. ``end`` in epoch seconds.
+
+    ``every_tick`` runs a loop each scan interval, as a real engine does, to compare with. ``stops_idle`` ends
+    the run once nothing is left to happen and no pod waits. ``resources`` are those whose utilisation is
+    measured.
+    """
+
+    end: float
+    title: str = "simulation"
+    settings: Settings = field(default_factory=Settings)
+    seed: int = 0
+    every_tick: bool = False
+    stops_idle: bool = False
+    preference: Preference = Preference.LEAST_ALLOCATED
+    resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
+    brain: Brain = field(default_factory=Brain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a run has come; times in epoch seconds."""
+
+    now: float
+    start: float
+    end: float
+    pending: int
+    running: int
+    nodes: int
+    loops: int
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Crash:
+    """The engine is down for so long after its next crash, and may lose its memory."""
+
+    down_seconds: float
+    keeps_memory: bool
+
+
+class Simulation:
+    """A cluster, clouds and an engine. Put workloads on ``agenda`` and ``cluster``, then ``run`` once."""
+
+    def __init__(self, clock: VirtualClock, providers: Sequence[SimulatedProvider], options: RunOptions) -> None:
+        self.agenda = Agenda()
+        self.journal = Journal()
+        self.cluster = SimulatedCluster(Scheduler(options.preference), self.journal)
+        self.jobs = Jobs(self.cluster, self.agenda)
+        self.store = MemoryStore()
+        self.kubelets = Kubelets(
+            self.cluster, self.agenda, self.journal, providers, templates=options.settings.templates
+        )
+        self._clock = clock
+        self._options = options
+        self._start = clock.now()
+        self._meter = Meter(self.cluster, self._start, options.resources)
+        self._recorder = Recorder(clock)
+        self._wire = Tripwire()
+        self._crash = _Crash(down_seconds=0.0, keeps_memory=True)
+        guarded = tuple(self._wire.guard(provider) for provider in providers)
+        self._world = World(cluster=self.cluster, providers=guarded, store=self.store, events=self._recorder)
+        self._engine: Autoscaler | None = None
+        interval = options.settings.loop.scan_interval
+        self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)
+        self._cloud_due = self._start
+        self._happenings = 0
+
+    def crash_engine(
+        self, at: float, *, write: int = 1, after_effect: bool = False, down_seconds: float, keeps_memory: bool
+    ) -> None:
+        """From ``at`` on the engine dies at its ``write``-th call that changes the cloud, before it or right after
+        it took effect, and starts again ``down_seconds`` later, with or without what it had saved.
+        """
+
+        def arm(_: float) -> None:
+            self._crash = _Crash(down_seconds=down_seconds, keeps_memory=keeps_memory)
+            self._wire.arm(write, after_effect=after_effect)
+
+        self.agenda.at(at, arm)
+
+    def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
+        """Everything up to the end."""
+        self._start_engine(self._start)
+        moment = self._next_moment()
+        while moment <= self._options.end and not self._is_idle(moment):
+            self._clock.advance_to(moment)
+            if self._world_due() <= moment:
+                self._let_happen(moment)
+            else:
+                self._loop()
+                if on_progress is not None:
+                    on_progress(self._progress())
+            moment = self._next_moment()
+        return self._finish(moment)
+
+    # The world
+
+    def _next_moment(self) -> float:
+        return min(self._world_due(), self._pacing.next_loop())
+
+    def _world_due(self) -> float:
+        return min(self.agenda.next_due(), self._cloud_due)
+
+    def _let_happen(self, at: float) -> None:
+        """All that the clouds and the cluster do at one moment, then the scheduler."""
+        self._meter.advance(at)
+        if self._cloud_due <= at:
+            self.kubelets.sync(at)
+            self._cloud_due = self.kubelets.next_change()
+        if self.agenda.next_due() <= at:
+            self.agenda.run_next()
+        self.cluster.schedule(at)
+        self._meter.sample(self.kubelets.machine_counts())
+        self._pacing.changed(at)
+        self._happenings += 1
+
+    def _is_idle(self, moment: float) -> bool:
+        """Has everything that was going to happen, happened?"""
+        if moment == math.inf:
+            return True
+        done = self._options.stops_idle and self.agenda.next_due() == math.inf
+        return done and self._cloud_due > moment and not self.cluster.count_pending()
+
+    # The engine
+
+    def _start_engine(self, at: float) -> None:
+        self._engine = Autoscaler(
+            self._world,
+            self._clock,
+            self._options.settings,
+            Random(self._options.seed),  # noqa: S311 - chance in a simulation is no secret
+            brain=self._options.brain,
+        )
+        self.journal.note(at, What.ENGINE_STARTED, "engine")
+        self._pacing.ran(at, settled=False, timer=math.inf)
+
+    def _loop(self) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        try:
+            report = engine.run_once()
+        except EngineCrashed:
+            self._die()
+            return
+        self._learn(report)
+        self._recorder.take(report)
+        self._pacing.ran(engine.next_loop_at(report), settled=report.is_settled, timer=report.next_timer)
+        if report.outcomes:
+            self._cloud_due = min(self._cloud_due, self._clock.now())
+
+    def _die(self) -> None:
+        now = self._clock.now()
+        self.journal.note(now, What.ENGINE_CRASHED, "engine")
+        self._engine = None
+        if not self._crash.keeps_memory:
+            self.store.lose()
+        self._pacing.ran(math.inf, settled=True, timer=math.inf)
+        self._cloud_due = min(self._cloud_due, now)
+        self.agenda.at(now + self._crash.down_seconds, self._start_engine)
+
+    def _learn(self, report: LoopReport) -> None:
+        """Nodes look as their group's template, and cost what the provider says."""
+        if report.state is None:
+            return
+        seen = report.state.observation.groups
+        templates = {ref: group.template for ref, group in seen.items() if group.template is not None}
+        self.kubelets.learn(templates, self._clock.now())
+        self._meter.prices.update(
+            {ref: group.hourly_price for ref, group in seen.items() if group.hourly_price is not None}
+        )
+
+    # The result
+
+    def _progress(self) -> Progress:
+        return Progress(
+            now=self._clock.now(),
+            start=self._start,
+            end=self._options.end,
+            pending=self.cluster.count_pending(),
+            running=self.cluster.tally.pods,
+            nodes=sum(self.cluster.tally.nodes().values()),
+            loops=self._recorder.loops,
+        )
+
+    def _finish(self, moment: float) -> SimulationResult:
+        """Time runs on to the end, unless the run stopped because nothing was left to happen."""
+        stopped_early = self._options.stops_idle and self._is_idle(moment)
+        end = self._clock.now() if stopped_early else max(self._options.end, self._clock.now())
+        self._meter.advance(end)
+        self._meter.sample(self.kubelets.machine_counts())
+        return self._recorder.result(
+            title=self._options.title,
+            span=(self._start, end),
+            happenings=self._happenings,
+            meter=self._meter,
+            cluster=self.cluster,
+            journal=self.journal,
+        )

@@ -1,0 +1,67 @@
+"""When time alone may change a decision, so that a quiet cluster need not be looked at in between."""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from nodewright.model.duration import parse_duration
+from nodewright.model.pod import Pod
+from nodewright.model.settings import Settings
+from nodewright.planner.pending import DELAY_ANNOTATION
+from nodewright.planner.plan import Plan
+from nodewright.registry.readiness import ready_since
+from nodewright.registry.samples import STABLE_SECONDS
+from nodewright.registry.state import ClusterState, GroupState
+
+
+def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
+    """The earliest moment (epoch seconds) after which the next loop may conclude something new by itself.
+
+    Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
+    """
+    moments = [*_pod_moments(plan.waiting, settings)]
+    nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
+    for group in state.groups.values():
+        moments.extend(_group_moments(group, state))
+        for name in group.readiness.not_started:
+            created = nodes[name].metadata.creation_timestamp
+            if created is not None:
+                moments.append(created.timestamp() + group.seen.options.max_node_startup_seconds)
+        moments.extend(_sample_moments(group, state))
+    return min((moment for moment in moments if moment >= state.now), default=math.inf)
+
+
+def _has_starting(state: ClusterState) -> bool:
+    return any(group.readiness.not_started for group in state.groups.values())
+
+
+def _group_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
+    for request in group.requests:
+        yield request.deadline
+    if group.backoff is not None:
+        yield group.backoff.until
+    patience = group.seen.options.max_node_provision_seconds
+    for instance_id in group.readiness.unregistered:
+        yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
+
+
+def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
+    """When a first node has been ready for long enough to show what the next one will be like."""
+    sample = state.memory.samples.get(group.ref)
+    if sample is not None and sample.node.name in group.readiness.ready:
+        yield ready_since(sample.node) + STABLE_SECONDS
+        return
+    snapshot = state.observation.snapshot
+    for name in group.readiness.ready:
+        yield ready_since(snapshot.node(snapshot.row(name))) + STABLE_SECONDS
+
+
+def _pod_moments(waiting: Iterable[Pod], settings: Settings) -> Iterator[float]:
+    """When pods that wait out a delay have waited."""
+    for pod in waiting:
+        created = pod.metadata.creation_timestamp
+        delay = settings.pods.new_pod_scale_up_delay
+        with suppress(ValueError):  # what cannot be read counts for nothing, as in planning
+            delay = max(delay, parse_duration(pod.metadata.annotations.get(DELAY_ANNOTATION, "0")))
+        if created is not None:
+            yield created.timestamp() + delay

@@ -1,0 +1,56 @@
+"""What observing needs of the world, as Protocols: the adapters implement them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nodewright.model.capability import Capability
+from nodewright.model.cluster import DaemonSet
+from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.pod import Pod
+from nodewright.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPicture:
+    """The Kubernetes side of the world, at one moment.
+
+    ``snapshot`` holds every node and the pods on it, bound or nominated, without those that ended; it belongs
+    to the reader of the picture. ``pending`` are pods without a node, in arrival order. ``priorities`` is the
+    priority expander's text. ``problem`` says why the picture cannot be acted upon; empty: it can.
+    """
+
+    snapshot: Snapshot
+    pending: tuple[Pod, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    priorities: str | None = None
+    problem: str = ""
+
+
+class ClusterReader(Protocol):
+    """The cluster as the API server tells it."""
+
+    def read(self, now: float) -> ClusterPicture:
+        """The cluster as of ``now`` (epoch seconds). Raises KubeApiError when it cannot be read at all."""
+
+
+class ProviderReads(Protocol):
+    """The reads of one provider; each raises ProviderError. None stands for "not supported"."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def info(self) -> ProviderInfo: ...
+    def capabilities(self, group: NodeGroup) -> frozenset[Capability]: ...
+    def refresh(self, wanted: frozenset[str] = frozenset()) -> None: ...
+    def node_groups(self) -> Sequence[NodeGroup]: ...
+    def target_size(self, group_id: str) -> int: ...
+    def instances(self, group_id: str) -> tuple[Instance, ...]: ...
+    def failed_instances(self, group_id: str) -> tuple[FailedInstance, ...] | None: ...
+    def template_node(self, group_id: str) -> NodeTemplate: ...
+    def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions: ...
+    def node_price(self, group_id: str, start: float, end: float) -> float | None: ...
+    def ignored_labels(self) -> tuple[str, ...] | None: ...
+    def same_group_labels(self) -> tuple[str, ...] | None: ...
+    def gpu_label(self) -> str | None: ...
+    def gpu_resources(self) -> tuple[str, ...] | None: ...
