@@ -39,7 +39,7 @@ class DecreasesBelowWhatRuns(FakeProvider):
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
         self.cloud.decrease(group_id, expected_target, expected_target)
-        self.cloud.group(group_id).target = target
+        self.cloud.group(group_id).set_target(target)
         self._look_again(group_id)
         return expected_target - target
 
@@ -148,7 +148,7 @@ class DeleteLowersForUnknownIds(FakeProvider):
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
         accepted = self.cloud.delete(group_id, instance_ids, expected_target)
-        self.cloud.group(group_id).target = expected_target - len(instance_ids)
+        self.cloud.group(group_id).set_target(expected_target - len(instance_ids))
         self._look_again(group_id)
         return accepted
 
@@ -164,7 +164,7 @@ class AcceptsAndDoesNotDelete(FakeProvider):
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
         self.cloud.delete(group_id, (), expected_target)
-        self.cloud.group(group_id).target -= len(instance_ids)
+        self.cloud.group(group_id).set_target(expected_target - len(instance_ids))
         self._look_again(group_id)
         return instance_ids
 

@@ -38,6 +38,8 @@ class FakeCloud:
         self.supply.failures.extend(options.failures)
         self._clock = clock
         self._made_groups = 0
+        self._running_of: list[GroupView] = []
+        self._running: tuple[NodeStart, ...] = ()
         self._life = Lifecycle(options, self.supply, clock, random)
         self._groups = self._life.groups
         for config in options.groups:
@@ -51,7 +53,7 @@ class FakeCloud:
     def view(self, group_id: str) -> GroupView:
         """The group as it is now; raises NodeGroupNotFound."""
         self._life.catch_up()
-        return view_of(self.group(group_id), self._clock.now())
+        return view_of(self.group(group_id))
 
     def group(self, group_id: str) -> Group:
         """Raises NodeGroupNotFound."""
@@ -66,9 +68,13 @@ class FakeCloud:
         return frozenset(machine.id for machine in self.group(group_id).machines.values() if machine.lives)
 
     def running_machines(self) -> tuple[NodeStart, ...]:
+        """Every machine that runs now; the same object until one comes or goes."""
         self._life.catch_up()
-        running = (machine for group in self._groups.values() for machine in group.in_phase(Phase.RUNNING))
-        return tuple(machine.start for machine in running if machine.start is not None)
+        views = [view_of(group) for group in self._groups.values()]
+        if len(views) != len(self._running_of) or any(a is not b for a, b in zip(views, self._running_of, strict=True)):
+            self._running_of = views
+            self._running = tuple(start for view in views for start in view.running)
+        return self._running
 
     def next_change(self) -> float:
         """Epoch seconds at which something happens next by itself, at the earliest."""
@@ -94,7 +100,7 @@ class FakeCloud:
         withdrawn = empty[::-1][: max(0, expected_target - target)]
         for machine in withdrawn:
             self._life.forget(machine)
-        group.target -= len(withdrawn)
+        group.set_target(group.target - len(withdrawn))
         return len(withdrawn)
 
     def delete(
@@ -109,7 +115,7 @@ class FakeCloud:
             raise ProviderError(f"{group_id} would go below its minimum", group_id=group_id, code="belowMinimum")
         for machine in victims.values():
             self._life.delete(machine, at_once=force)
-        group.target -= len(victims)
+        group.set_target(group.target - len(victims))
         return tuple(instance_id for instance_id, machines in found.items() if machines)
 
     def add_group(self, config: GroupConfig, *, created_on_demand: bool = False) -> Group:
@@ -120,7 +126,7 @@ class FakeCloud:
         switched_off = dict(config.switched_off)
         group = Group(config=config, created_on_demand=created_on_demand, switched_off=switched_off)
         self._groups[config.name] = group
-        group.target = config.size
+        group.set_target(config.size)
         for _ in range(config.size):
             self._life.run_now(group.add_machine(), settled=True)
         return group
@@ -172,7 +178,7 @@ class FakeCloud:
         doomed = [machine for phase in order for machine in reversed(group.in_phase(phase))]
         for machine in doomed[: group.target - target]:
             self._life.delete(machine, at_once=True)
-        group.target = target
+        group.set_target(target)
 
     def arrive_now(self, group_id: str) -> str:
         """One machine that was asked for runs this moment; answers its id. Raises LookupError if none was."""
@@ -198,14 +204,16 @@ class FakeCloud:
         for group in self._groups.values():
             if instance_id in group.machines:
                 self._life.forget(group.machines[instance_id])
-                group.target -= 1
+                group.set_target(group.target - 1)
                 self._life.request(group, 1)
                 return
         raise LookupError(f"no machine {instance_id}")
 
     def switch_off(self, group_id: str, capability: Capability, reason: str) -> None:
         """The capability does not hold for this group any more."""
-        self.group(group_id).switched_off[capability] = reason
+        group = self.group(group_id)
+        group.switched_off[capability] = reason
+        group.seen = None
 
     def stock_out(self, rule: StockOut) -> StockOut:
         """From now on there are no such machines; give the rule back to ``restock`` to end it."""

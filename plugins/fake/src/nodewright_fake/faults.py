@@ -1,7 +1,7 @@
 """What goes wrong with calls: refusals, throttling, slowness, hangs, partial acceptance, wrong sizes, crashes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated
 
 import msgspec
@@ -19,6 +19,7 @@ from nodewright.spec import (
 from nodewright_fake.delays import Seconds
 
 HANG_SECONDS = 10_000_000.0
+_CALM: AbstractContextManager[None] = nullcontext()
 
 _REFUSALS: dict[str, Callable[[str], ProviderError]] = {
     "out_of_capacity": OutOfCapacity,
@@ -107,9 +108,12 @@ class Faults:
         """End one fault, or all of them."""
         self._faults = [] if fault is None else [other for other in self._faults if other is not fault]
 
-    @contextmanager
-    def around(self, hook: str, group_id: str = "") -> Iterator[None]:
+    def around(self, hook: str, group_id: str = "") -> AbstractContextManager[None]:
         """What the faults in force do to one call, before and after its effect."""
+        return self._around(hook, group_id) if self._faults else _CALM
+
+    @contextmanager
+    def _around(self, hook: str, group_id: str) -> Iterator[None]:
         struck = self._strike(hook, group_id, (Refuse, Throttle, Slow, Hang, Crash))
         for fault in struck:
             self._before(fault)

@@ -48,7 +48,7 @@ class Lifecycle:
         for _ in range(machines):
             machine = group.add_machine()
             self._timeline.set(machine, now + group.config.request_delay.draw(self._random))
-        group.target += machines
+        group.set_target(group.target + machines)
         self.catch_up()
 
     def run_now(self, machine: Machine, *, settled: bool = False) -> None:
@@ -56,6 +56,7 @@ class Lifecycle:
         self._run(machine, self._clock.now())
         if settled and machine.start is not None:
             machine.start = replace(machine.start, register_after_seconds=0.0, ready_after_seconds=0.0)
+            self.groups[machine.group].seen = None
 
     def fail_now(self, machine: Machine, shortage: Shortage) -> None:
         self._fail(machine, shortage, self._clock.now())
@@ -67,13 +68,19 @@ class Lifecycle:
         if delay == 0:
             self.forget(machine)
             return
-        machine.phase = Phase.DELETING
+        self._enter(machine, Phase.DELETING)
         self._timeline.set(machine, self._clock.now() + delay)
 
     def forget(self, machine: Machine) -> None:
         """The machine is gone."""
         self._timeline.set(machine, NEVER)
-        self.groups[machine.group].machines.pop(machine.id, None)
+        group = self.groups[machine.group]
+        group.machines.pop(machine.id, None)
+        group.seen = None
+
+    def _enter(self, machine: Machine, phase: Phase) -> None:
+        machine.phase = phase
+        self.groups[machine.group].seen = None
 
     def _happen(self, machine: Machine, now: float) -> None:
         if machine.phase == Phase.CREATING:
@@ -93,18 +100,18 @@ class Lifecycle:
             self._timeline.set(machine, now + shortage.delay.draw(self._random))
             return
         self._supply.take_stock(config, now)
-        machine.phase = Phase.CREATING
+        self._enter(machine, Phase.CREATING)
         self._timeline.set(machine, now + config.provision_delay.draw(self._random))
 
     def _fail(self, machine: Machine, shortage: Shortage, now: float) -> None:
         """With fast failure detection the failure shows; without, nothing does and the cloud tries again later."""
         machine.doom = None
         if not self._tells_failures(self.groups[machine.group]):
-            machine.phase = Phase.REQUESTED
+            self._enter(machine, Phase.REQUESTED)
             self._timeline.set(machine, now + max(1.0, self._options.retry_delay.draw(self._random)))
             return
-        machine.phase = Phase.FAILED
         machine.failure = self._failure(machine, shortage, now)
+        self._enter(machine, Phase.FAILED)
         self._timeline.set(machine, NEVER)
 
     def _failure(self, machine: Machine, shortage: Shortage, now: float) -> FailedInstance:
@@ -130,7 +137,6 @@ class Lifecycle:
             register += late.by.draw(self._random)
         if self._random.random() < config.never_registers:
             register = None
-        machine.phase = Phase.RUNNING
         machine.doom = None
         machine.start = NodeStart(
             instance_id=machine.id,
@@ -140,4 +146,5 @@ class Lifecycle:
             register_after_seconds=register,
             ready_after_seconds=config.ready_delay.draw(self._random),
         )
+        self._enter(machine, Phase.RUNNING)
         self._timeline.set(machine, NEVER)

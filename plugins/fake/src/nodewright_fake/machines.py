@@ -72,6 +72,7 @@ class Group:
     machines: dict[str, Machine] = field(default_factory=dict)
     target: int = 0
     made: int = 0
+    seen: "GroupView | None" = None
 
     @property
     def name(self) -> str:
@@ -84,6 +85,10 @@ class Group:
         machine = Machine(id=f"fake:///{self.name}/{name}", name=name, group=self.name)
         self.machines[machine.id] = machine
         return machine
+
+    def set_target(self, target: int) -> None:
+        self.target = target
+        self.seen = None
 
     def in_phase(self, *phases: Phase) -> list[Machine]:
         return [machine for machine in self.machines.values() if machine.phase in phases]
@@ -109,12 +114,20 @@ class GroupView:
     target: int
     instances: tuple[Instance, ...]
     failures: tuple[FailedInstance, ...]
-    seen_at: float
+    running: tuple[NodeStart, ...]
+    template: NodeTemplate
 
 
-def view_of(group: Group, now: float) -> GroupView:
+def view_of(group: Group) -> GroupView:
+    """The group as it is; the same object until something in it changes."""
+    if group.seen is None:
+        group.seen = _look_at(group)
+    return group.seen
+
+
+def _look_at(group: Group) -> GroupView:
     config = group.config
-    listed = [machine for machine in group.machines.values() if machine.is_listed]
+    machines = group.machines.values()
     return GroupView(
         group=NodeGroup(
             id=group.name,
@@ -124,9 +137,10 @@ def view_of(group: Group, now: float) -> GroupView:
         ),
         config=config,
         target=group.target,
-        instances=tuple(Instance(id=machine.id, state=_STATES[machine.phase]) for machine in listed),
+        instances=tuple(Instance(id=m.id, state=_STATES[m.phase]) for m in machines if m.is_listed),
         failures=_failures(group.in_phase(Phase.FAILED)),
-        seen_at=now,
+        running=tuple(m.start for m in machines if m.phase == Phase.RUNNING and m.start is not None),
+        template=template_of(config, zone=config.zone, instance_type=config.instance_type),
     )
 
 

@@ -26,6 +26,7 @@ class FakeProvider:
         self.cloud = cloud
         self._clock = context.clock
         self._views: dict[str, GroupView] = {}
+        self._read_at: dict[str, float] = {}
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -45,8 +46,11 @@ class FakeProvider:
             fresh: dict[str, GroupView] = {}
             for name in self.cloud.group_names():
                 seen = self._views.get(name)
-                keeps = seen is not None and name not in wanted and now - seen.seen_at < interval
-                fresh[name] = seen if seen is not None and keeps else self.cloud.view(name)
+                keeps = name not in wanted and now - self._read_at.get(name, float("-inf")) < interval
+                if seen is None or not keeps:
+                    seen = self.cloud.view(name)
+                    self._read_at[name] = now
+                fresh[name] = seen
             self._views = fresh
         return True
 
@@ -68,8 +72,7 @@ class FakeProvider:
     @hookimpl
     def template_node(self, group_id: str) -> spec.NodeTemplate:
         with self.cloud.faults.around("template_node", group_id):
-            config = self._view(group_id).config
-            return template_of(config, zone=config.zone, instance_type=config.instance_type)
+            return self._view(group_id).template
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
@@ -142,7 +145,7 @@ class FakeProvider:
     def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
         with self.cloud.faults.around("create_node_group"):
             config = self.cloud.config_for(spec)
-            view = view_of(self.cloud.add_group(config, created_on_demand=True), self._clock.now())
+            view = view_of(self.cloud.add_group(config, created_on_demand=True))
             self._views[config.name] = view
         return view.group
 

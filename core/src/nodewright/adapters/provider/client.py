@@ -17,6 +17,8 @@ from nodewright.spec.simulation import NodeStart
 
 T = TypeVar("T")
 
+_NODE_STARTS = checks.several(NodeStart)
+
 
 class WithheldWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A write that a dry run kept from the cloud."""
@@ -42,6 +44,7 @@ class ProviderClient:
         self.deadline_seconds = settings.deadline_seconds
         self._calls = calls
         self._writes = Writes(calls, repeats=settings.write_repeats, info=info)
+        self._check_instances = checks.instances(ignores_case=info.ignores_id_case)
         self._switched_off: Mapping[str, frozenset[Capability]] = {}
         self._withheld: list[WithheldWrite] = []
 
@@ -82,8 +85,7 @@ class ProviderClient:
         return self._calls.read("target_size", checks.size, group_id=group_id)
 
     def instances(self, group_id: str) -> tuple[Instance, ...]:
-        check = checks.instances(ignores_case=self.info.ignores_id_case)
-        return self._calls.read("instances", check, group_id=group_id)
+        return self._calls.read("instances", self._check_instances, group_id=group_id)
 
     def template_node(self, group_id: str) -> NodeTemplate:
         return self._calls.read("template_node", checks.template, group_id=group_id)
@@ -193,7 +195,7 @@ class ProviderClient:
     def running_machines(self) -> tuple[NodeStart, ...]:
         """``node_start`` of every machine that runs now, of all groups."""
         self._require(Capability.SIMULATION)
-        return self._calls.once("running_machines", checks.several(NodeStart))
+        return self._calls.once("running_machines", _NODE_STARTS)
 
     def next_change(self) -> float:
         """Epoch seconds at which the cloud changes next by itself, at the earliest."""

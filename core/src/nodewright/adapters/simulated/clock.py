@@ -1,8 +1,5 @@
 """Virtual time: it moves only when somebody sleeps or says so."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 
 class DeadlinePassed(BaseException):
     """Virtual time reached the deadline of the call at hand; ends the call, as abandoning it would.
@@ -34,11 +31,22 @@ class VirtualClock:
         """Move time on to ``instant``; time never runs backwards."""
         self.sleep(instant - self._now)
 
-    @contextmanager
-    def deadline(self, instant: float) -> Iterator[None]:
+    def deadline(self, instant: float) -> "Deadline":
         """Within the block no sleep goes past ``instant``. Blocks nest: the earliest deadline holds."""
-        self._deadlines.append(instant)
-        try:
-            yield
-        finally:
-            self._deadlines.pop()
+        return Deadline(self._deadlines, instant)
+
+
+class Deadline:
+    """One entry of a clock's stack of deadlines; plain, for it is on the way of every simulated call."""
+
+    __slots__ = ("_instant", "_stack")
+
+    def __init__(self, stack: list[float], instant: float) -> None:
+        self._stack = stack
+        self._instant = instant
+
+    def __enter__(self) -> None:
+        self._stack.append(self._instant)
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.pop()
