@@ -18,7 +18,7 @@ from nodewright.predicates import (
     volume_restrictions,
     volume_zone,
 )
-from nodewright.predicates.predicate import Predicate
+from nodewright.predicates.predicate import Predicate, may_refuse
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
@@ -41,26 +41,24 @@ FILTERS: tuple[Predicate, ...] = (
 
 
 def feasible(snapshot: Snapshot, pod: PodClass, window: slice | None = None) -> Mask:
-    """Live rows of the window that take one more pod of the class."""
+    """Live rows of the window that take one more pod of the class. The mask is the caller's."""
     window = window or slice(0, len(snapshot))
+    for predicate in _refusing(pod):
+        if predicate.refuse_pod(snapshot, pod) is not None:
+            return np.zeros(window.stop - window.start, dtype=np.bool_)
     found = static_fit(snapshot, pod, window)
-    dynamic = _dynamic(pod)
-    if any(predicate.refuse_pod(snapshot, pod) for predicate in _pre_filters(pod)):
-        return np.zeros_like(found)
-    for predicate in dynamic:
+    for predicate in _dynamic(pod):
         passing = predicate.mask(snapshot, pod, window)
         if passing is not None:
             found &= passing
-            if not found.any():
-                break
     return found
 
 
 def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
     """Live rows of the window that pass whatever depends on the node alone. The mask is the caller's."""
     found: Mask = snapshot.alive[window].copy()
-    for predicate in FILTERS:
-        passing = predicate.mask(snapshot, pod, window) if predicate.static else None
+    for predicate in _static(pod):
+        passing = predicate.mask(snapshot, pod, window)
         if passing is not None:
             found &= passing
     return found
@@ -74,7 +72,7 @@ def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
 
 def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
     """Why the node of a row does not take one more pod of the class, None when it does."""
-    for predicate in _pre_filters(pod):
+    for predicate in _refusing(pod):
         reasons = predicate.refuse_pod(snapshot, pod)
         if reasons is not None:
             return Rejection(predicate=predicate.name, reasons=reasons)
@@ -89,10 +87,16 @@ def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
 
 
 @per_class
+def _static(pod: PodClass) -> tuple[Predicate, ...]:
+    return tuple(predicate for predicate in FILTERS if predicate.static and predicate.concerns(pod))
+
+
+@per_class
 def _dynamic(pod: PodClass) -> tuple[Predicate, ...]:
     return tuple(predicate for predicate in FILTERS if not predicate.static and predicate.concerns(pod))
 
 
 @per_class
-def _pre_filters(pod: PodClass) -> tuple[Predicate, ...]:
-    return tuple(predicate for predicate in FILTERS if predicate.concerns(pod))
+def _refusing(pod: PodClass) -> tuple[Predicate, ...]:
+    concerned = (predicate for predicate in FILTERS if predicate.concerns(pod))
+    return tuple(predicate for predicate in concerned if predicate.refuse_pod is not may_refuse)

@@ -66,7 +66,7 @@ def _compile(
 
     return _Demand(
         names=names,
-        wanted=tuple((key, DomainQuery(_domains(key), company)) for key in _keys(affinity)),
+        wanted=tuple((key, DomainQuery(_domains(key), company, _label(affinity[:1]))) for key in _keys(affinity)),
         unwanted=tuple((key, _any_of(key, unwanted)) for key in _keys(unwanted)),
         starts=company(pod),
     )
@@ -78,7 +78,17 @@ def _keys(terms: Iterable[Term]) -> list[str]:
 
 def _any_of(key: str, terms: tuple[Term, ...]) -> DomainQuery:
     chosen = tuple(term for term in terms if term.key == key)
-    return DomainQuery(_domains(key), lambda other: any(term.is_about(other, NO_LABELS) for term in chosen))
+
+    def is_unwanted(other: PodClass) -> bool:
+        return any(term.is_about(other, NO_LABELS) for term in chosen)
+
+    return DomainQuery(_domains(key), is_unwanted, _label(chosen))
+
+
+def _label(terms: tuple[Term, ...]) -> tuple[str, str] | None:
+    """A label that every pod bears which these terms are about, where there is but one term."""
+    selector = terms[0].selector if len(terms) == 1 else None
+    return selector.label if selector is not None else None
 
 
 def _guards(snapshot: Snapshot, pod: PodClass) -> tuple[Counted, ...]:

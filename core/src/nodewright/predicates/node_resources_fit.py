@@ -13,33 +13,31 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 UNLIMITED = np.iinfo(np.int64).max
 
 
-def _demand(snapshot: Snapshot, pod: PodClass) -> list[tuple[int, int]]:
+def _demand(snapshot: Snapshot, pod: PodClass) -> tuple[tuple[int, int], ...]:
     """Column and amount of everything the class asks, pods first."""
-    known: list[tuple[int, int]] | None = pod.compiled.get(_demand)
+    row = snapshot.request_row(pod)
+    known: tuple[tuple[int, int], ...] | None = pod.compiled.get(_demand)
     if known is None:
-        row = snapshot.request_row(pod)
-        columns = [0, *(snapshot.vocabulary.resources[name] for name in pod.requests)]
-        known = pod.compiled[_demand] = [(column, int(row[column])) for column in columns]
-    snapshot.widen()
+        columns = (0, *(snapshot.vocabulary.resources[name] for name in pod.requests))
+        known = pod.compiled[_demand] = tuple((column, int(row[column])) for column in columns)
     return known
 
 
 def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
-    demand = _demand(snapshot, pod)
-    offered, used = snapshot.allocatable[window], snapshot.used[window]
-    found: Mask = offered[:, 0] > used[:, 0]
-    for column, amount in demand[1:]:
-        found &= offered[:, column] - used[:, column] >= amount
+    found: Mask | None = None
+    demand, free = _demand(snapshot, pod), snapshot.free
+    for column, amount in demand:
+        passing = free[window, column] >= amount
+        found = passing if found is None else np.logical_and(found, passing, out=found)
     return found
 
 
 def room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
     """How many more pods of the class the rows take, by amounts and number of pods alone."""
     demand, placed = _demand(snapshot, pod), snapshot.request_row(pod, placed=True)
-    offered, used = snapshot.allocatable[window], snapshot.used[window]
     room = np.full(window.stop - window.start, UNLIMITED, dtype=np.int64)
     for column, amount in demand:
-        free = offered[:, column] - used[:, column]
+        free = snapshot.free[window, column]
         # An in-place resize lets a pod that runs hold another amount than it asked for.
         more = (free - amount) // int(placed[column]) + 1 if placed[column] else UNLIMITED
         np.minimum(room, np.where(free >= amount, more, 0), out=room)

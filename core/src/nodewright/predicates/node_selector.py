@@ -1,6 +1,6 @@
 """Node selectors, as columns over many nodes and as a test of one (component-helpers' nodeaffinity)."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from functools import reduce
 
 import numpy as np
@@ -9,7 +9,7 @@ from nodewright.model.meta import Requirement
 from nodewright.model.node import Node
 from nodewright.model.pod import NodeSelector, NodeSelectorTerm
 from nodewright.predicates.selectors import Condition, Labels, parse_condition
-from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.column import ColumnKey, Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
 
@@ -24,7 +24,7 @@ class NodeDemand:
     def __init__(self, equal: dict[str, str] | None, selector: NodeSelector | None) -> None:
         self.equal = tuple(sorted(equal.items())) if equal else ()
         self.selector = selector
-        self.key: Hashable = ("node demand", self.equal, selector)
+        self.key = ColumnKey("node demand", self.equal, selector)
 
     @property
     def is_free(self) -> bool:

@@ -1,12 +1,9 @@
 """NodeUnschedulable: a cordoned node takes only pods that tolerate it."""
 
-import numpy as np
-
 from nodewright.model.node import Taint
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.predicates.taint_toleration import tolerates
 from nodewright.snapshot.column import Mask
-from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -19,15 +16,10 @@ def _tolerates_cordon(pod: PodClass) -> bool:
     return any(tolerates(toleration, CORDON) for toleration in pod.spec.tolerations)
 
 
-def _cordoned(table: NodeTable, window: slice) -> Mask:
-    rows = range(window.start, window.stop)
-    return np.fromiter((table.template(row).spec.unschedulable for row in rows), dtype=np.bool_, count=len(rows))
-
-
 def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     if _tolerates_cordon(pod):
         return None
-    return ~snapshot.column("cordoned", _cordoned)[window]
+    return snapshot.schedulable[window]
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:

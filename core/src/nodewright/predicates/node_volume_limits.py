@@ -83,7 +83,7 @@ def _names(table: NodeTable) -> Ids:
 
 def _name_ids(table: NodeTable, window: slice) -> Ids:
     rows = range(window.start, window.stop)
-    return np.fromiter((table.vocabulary.intern("name", table.name(row)) for row in rows), np.int32, count=len(rows))
+    return np.fromiter((table.vocabulary.intern("name", table.name(row)) for row in rows), np.int64, count=len(rows))
 
 
 def _limits(snapshot: Snapshot, driver: str, window: slice) -> Ints:

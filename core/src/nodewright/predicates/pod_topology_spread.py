@@ -1,6 +1,6 @@
 """PodTopologySpread: hard spread constraints hold with one more pod."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodewright.model.node import Node
@@ -9,7 +9,7 @@ from nodewright.predicates.node_selector import NodeDemand, demand_column, deman
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.predicates.selectors import Condition, Selector, parse_selector
 from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of, tolerates_all
-from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.column import ColumnKey, Ids, Mask
 from nodewright.snapshot.domains import DomainCounts, DomainQuery
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
@@ -32,9 +32,9 @@ class _Nodes:
     tolerance: Tolerance | None
 
     @property
-    def column_key(self) -> Hashable:
-        demand = self.demand.key if self.demand else None
-        return ("spread", self.key, self.keys, demand, self.tolerance.key if self.tolerance else None)
+    def column_key(self) -> ColumnKey:
+        demand, tolerance = self.demand, self.tolerance
+        return ColumnKey("spread", self.key, self.keys, demand and demand.key, tolerance and tolerance.key)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +94,9 @@ def _compile(pod: PodClass, constraint: TopologySpreadConstraint, keys: tuple[st
         max_skew=constraint.max_skew,
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
         own=int(selector is not None and selector.matches(pod.labels)),
-        query=DomainQuery(domains, lambda other: _counts_for(pod, other, selector)),
+        query=DomainQuery(
+            domains, lambda other: _counts_for(pod, other, selector), selector.label if selector else None
+        ),
     )
 
 
@@ -129,9 +131,14 @@ def _least(counts: DomainCounts, min_domains: int) -> int:
     return int(existing.min()) if len(existing) else _NO_DOMAIN
 
 
+@per_class
+def _is_broken(pod: PodClass) -> bool:
+    stated = (constraint.label_selector for constraint in _hard(pod))
+    return any(selector is not None and parse_selector(selector) is None for selector in stated)
+
+
 def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
-    unusable = (c.label_selector is not None and parse_selector(c.label_selector) is None for c in _hard(pod))
-    return (SELECTOR_REASON,) if any(unusable) else None
+    return (SELECTOR_REASON,) if _is_broken(pod) else None
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:

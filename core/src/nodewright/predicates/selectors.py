@@ -102,6 +102,14 @@ class Selector:
     def is_everything(self) -> bool:
         return not self.conditions
 
+    @property
+    def label(self) -> tuple[str, str] | None:
+        """A label that whatever matches must bear, if one is plain to see."""
+        for condition in self.conditions:
+            if condition.operator == "In" and len(condition.values) == 1:
+                return condition.key, next(iter(condition.values))
+        return None
+
     def matches(self, labels: Labels) -> bool:
         return all(condition.holds(labels) for condition in self.conditions)
 

@@ -1,13 +1,13 @@
 """TaintToleration: every NoSchedule and NoExecute taint of the node must be tolerated."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from nodewright.model.node import Taint
 from nodewright.model.pod import Toleration
 from nodewright.predicates.predicate import Predicate, Texts
-from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.column import ColumnKey, Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
@@ -48,7 +48,7 @@ class Tolerance:
 
     def __init__(self, tolerations: tuple[Toleration, ...]) -> None:
         self.tolerations = tolerations
-        self.key: Hashable = ("tolerance", tolerations)
+        self.key = ColumnKey("tolerance", tolerations)
 
     def mask(self, table: NodeTable, window: slice) -> Mask:
         """Rows of the window whose hard taints are all tolerated."""
@@ -81,7 +81,7 @@ def _taint_sets(table: NodeTable) -> Ids:
 
 
 def _taint_set_ids(table: NodeTable, window: slice) -> Ids:
-    ids = np.empty(window.stop - window.start, dtype=np.int32)
+    ids = np.empty(window.stop - window.start, dtype=np.int64)
     for index, row in enumerate(range(window.start, window.stop)):
         taints = table.template(row).spec.taints
         hard = tuple((taint.key, taint.value, taint.effect) for taint in taints if taint.effect in HARD_EFFECTS)

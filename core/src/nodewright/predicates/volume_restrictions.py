@@ -74,7 +74,7 @@ def _sole_claims(pod: PodClass, context: Context) -> frozenset[str]:
 
 
 def _everywhere(table: NodeTable) -> Ids:
-    return table.column("everywhere", lambda _, window: np.zeros(window.stop - window.start, dtype=np.int32))
+    return table.column("everywhere", lambda _, window: np.zeros(window.stop - window.start, dtype=np.int64))
 
 
 @per_context

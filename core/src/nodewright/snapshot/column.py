@@ -1,54 +1,70 @@
 """Growable numpy columns that forks share until one of them writes."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Ids = NDArray[np.int32]
+# Interned values, as numpy likes its indices.
+Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-class Column:
-    """Rows of one dtype; appending is amortised, forking is free, the first write after a fork copies."""
+class ColumnKey:
+    """A composite name of a column, hashed once."""
 
-    __slots__ = ("_buffer", "_shared", "_size")
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self._parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ColumnKey) and self._parts == other._parts)
+
+
+class Column:
+    """Rows of one dtype along the last axis; appending is amortised, forking is free.
+
+    The first write after a fork copies. ``view`` holds the rows, to be read only.
+    """
+
+    __slots__ = ("_buffer", "_shared", "view")
 
     def __init__(self, rows: NDArray[Any]) -> None:
-        self._buffer = rows
-        self._size = len(rows)
+        self._buffer = self.view = rows
         self._shared = True  # the rows given may belong to somebody else
 
     def __len__(self) -> int:
-        return self._size
-
-    @property
-    def view(self) -> NDArray[Any]:
-        """The rows, to be read only."""
-        return self._buffer[: self._size]
+        size: int = self.view.shape[-1]
+        return size
 
     @property
     def writable(self) -> NDArray[Any]:
         """The rows, to be changed in place."""
         if self._shared:
-            self._reallocate(self._size)
-        return self._buffer[: self._size]
+            self._reallocate(len(self))
+        return self.view
 
     def extend(self, rows: NDArray[Any]) -> None:
-        size = self._size + len(rows)
-        if self._shared or size > len(self._buffer):
-            self._reallocate(max(size, self._size + self._size // 2, 16))
-        self._buffer[self._size : size] = rows
-        self._size = size
+        start, size = len(self), len(self) + rows.shape[-1]
+        if self._shared or size > self._buffer.shape[-1]:
+            self._reallocate(max(size, start + start // 2, 16))
+        self._buffer[..., start:size] = rows
+        self.view = self._buffer[..., :size]
 
     def fork(self) -> "Column":
         self._shared = True
-        forked = Column(self._buffer)
-        forked._size = self._size
-        return forked
+        return Column(self.view)
 
     def _reallocate(self, capacity: int) -> None:
-        grown = np.empty((capacity, *self._buffer.shape[1:]), dtype=self._buffer.dtype)
-        grown[: self._size] = self._buffer[: self._size]
+        size = len(self)
+        grown = np.empty((*self._buffer.shape[:-1], capacity), dtype=self._buffer.dtype)
+        grown[..., :size] = self.view
         self._buffer, self._shared = grown, False
+        self.view = grown[..., :size]

@@ -1,10 +1,10 @@
 """Counts of pods per domain, kept up to date as pods are placed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nodewright.snapshot.column import Ids, Ints
+from nodewright.snapshot.column import Ids, Ints, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass
 
@@ -18,18 +18,22 @@ class DomainQuery:
     """What is counted: pods by weight, per domain of their node. Compared by identity.
 
     Predicates make one per pod class and term and ask the snapshot for its counts. What a query says of a class
-    or a node never changes: where it would, another query is made.
+    or a node never changes: where it would, another query is made. ``label``, where given, is a label that every
+    pod counted bears: most classes are told apart by that alone.
     """
 
-    __slots__ = ("_weigh", "_weights", "domains")
+    __slots__ = ("_label", "_weigh", "_weights", "domains")
 
-    def __init__(self, domains: Domains, weigh: Weigh) -> None:
+    def __init__(self, domains: Domains, weigh: Weigh, label: tuple[str, str] | None = None) -> None:
         self.domains = domains
+        self._label = label
         self._weigh = weigh
         self._weights: dict[PodClass, int] = {}
 
     def weight(self, pod_class: PodClass) -> int:
         """How much one pod of the class counts for."""
+        if self._label is not None and pod_class.labels.get(self._label[0]) != self._label[1]:
+            return 0
         known = self._weights.get(pod_class)
         if known is None:
             known = self._weights[pod_class] = int(self._weigh(pod_class))
@@ -43,24 +47,30 @@ class DomainCounts:
     The arrays are longer than there are domains, and their last entry is always 0.
     """
 
-    __slots__ = ("nodes", "pods", "total")
+    __slots__ = ("_departures", "_rows", "nodes", "pods", "total")
 
     def __init__(self) -> None:
         self.pods: Ints = np.zeros(16, dtype=np.int64)
         self.nodes: Ints = np.zeros(16, dtype=np.int64)
         self.total = 0
+        self._rows = self._departures = 0
 
     def copy(self) -> "DomainCounts":
         copied = DomainCounts()
         copied.pods, copied.nodes, copied.total = self.pods.copy(), self.nodes.copy(), self.total
+        copied._rows, copied._departures = self._rows, self._departures
         return copied
 
-    def add_nodes(self, domains: Ids, sign: int = 1) -> None:
-        """Let nodes join (or leave) their domains."""
-        joining = domains[domains >= 0]
-        if len(joining):
-            self._reserve(int(joining.max()))
-            np.add.at(self.nodes, joining, sign)
+    def is_behind(self, rows: int, departures: int) -> bool:
+        """Whether nodes came or went since the last ``follow``."""
+        return self._rows < rows or self._departures < departures
+
+    def follow(self, domains: Ids, alive: Mask, departed: Sequence[int]) -> None:
+        """Let nodes join and leave: ``departed`` lists all rows that ever died, in order."""
+        left = [row for row in departed[self._departures :] if row < self._rows]
+        self._add_nodes(domains[left], -1)
+        self._add_nodes(domains[self._rows :][alive[self._rows :]], 1)
+        self._rows, self._departures = len(domains), len(departed)
 
     def add_pods(self, domain: int, weight: int) -> None:
         """Count pods placed on (negative: taken from) a node of a domain."""
@@ -81,11 +91,17 @@ class DomainCounts:
     def pods_at(self, domains: Ids) -> Ints:
         """Pods in each of these domains; 0 where the domain is negative."""
         try:
-            found: Ints = self.pods[domains]
+            found: Ints = self.pods.take(domains)
         except IndexError:
             self._reserve(int(domains.max()))
-            found = self.pods[domains]
+            found = self.pods.take(domains)
         return found
+
+    def _add_nodes(self, domains: Ids, sign: int) -> None:
+        joining = domains[domains >= 0]
+        if len(joining):
+            self._reserve(int(joining.max()))
+            np.add.at(self.nodes, joining, sign)
 
     def _reserve(self, domain: int) -> None:
         """Make the arrays long enough for a domain and the zero after it, which index -1 finds."""

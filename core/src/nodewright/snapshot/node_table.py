@@ -57,8 +57,9 @@ class NodeTable:
         width = len(self.vocabulary.resources)
         self._alive = Column(np.zeros(0, dtype=np.bool_))
         self._copy = Column(np.zeros(0, dtype=np.bool_))
-        self._allocatable = Column(np.zeros((0, width), dtype=np.int64))
-        self._used = Column(np.zeros((0, width), dtype=np.int64))
+        # Resources × rows, so that what is free of one resource lies side by side.
+        self._allocatable = Column(np.zeros((width, 0), dtype=np.int64))
+        self._free = Column(np.zeros((width, 0), dtype=np.int64))
         self._columns: dict[object, Column] = {}
 
     def __len__(self) -> int:
@@ -76,12 +77,17 @@ class NodeTable:
     @property
     def allocatable(self) -> Ints:
         """Rows × resources (``vocabulary.resources`` gives the column of a name)."""
-        return self._allocatable.view
+        return self._allocatable.view.T
+
+    @property
+    def free(self) -> Ints:
+        """Rows × resources: what the pods of a node leave; negative where a node is over-committed."""
+        return self._free.view.T
 
     @property
     def used(self) -> Ints:
         """Rows × resources: the sum of what the pods of a node ask."""
-        return self._used.view
+        return self.allocatable - self.free
 
     def row(self, name: str) -> int:
         """Row of a node (not of a copy); raises KeyError."""
@@ -133,14 +139,15 @@ class NodeTable:
         held = self._columns.get(key)
         if held is None:
             held = self._columns[key] = self._inherited(key, compute)
-        if len(held) < len(self):
-            held.extend(compute(self, slice(len(held), len(self))))
+        missing = slice(len(held), len(self))
+        if missing.start < missing.stop:
+            held.extend(compute(self, missing))
         return held.view
 
     def label_ids(self, key: str, window: slice) -> Ids:
         """The interned values of a label for new rows; a copy's hostname is its own name."""
         intern, hostname = self.vocabulary.value_id, key == HOSTNAME_LABEL
-        ids = np.empty(window.stop - window.start, dtype=np.int32)
+        ids = np.empty(window.stop - window.start, dtype=np.int64)
         for index, row in enumerate(range(window.start, window.stop)):
             own = self.name(row) if hostname and self._copy.view[row] else self._nodes[row].metadata.labels.get(key)
             ids[index] = -1 if own is None else intern(key, own)
@@ -153,11 +160,11 @@ class NodeTable:
 
     def widen(self) -> None:
         """Give the resource matrices a column for every resource in the vocabulary."""
-        missing = len(self.vocabulary.resources) - self.used.shape[1]
+        missing = len(self.vocabulary.resources) - len(self._free.view)
         if missing > 0:
-            room = np.zeros((len(self), missing), dtype=np.int64)
-            self._allocatable = Column(np.hstack([self.allocatable, room]))
-            self._used = Column(np.hstack([self.used, room]))
+            room = np.zeros((missing, len(self)), dtype=np.int64)
+            self._allocatable = Column(np.vstack([self._allocatable.view, room]))
+            self._free = Column(np.vstack([self._free.view, room]))
 
     def sibling(self) -> Self:
         """An empty picture that speaks of the same names, to imagine nodes in."""
@@ -170,12 +177,12 @@ class NodeTable:
         window = slice(len(self), len(self) + len(nodes))
         rows = self._allocatable_rows(offers)
         if copies:
-            rows = np.repeat(rows, len(nodes), axis=0)
+            rows = np.repeat(rows, len(nodes), axis=1)
         self._nodes.extend(nodes)
         self._alive.extend(np.ones(len(nodes), dtype=np.bool_))
         self._copy.extend(np.full(len(nodes), copies))
         self._allocatable.extend(rows)
-        self._used.extend(np.zeros_like(rows))
+        self._free.extend(rows)
         return window
 
     def _allocatable_rows(self, offers: list[Resources]) -> Ints:
@@ -185,10 +192,10 @@ class NodeTable:
             for name in offer:
                 resources.setdefault(name, len(resources))
         self.widen()
-        rows = np.zeros((len(offers), len(resources)), dtype=np.int64)
-        for row, offer in zip(rows, amounts, strict=True):
+        rows = np.zeros((len(resources), len(offers)), dtype=np.int64)
+        for index, offer in enumerate(amounts):
             for name, amount in offer.items():
-                row[resources[name]] = max(-MAX_ALLOCATABLE, amount)
+                rows[resources[name], index] = max(-MAX_ALLOCATABLE, amount)
         return rows
 
     def _inherited(self, key: object, compute: Compute) -> Column:
@@ -203,7 +210,7 @@ class NodeTable:
         forked._nodes = self._nodes.copy()
         forked._rows, forked._rows_shared = self._rows, True
         forked._alive, forked._copy = self._alive.fork(), self._copy.fork()
-        forked._allocatable, forked._used = self._allocatable.fork(), self._used.fork()
+        forked._allocatable, forked._free = self._allocatable.fork(), self._free.fork()
         forked._columns = {key: column.fork() for key, column in self._columns.items()}
 
 
@@ -220,4 +227,4 @@ def renamed(template: Node, name: str) -> Node:
 
 def row_numbers(table: NodeTable) -> Ids:
     """Every row as a domain of its own."""
-    return table.column("row", lambda _, window: np.arange(window.start, window.stop, dtype=np.int32))
+    return table.column("row", lambda _, window: np.arange(window.start, window.stop, dtype=np.int64))

@@ -33,6 +33,7 @@ class Snapshot(NodeTable):
         self._owned: set[PodClass] = set()
         self._owned_counts: set[DomainQuery] = set()
         self._pods: dict[int, tuple[Pod, ...]] = {}
+        self._departed: list[int] = []
 
     def fork(self) -> "Snapshot":
         """A picture that starts equal and goes its own way."""
@@ -43,7 +44,7 @@ class Snapshot(NodeTable):
         forked._by_trait, forked._watching = self._by_trait.copy(), self._watching.copy()
         self._owned, self._owned_counts = set(), set()
         forked._owned, forked._owned_counts = set(), set()
-        forked._pods = self._pods.copy()
+        forked._pods, forked._departed = self._pods.copy(), self._departed.copy()
         return forked
 
     def class_of(self, pod: Pod, *, placed: bool = False) -> PodClass:
@@ -53,9 +54,7 @@ class Snapshot(NodeTable):
 
     def add_nodes(self, nodes: list[Node]) -> slice:
         """Append nodes without pods; answers their rows. Their names must be new."""
-        window = self.append_nodes(nodes)
-        self._join_counts(window)
-        return window
+        return self.append_nodes(nodes)
 
     def add_node(self, node: Node) -> int:
         """Append one node; answers its row."""
@@ -65,17 +64,14 @@ class Snapshot(NodeTable):
 
     def add_copies(self, template: Node, count: int) -> slice:
         """Append copies of a template node, each with a name and hostname of its own."""
-        window = self.append_copies(template, count)
-        self._join_counts(window)
-        return window
+        return self.append_copies(template, count)
 
     def remove_node(self, row: int) -> None:
         """Take a node and its pods away; the row stays, dead."""
         for pod_class in [held for held, rows in self._placed.items() if row in rows]:
             self.unplace(pod_class, row, self._placed[pod_class][row])
         self._pods.pop(row, None)
-        for query in self._counts:
-            self._own_counts(query).add_nodes(query.domains(self)[row : row + 1], sign=-1)
+        self._departed.append(row)
         self._alive.writable[row] = False
         if self._rows_shared:
             self._rows, self._rows_shared = self._rows.copy(), False
@@ -88,7 +84,7 @@ class Snapshot(NodeTable):
         rows = self._own_rows(pod_class)
         rows[row] = rows.get(row, 0) + count
         amounts = self.request_row(pod_class, placed=True)
-        self._used.writable[row] += count * amounts
+        self._free.writable[:, row] -= count * amounts
         if pod is not None:
             self._pods[row] = (*self._pods.get(row, ()), pod)
         self._count(pod_class, row, count)
@@ -99,7 +95,7 @@ class Snapshot(NodeTable):
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             held[row] = held.get(row, 0) + count
         amounts = self.request_row(pod_class, placed=True)
-        self._used.writable[rows] += counts[:, None] * amounts
+        self._free.writable[:, rows] -= amounts[:, None] * counts
         for query in self._watchers(pod_class):
             self._own_counts(query).add_many(query.domains(self)[rows], counts * query.weight(pod_class))
 
@@ -110,7 +106,7 @@ class Snapshot(NodeTable):
         if not rows[row]:
             del rows[row]
         amounts = self.request_row(pod_class, placed=True)
-        self._used.writable[row] -= count * amounts
+        self._free.writable[:, row] += count * amounts
         if pod is not None:
             self._pods[row] = tuple(other for other in self._pods[row] if other is not pod)
         self._count(pod_class, row, -count)
@@ -160,16 +156,18 @@ class Snapshot(NodeTable):
     # Counts per domain
 
     def domain_counts(self, query: DomainQuery) -> DomainCounts:
-        """Counts for a query, kept current from now on; to be read only."""
+        """Counts for a query, kept current from now on; to be read only, and until the snapshot changes."""
         held = self._counts.get(query)
         if held is None:
             held = self._counts[query] = self._counted(query)
             self._owned_counts.add(query)
+        if held.is_behind(len(self), len(self._departed)):
+            held = self._own_counts(query)
+            held.follow(query.domains(self), self.alive, self._departed)
         return held
 
     def _counted(self, query: DomainQuery) -> DomainCounts:
         counts, domains = DomainCounts(), query.domains(self)
-        counts.add_nodes(domains[self.alive])
         for pod_class, rows in self.placements():
             weight = query.weight(pod_class)
             if weight:
@@ -177,10 +175,6 @@ class Snapshot(NodeTable):
                 pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
                 counts.add_many(domains[places], pods * weight)
         return counts
-
-    def _join_counts(self, window: slice) -> None:
-        for query in self._counts:
-            self._own_counts(query).add_nodes(query.domains(self)[window])
 
     def _count(self, pod_class: PodClass, row: int, count: int) -> None:
         for query in self._watchers(pod_class):
