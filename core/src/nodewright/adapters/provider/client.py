@@ -43,7 +43,12 @@ class ProviderClient:
         self.dry_run = settings.dry_run
         self.deadline_seconds = settings.deadline_seconds
         self._calls = calls
-        self._writes = Writes(calls, repeats=settings.write_repeats, info=info)
+        self._writes = Writes(
+            calls,
+            repeats=settings.write_repeats,
+            ignores_id_case=info.ignores_id_case,
+            tells_failures=lambda group_id: self.supports(Capability.FAST_FAILURE_DETECTION, group_id),
+        )
         self._check_instances = checks.instances(ignores_case=info.ignores_id_case)
         self._switched_off: Mapping[str, frozenset[Capability]] = {}
         self._withheld: list[WithheldWrite] = []

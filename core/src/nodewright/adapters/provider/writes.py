@@ -10,7 +10,6 @@ from typing import TypeVar
 from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import HookCaller, UnexpectedError
 from nodewright.adapters.provider.runner import NotStarted
-from nodewright.model.capability import Capability
 from nodewright.model.errors import (
     BadAnswer,
     InvariantError,
@@ -19,7 +18,7 @@ from nodewright.model.errors import (
     ProviderUnavailable,
     TargetChanged,
 )
-from nodewright.model.group import InstanceState, ProviderInfo
+from nodewright.model.group import InstanceState
 
 T = TypeVar("T")
 
@@ -27,11 +26,13 @@ T = TypeVar("T")
 class Writes:
     """Sends the writes of one provider and settles those whose outcome is in doubt."""
 
-    def __init__(self, calls: HookCaller, *, repeats: int, info: ProviderInfo) -> None:
+    def __init__(
+        self, calls: HookCaller, *, repeats: int, ignores_id_case: bool, tells_failures: Callable[[str], bool]
+    ) -> None:
         self._calls = calls
         self._repeats = repeats
-        self._ignores_id_case = info.ignores_id_case
-        self._names_failures = Capability.FAST_FAILURE_DETECTION in info.capabilities
+        self._ignores_id_case = ignores_id_case
+        self._tells_failures = tells_failures
 
     def resize(self, hook: str, group_id: str, expected_target: int, target: int) -> int:
         """How many machines were accepted; raises TargetChanged or OutcomeUnknown after a call in doubt."""
@@ -97,7 +98,7 @@ class Writes:
         check = checks.instances(ignores_case=self._ignores_id_case)
         found = self._look(doubt, group_id, lambda: self._calls.read("instances", check, group_id=group_id))
         ids = {instance.id for instance in found if instance.state != InstanceState.DELETING}
-        if self._names_failures:
+        if self._tells_failures(group_id):
             failed = self._look(
                 doubt, group_id, lambda: self._calls.read("failed_instances", checks.failures, group_id=group_id)
             )
