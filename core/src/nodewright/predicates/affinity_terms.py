@@ -38,10 +38,6 @@ class Terms:
     anti_affinity: tuple[Term, ...]
     broken: str | None
 
-    @property
-    def anti_keys(self) -> frozenset[str]:
-        return frozenset(term.key for term in self.anti_affinity)
-
 
 @per_class
 def terms_of(pod: PodClass) -> Terms:
@@ -57,9 +53,9 @@ def terms_of(pod: PodClass) -> Terms:
     )
 
 
-def is_guarding(pod: PodClass) -> bool:
-    """Whether pods of the class keep others away."""
-    return bool(terms_of(pod).anti_affinity)
+def marks_of_guard(pod: PodClass) -> set[tuple[str, str] | None]:
+    """Labels that tell whom the class's anti-affinity is about; None where no label is plain to see."""
+    return {term.selector.label for term in terms_of(pod).anti_affinity if term.selector is not None}
 
 
 def with_selected(terms: tuple[Term, ...], namespaces: Namespaces) -> tuple[Term, ...]:

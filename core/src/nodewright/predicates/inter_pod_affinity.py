@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nodewright.predicates.affinity_terms import NO_LABELS, Namespaces, Term, is_guarding, terms_of, with_selected
+from nodewright.predicates.affinity_terms import NO_LABELS, Namespaces, Term, marks_of_guard, terms_of, with_selected
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.domains import DomainQuery
@@ -93,19 +93,19 @@ def _label(terms: tuple[Term, ...]) -> tuple[str, str] | None:
 
 def _guards(snapshot: Snapshot, pod: PodClass) -> tuple[Counted, ...]:
     """Per topology key, what counts the pods whose anti-affinity is about this class; only keys that have some."""
-    guarded = snapshot.placed_classes(is_guarding)
-    if not guarded:
+    index = snapshot.placed_by(marks_of_guard)
+    if not index:
         return ()
     labels = snapshot.context.namespaces.get(pod.namespace, NO_LABELS)
     known = pod.compiled.get(_guards)
-    if known is not None and known[0] is guarded and known[1] is labels:
+    if known is not None and known[0] is index and known[1] is labels:
         found: tuple[Counted, ...] = known[2]
         return found
-    queries = {key: _guard_query(pod, key, labels) for owner in guarded for key in terms_of(owner).anti_keys}
-    found = tuple(
-        (key, query) for key, query in sorted(queries.items()) if any(query.weight(owner) for owner in guarded)
-    )
-    pod.compiled[_guards] = (guarded, labels, found)
+    owners = [owner for mark in (None, *pod.labels.items()) for owner in index.get(mark, ())]
+    keys = sorted({term.key for owner in owners for term in terms_of(owner).anti_affinity})
+    queries = [(key, _guard_query(pod, key, labels)) for key in keys]
+    found = tuple((key, query) for key, query in queries if any(query.weight(owner) for owner in owners))
+    pod.compiled[_guards] = (index, labels, found)
     return found
 
 

@@ -22,17 +22,17 @@ class DomainQuery:
     pod counted bears: most classes are told apart by that alone.
     """
 
-    __slots__ = ("_label", "_weigh", "_weights", "domains")
+    __slots__ = ("_weigh", "_weights", "domains", "label")
 
     def __init__(self, domains: Domains, weigh: Weigh, label: tuple[str, str] | None = None) -> None:
         self.domains = domains
-        self._label = label
+        self.label = label
         self._weigh = weigh
         self._weights: dict[PodClass, int] = {}
 
     def weight(self, pod_class: PodClass) -> int:
         """How much one pod of the class counts for."""
-        if self._label is not None and pod_class.labels.get(self._label[0]) != self._label[1]:
+        if self.label is not None and pod_class.labels.get(self.label[0]) != self.label[1]:
             return 0
         known = self._weights.get(pod_class)
         if known is None:

@@ -1,6 +1,6 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -16,6 +16,7 @@ from nodewright.snapshot.pod_class import PodClass
 # Row → how many pods of one class are there.
 Placements = Mapping[int, int]
 Trait = Callable[[PodClass], bool]
+Marks = Callable[[PodClass], Iterable[Hashable]]
 
 
 class Snapshot(NodeTable):
@@ -28,6 +29,7 @@ class Snapshot(NodeTable):
         self._placed: dict[PodClass, dict[int, int]] = {}
         self._counts: dict[DomainQuery, DomainCounts] = {}
         self._by_trait: dict[Trait, tuple[int, tuple[PodClass, ...]]] = {}
+        self._by_mark: dict[Marks, tuple[int, dict[Hashable, tuple[PodClass, ...]]]] = {}
         self._watching: dict[PodClass, tuple[int, tuple[DomainQuery, ...]]] = {}
         # What is ours alone; the rest is shared with a fork and copied before a write.
         self._owned: set[PodClass] = set()
@@ -41,7 +43,8 @@ class Snapshot(NodeTable):
         self._fork_table(forked)
         forked.context = self.context
         forked._placed, forked._counts = self._placed.copy(), self._counts.copy()
-        forked._by_trait, forked._watching = self._by_trait.copy(), self._watching.copy()
+        forked._by_trait, forked._by_mark = self._by_trait.copy(), self._by_mark.copy()
+        forked._watching = self._watching.copy()
         self._owned, self._owned_counts = set(), set()
         forked._owned, forked._owned_counts = set(), set()
         forked._pods, forked._departed = self._pods.copy(), self._departed.copy()
@@ -131,6 +134,17 @@ class Snapshot(NodeTable):
             self._by_trait[trait] = (len(self._placed), found)
         return found
 
+    def placed_by(self, marks: Marks) -> Mapping[Hashable, tuple[PodClass, ...]]:
+        """Classes that have, or had, pods on nodes, by their marks; the same mapping until a marked one comes."""
+        seen, found = self._by_mark.get(marks, (0, {}))
+        if seen < len(self._placed):
+            fresh = [(mark, other) for other in islice(self._placed, seen, None) for mark in marks(other)]
+            found = found.copy() if fresh else found
+            for mark, other in fresh:
+                found[mark] = (*found.get(mark, ()), other)
+            self._by_mark[marks] = (len(self._placed), found)
+        return found
+
     @property
     def guarded(self) -> tuple[PodClass, ...]:
         """Classes with required anti-affinity that have, or had, pods on nodes: they keep others away."""
@@ -168,9 +182,10 @@ class Snapshot(NodeTable):
 
     def _counted(self, query: DomainQuery) -> DomainCounts:
         counts, domains = DomainCounts(), query.domains(self)
-        for pod_class, rows in self.placements():
-            weight = query.weight(pod_class)
-            if weight:
+        candidates = self._placed if query.label is None else self.placed_by(_labels).get(query.label, ())
+        for pod_class in candidates:
+            rows, weight = self._placed[pod_class], query.weight(pod_class)
+            if rows and weight:
                 places = np.fromiter(rows, dtype=np.int64, count=len(rows))
                 pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
                 counts.add_many(domains[places], pods * weight)
@@ -205,3 +220,7 @@ class Snapshot(NodeTable):
 
 def _is_guarded(pod_class: PodClass) -> bool:
     return pod_class.has_anti_affinity
+
+
+def _labels(pod_class: PodClass) -> Iterable[Hashable]:
+    return pod_class.labels.items()
