@@ -1,0 +1,5 @@
+"""``python -m nodewright`` is the command ``nodewright``."""
+
+from nodewright.cli.main import main
+
+main()

@@ -1,0 +1,36 @@
+"""Builds the providers that the settings name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, load_provider
+from nodewright.model.clock import Clock
+from nodewright.model.settings import ProviderSettings
+from nodewright.spec.context import ProviderContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connector:
+    """How providers are built: on which clock, by which chance, and who makes the calls (by default threads)."""
+
+    clock: Clock
+    seed: int = 0
+    dry_run: bool = True
+    make_runner: Callable[[], CallRunner | None] = lambda: None
+
+    def connect(self, name: str, settings: ProviderSettings) -> ProviderClient:
+        """Raises PluginError and ConfigError."""
+        context = ProviderContext(
+            clock=self.clock,
+            random=Random(f"{self.seed}/{name}"),  # noqa: S311 - chance of a simulation, not a secret
+            options=settings.options,
+            node_group_specs=settings.nodes,
+            auto_discovery_specs=settings.node_group_auto_discovery,
+        )
+        calls = CallSettings(deadline_seconds=settings.call_timeout, dry_run=self.dry_run)
+        return load_provider(name, context, settings=calls, runner=self.make_runner())
+
+    def connect_all(self, providers: Mapping[str, ProviderSettings]) -> tuple[ProviderClient, ...]:
+        """In the order of the settings."""
+        return tuple(self.connect(name, settings) for name, settings in providers.items())

@@ -1,0 +1,42 @@
+"""One loop without its writes: observe, fold, plan, check."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from nodewright.model.errors import InvariantError, ProviderUnavailable
+from nodewright.model.settings import Settings
+from nodewright.observe import ClusterReader, Observer, ProviderReads
+from nodewright.planner import make_plan
+from nodewright.planner.plan import Plan
+from nodewright.registry.fold import fold
+from nodewright.registry.state import ClusterState, Memory
+from nodewright.validate import check_actions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What one loop would do: nothing of it has been done."""
+
+    state: ClusterState
+    plan: Plan
+    settings: Settings
+
+
+def try_once(
+    cluster: ClusterReader, providers: Sequence[ProviderReads], settings: Settings, random: Random, now: float
+) -> Trial:
+    """Plans the world as it is at ``now``, from scratch: without memory of earlier loops.
+
+    Raises ProviderUnavailable if not one provider answers, and InvariantError for a plan that breaks a rule.
+    """
+    seen, _ = Observer(cluster, providers, settings.failures).observe(now, Memory())
+    problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
+    if problems and len(problems) == len(seen.providers):
+        raise ProviderUnavailable("; ".join(problems))
+    state = fold(Memory(), seen, (), settings)
+    plan = make_plan(state, settings, random)
+    violations = check_actions(seen, plan.actions, settings)
+    if violations:
+        raise InvariantError(f"a plan breaks its rules: {violations}")
+    return Trial(state=state, plan=plan, settings=settings)

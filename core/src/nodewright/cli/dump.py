@@ -1,0 +1,101 @@
+"""A cluster as ``kubectl get … -A -o json`` wrote it down."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from nodewright.model.decode import decode_objects
+from nodewright.model.errors import ConfigError
+from nodewright.model.node import Node
+from nodewright.model.objects import ClusterObjects
+from nodewright.model.pod import Pod
+from nodewright.observe import ClusterPicture
+from nodewright.snapshot.context import Context
+from nodewright.snapshot.snapshot import Snapshot
+
+PRIORITIES = ("cluster-autoscaler-priority-expander", "priorities")
+_HOW = "make a dump with: kubectl get nodes,pods,daemonsets,pvc,pv,storageclasses,csinodes,namespaces -A -o json"
+
+
+def read_dump(source: bytes, name: str) -> ClusterObjects:
+    """What the dump holds; raises ConfigError. A node without a providerID gets one made of its name."""
+    objects = decode_objects(source, name)
+    if not objects.nodes and not objects.pods:
+        raise ConfigError(f"{name}: holds no node and no pod; {_HOW}")
+    return replace(objects, nodes=tuple(_identified(node) for node in objects.nodes))
+
+
+def newest_moment(objects: ClusterObjects) -> float:
+    """The last moment that the dump speaks of (epoch seconds): the best guess at when it was made.
+
+    When an object was made, or a condition of a node or pod changed. 0 for a dump without times.
+    """
+    return max((moment.timestamp() for moment in _moments(objects)), default=0.0)
+
+
+def parse_moment(text: str) -> float:
+    """Epoch seconds of an RFC 3339 time; raises ConfigError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--now: '{text}' is not a time like 2026-01-31T12:00:00Z") from None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+
+
+class DumpedCluster:
+    """Implements ClusterReader for one dump.
+
+    ``strays`` are pods on nodes that the dump does not hold: they take no part in planning.
+    """
+
+    def __init__(self, objects: ClusterObjects) -> None:
+        self.strays: list[Pod] = []
+        self._objects = objects
+
+    def read(self, now: float) -> ClusterPicture:  # noqa: ARG002 - a dump is of one moment
+        """Pods that ended are left out; nominated ones count as on their node. The oldest pending pod is first."""
+        snapshot = Snapshot(Context.of(self._objects))
+        snapshot.add_nodes(list(self._objects.nodes))
+        pending: list[Pod] = []
+        self.strays = []
+        for pod in self._objects.pods:
+            host = pod.spec.node_name or pod.status.nominated_node_name
+            if pod.is_terminal:
+                continue
+            if host in snapshot:
+                snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(host), pod=pod)
+            elif pod.spec.node_name:
+                self.strays.append(pod)
+            else:
+                pending.append(pod)
+        pending.sort(key=_arrival)
+        maps = {config.key: config.data for config in self._objects.config_maps}
+        name, key = PRIORITIES
+        return ClusterPicture(
+            snapshot=snapshot,
+            pending=tuple(pending),
+            daemon_sets=self._objects.daemon_sets,
+            priorities=maps.get(f"kube-system/{name}", {}).get(key),
+        )
+
+
+def _identified(node: Node) -> Node:
+    if node.spec.provider_id:
+        return node
+    return replace(node, spec=replace(node.spec, provider_id=f"dump:///{node.name}"))
+
+
+def _arrival(pod: Pod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created is not None else 0.0
+
+
+def _moments(objects: ClusterObjects) -> Iterator[datetime]:
+    changing: Iterable[Node | Pod] = (*objects.nodes, *objects.pods)
+    for thing in changing:
+        if thing.metadata.creation_timestamp is not None:
+            yield thing.metadata.creation_timestamp
+        for condition in thing.status.conditions:
+            if condition.last_transition_time is not None:
+                yield condition.last_transition_time

@@ -1,0 +1,129 @@
+"""The command ``nodewright``: finds the subcommand, and turns every error into one sentence and an exit code.
+
+Exit codes: 0 done, 1 a bug in nodewright, 2 bad input or a plugin that cannot be used, 130 interrupted,
+141 the reader of our output went away. Single commands add their own; their help says so.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+from nodewright.cli.version import find_version
+from nodewright.model.complaint import printable, suggest
+from nodewright.model.errors import InvariantError, NodewrightError
+
+DONE, BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
+_LONGEST_MESSAGE = 2000
+
+
+class Entry(NamedTuple):
+    """Where a subcommand lives; its module is imported only when it runs, for a fast start."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "plan": Entry("nodewright.cli.plan", "What would be done to the cluster in a kubectl dump, and why."),
+    "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
+}
+
+
+class Commands(click.Group):
+    """Subcommands that are imported late."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        entry = COMMANDS.get(cmd_name)
+        command: click.Command | None = import_module(entry.module).command if entry else None
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            known = suggest(args[0], COMMANDS) or f"; there are {', '.join(COMMANDS)}"
+            raise click.UsageError(f"there is no command {printable(args[0])}{known}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.version_option(find_version(), message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Scale the node groups of a Kubernetes cluster; every cloud is a plugin.
+
+    Exit codes: 0 done, 1 a bug in nodewright, 2 bad input or a plugin that cannot be used.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str], command: click.Command = cli) -> int:
+    """Runs one command line; answers its exit code."""
+    debug = "--debug" in args
+    try:
+        code = command.main(args=list(args), prog_name="nodewright", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _abandon_output()
+        return BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("nodewright: interrupted", err=True)
+        return INTERRUPTED
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _refuse_usage(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends in one sentence
+        return _refuse(error, args, debug=debug)
+    return code if isinstance(code, int) else DONE
+
+
+def _refuse_usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context is not None else ""
+    _say(f"{error.format_message().rstrip('.')}{hint}")
+    return BAD_INPUT
+
+
+def _refuse(error: Exception, args: Sequence[str], *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, NodewrightError) and not isinstance(error, InvariantError):
+        _say(str(error))
+        return BAD_INPUT
+    again = "" if debug else f"; nodewright --debug {' '.join(args)} shows where, please report it with that output"
+    _say(f"a bug in nodewright: {type(error).__name__}: {error}{again}")
+    return BUG
+
+
+def _say(sentence: str) -> None:
+    """One line on stderr, whatever is in it."""
+    click.echo(f"nodewright: {printable(' '.join(sentence.split()), _LONGEST_MESSAGE)}", err=True)
+
+
+def _abandon_output() -> None:
+    """Nobody reads any more: keep the interpreter from complaining when it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,98 @@
+"""The document of ``nodewright plan --output json``; docs/commands.md describes its keys, which only ever grow."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from nodewright.cli.dry_run import Trial
+from nodewright.cli.verdicts import Verdict, find_verdicts
+from nodewright.model.pod import Pod
+from nodewright.model.reason import Rejection, SkipReason
+from nodewright.planner.plan import Expansion, PlannedAction, ScaleUpReport
+from nodewright.registry.state import GroupState
+
+SCHEMA = 1
+
+
+def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
+    """Everything the plan says; every pending pod and every group is there."""
+    plan, seen = trial.plan, trial.state.observation
+    return {
+        "schema": SCHEMA,
+        "source": source,
+        "now": format_moment(trial.state.now),
+        "result": plan.scale_up.result.value,
+        "halted": plan.halted or None,
+        "cluster": {
+            "nodes": int(seen.snapshot.alive.sum()),
+            "pending_pods": len(seen.pending),
+            "stray_pods": [pod.key for pod in strays],
+            "healthy": trial.state.healthy,
+        },
+        "actions": [_action(action) for action in plan.actions],
+        "expansions": _expansions(plan.scale_up, "pods") + _expansions(plan.min_size, "min_size"),
+        "options": [
+            {"group": str(option.group), "nodes": option.nodes, "pods": option.pods, "chosen": option.chosen}
+            for option in plan.scale_up.options
+        ],
+        "groups": [_group(group, trial) for group in trial.state.groups.values()],
+        "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
+        "pods": [_pod(verdict) for verdict in find_verdicts(trial)],
+    }
+
+
+def format_moment(epoch_seconds: float) -> str:
+    """RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(epoch_seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _action(action: PlannedAction) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(action)
+    return {"type": type(action).__name__, **fields, "group": str(action.group)}
+
+
+def _expansions(report: ScaleUpReport | None, purpose: str) -> list[dict[str, Any]]:
+    return [_expansion(expansion, purpose) for expansion in (report.expansions if report is not None else ())]
+
+
+def _expansion(expansion: Expansion, purpose: str) -> dict[str, Any]:
+    return {
+        "group": str(expansion.group),
+        "current": expansion.current,
+        "target": expansion.target,
+        "max": expansion.maximum,
+        "purpose": purpose,
+    }
+
+
+def _group(group: GroupState, trial: Trial) -> dict[str, Any]:
+    seen, skipped = group.seen, trial.plan.scale_up.skipped.get(group.ref)
+    return {
+        "group": str(group.ref),
+        "provider": group.ref.provider,
+        "id": group.ref.group_id,
+        "min": seen.group.min_size,
+        "max": seen.group.max_size,
+        "target": seen.target,
+        "ready": len(group.readiness.ready),
+        "upcoming": group.upcoming,
+        "hourly_price": seen.hourly_price,
+        "skipped": _reason(skipped) if skipped is not None else None,
+        "problem": trial.state.observation.groups[group.ref].problem or None,
+    }
+
+
+def _pod(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "pod": verdict.pod.key,
+        "fate": verdict.fate.value,
+        "reason": verdict.reason,
+        "groups": {str(ref): _reason(reason) for ref, reason in verdict.reasons.items()},
+    }
+
+
+def _reason(reason: Rejection | SkipReason) -> dict[str, str]:
+    code = reason.code.value if isinstance(reason, SkipReason) else reason.predicate
+    return {"code": code, "message": str(reason)}

@@ -1,0 +1,74 @@
+"""Output: tables for people, JSON for programs. Names come from outside and are shown as they are, never as markup."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nodewright.model.complaint import printable
+
+_PIPE_WIDTH = 120
+
+output_option = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="For people or for programs.",
+)
+
+
+class Screen(Console):
+    """A console that lets a broken pipe end the command, quietly, in one place."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def make_console(stream: IO[str] | None = None) -> Console:
+    """A console that takes text literally; one that nobody watches is wide, for grep."""
+    stream = stream or sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return Screen(file=stream, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False)
+
+
+def safe(text: object, style: str = "") -> Text:
+    """Text for a cell or a line: control characters are escaped, markup is not read."""
+    return Text(printable(str(text)), style=style)
+
+
+def make_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
+    """An empty table; ``right`` names the columns of numbers."""
+    table = Table(
+        title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, header_style="dim"
+    )
+    numbers = set(right)
+    for column in columns:
+        is_number = column in numbers
+        table.add_column(Text(column), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return table
+
+
+def write_json(document: dict[str, Any]) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def count(number: int, noun: str) -> str:
+    """``1 pod``, ``2,000 pods``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def name_some(names: Sequence[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    rest = len(names) - most
+    shown = ", ".join(names[:most])
+    return f"{shown} and {rest:,} more" if rest > 0 else shown

@@ -1,0 +1,95 @@
+"""How a command ends: exit codes, and one sentence whatever went wrong."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import click
+import pytest
+
+from nodewright.cli.main import BUG, COMMANDS, INTERRUPTED, Commands, cli, run
+from nodewright.model.errors import ConfigError, InvariantError
+
+Nodewright = Callable[..., Any]
+
+
+def test_without_a_command_it_shows_its_help(nodewright: Nodewright) -> None:
+    ended = nodewright()
+    assert ended.code == 0
+    assert all(name in ended.out for name in COMMANDS)
+
+
+def test_version(nodewright: Nodewright) -> None:
+    assert nodewright("--version").out == f"nodewright {version('nodewright')}\n"
+
+
+def test_every_command_has_help_with_its_exit_codes(nodewright: Nodewright) -> None:
+    for name in COMMANDS:
+        ended = nodewright(name, "--help")
+        assert ended.code == 0
+        assert "Exit code" in ended.out
+
+
+def test_the_summaries_are_of_commands_that_exist() -> None:
+    group = Commands("x")
+    context = click.Context(group)
+    assert [group.get_command(context, name) is not None for name in COMMANDS] == [True] * len(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["plam"], "there is no command plam; did you mean plan?"),
+        (["frobnicate"], f"there is no command frobnicate; there are {', '.join(COMMANDS)}"),
+        (["providers", "--confg", "x"], "Did you mean '--config'?"),
+        (["providers", "--output", "xml"], "'xml' is not one of 'table', 'json'"),
+        (["plan"], "Missing argument 'DUMP'"),
+        (["\x1b[31mplan"], r"there is no command \x1b[31mplan; did you mean plan?"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(nodewright: Nodewright, args: list[str], sentence: str) -> None:
+    ended = nodewright(*args)
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.startswith("nodewright: ")
+    assert ended.err.count("\n") == 1
+    assert sentence in ended.err
+
+
+def raising(error: BaseException) -> click.Command:
+    def fail(**_: object) -> None:
+        raise error
+
+    params = [click.Argument(["words"], nargs=-1), click.Option(["--debug"], is_flag=True)]
+    return click.Command("fail", callback=fail, params=params)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (ConfigError("settings.yaml: no\nsuch key"), 2, "nodewright: settings.yaml: no such key\n"),
+        (KeyboardInterrupt(), INTERRUPTED, "\nnodewright: interrupted\n"),
+    ],
+)
+def test_errors_become_exit_codes(
+    capfd: pytest.CaptureFixture[str], error: BaseException, code: int, sentence: str
+) -> None:
+    assert run(["fail"], raising(error)) == code
+    assert capfd.readouterr().err == sentence
+
+
+@pytest.mark.parametrize("error", [InvariantError("two increases"), ZeroDivisionError("division by zero")])
+def test_a_bug_says_how_to_report_it(capfd: pytest.CaptureFixture[str], error: Exception) -> None:
+    assert run(["x"], raising(error)) == BUG
+    said = capfd.readouterr().err
+    assert said.startswith(f"nodewright: a bug in nodewright: {type(error).__name__}: {error}; nodewright --debug x")
+    assert said.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["--debug"], raising(ConfigError("no"))) == 2
+    assert "Traceback (most recent call last)" in capfd.readouterr().err
+
+
+def test_the_group_is_what_main_runs() -> None:
+    assert isinstance(cli, Commands)

@@ -1,0 +1,187 @@
+"""``nodewright plan``: one dry loop on a dump, explained for every pod."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.testkit import build_node, build_pod, build_taint
+
+Nodewright = Callable[..., Any]
+WriteDump = Callable[..., str]
+
+HOUR = 3600.0
+POOL = {"pool": "general"}
+
+
+@pytest.fixture
+def dump(write_dump: WriteDump) -> str:
+    """Two full nodes of four cores, and pods of every fate."""
+    nodes = [
+        build_node(f"general-{n}", provider_id=f"fake:///general/general-{n}", labels=POOL, created_at=HOUR)
+        for n in range(2)
+    ]
+    running = [build_pod(f"run-{n}", "3500m", node_name=f"general-{n}") for n in range(2)]
+    return write_dump(
+        *nodes,
+        *running,
+        *(build_pod(f"web-{n}", "2", created_at=2 * HOUR) for n in range(3)),
+        build_pod("small", "400m"),
+        build_pod("huge", "64", owner=("ReplicaSet", "other")),
+        build_pod("untried", unschedulable=False, phase="Pending"),
+        build_pod("done", "2", phase="Succeeded"),
+        build_pod("stray", node_name="gone"),
+    )
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    path = tmp_path / "groups.yaml"
+    path.write_text(
+        """
+groups:
+- {name: general, nodes: {pool: general}, max_size: 8}
+- {name: gpu, cpu: 96, memory: 64Gi, max_size: 5, taints: [{key: gpu}]}
+"""
+    )
+    return path
+
+
+def test_every_pod_has_a_fate_and_a_reason(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    document = nodewright("plan", dump, "--groups", groups, "-o", "json").document
+    fates = {pod["pod"]: pod["fate"] for pod in document["pods"]}
+    assert fates == {
+        "default/small": "fits",
+        "default/huge": "unhelped",
+        "default/untried": "ignored",
+        "default/web-0": "helped",
+        "default/web-1": "helped",
+        "default/web-2": "helped",
+    }
+    assert all(pod["reason"] for pod in document["pods"])
+    [huge] = [pod for pod in document["pods"] if pod["fate"] == "unhelped"]
+    assert huge["groups"]["dump/general"] == {"code": "NodeResourcesFit", "message": "Insufficient cpu"}
+    assert huge["groups"]["dump/gpu"]["code"] == "TaintToleration"
+
+
+def test_json_says_what_grows_and_what_was_weighed(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    document = nodewright("plan", dump, "--groups", groups, "-o", "json").document
+    growth = {"group": "dump/general", "current": 2, "target": 4, "max": 8, "purpose": "pods"}
+    assert document["expansions"] == [growth]
+    assert document["options"] == [{"group": "dump/general", "nodes": 2, "pods": 3, "chosen": True}]
+    assert document["cluster"] == {"nodes": 2, "pending_pods": 6, "stray_pods": ["default/stray"], "healthy": True}
+    [action] = document["actions"]
+    assert (action["type"], action["expected_target"], action["target"]) == ("IncreaseSize", 2, 4)
+    assert document["now"] == "1970-01-01T02:00:00Z"
+
+
+def test_the_same_dump_gives_the_same_plan(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    args = ("plan", dump, "--groups", groups, "--expander", "random", "-o", "json")
+    assert nodewright(*args).out == nodewright(*args).out
+
+
+def test_the_table_folds_equal_pods(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    ended = nodewright("plan", dump, "--groups", groups)
+    assert ended.code == 0
+    assert "2 → 4" in ended.out
+    assert "default/web-0, default/web-1, default/web-2" in ended.out
+    assert "dump/general: Insufficient cpu" in ended.out
+    assert "Plan: 2 more nodes in 1 group for 3 pods; 1 pod is not helped." in ended.out
+    assert "left out: default/stray" in ended.out
+
+
+def test_all_pods_folds_none(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    ended = nodewright("plan", dump, "--groups", groups, "--all-pods")
+    assert "default/web-0, " not in ended.out
+    assert ended.out.count("default/web-") == 3
+
+
+def test_groups_from_a_label(nodewright: Nodewright, dump: str) -> None:
+    document = nodewright("plan", dump, "--group-by", "pool", "--group-max", 3, "-o", "json").document
+    [growth] = document["expansions"]
+    assert (growth["current"], growth["target"], growth["max"]) == (2, 3, 3)
+
+
+def test_groups_of_a_provider(nodewright: Nodewright, dump: str, tmp_path: Path) -> None:
+    """The fake cloud's machines are the dump's nodes, matched by providerID."""
+    config = tmp_path / "c.yaml"
+    config.write_text("providers: {fake: {options: {groups: [{name: general, size: 2, max_size: 9}]}}}")
+    document = nodewright("plan", dump, "--config", config, "-o", "json").document
+    [group] = document["groups"]
+    assert (group["group"], group["target"], group["ready"]) == ("fake/general", 2, 2)
+    assert document["expansions"][0]["target"] == 4
+
+
+def test_settings_flags_hold(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    document = nodewright("plan", dump, "--groups", groups, "--max-nodes-total", 3, "-o", "json").document
+    assert document["expansions"][0]["target"] == 3
+
+
+@pytest.mark.parametrize(
+    ("pods", "code"),
+    [([], 0), ([("fits", "1")], 0), ([("web", "4")], 3), ([("web", "4"), ("huge", "99")], 4)],
+)
+def test_detailed_exit_codes(
+    nodewright: Nodewright, write_dump: WriteDump, pods: list[tuple[str, str]], code: int
+) -> None:
+    node = build_node("general-0", labels=POOL)
+    runs = build_pod("run", "2", node_name="general-0")
+    path = write_dump(node, runs, *(build_pod(name, cpu) for name, cpu in pods))
+    args = ("plan", path, "--group-by", "pool")
+    assert nodewright(*args).code == 0
+    assert nodewright(*args, "--detailed-exitcode").code == code
+
+
+def test_groups_left_out_say_why(nodewright: Nodewright, dump: str) -> None:
+    ended = nodewright("plan", dump, "--group-by", "pool", "--group-max", 2)
+    assert "left out: max node group size reached" in ended.out
+    assert "Plan: no group grows; 4 pods are not helped." in ended.out
+
+
+def test_a_halted_plan_says_why(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    nodes = [build_node(f"n-{n}", labels=POOL, ready=False, created_at=HOUR) for n in range(9)]
+    path = write_dump(*nodes, build_pod("web", "2"))
+    args = ("plan", path, "--group-by", "pool", "--now", "1970-01-02T00:00:00Z")
+    ended = nodewright(*args, "--detailed-exitcode")
+    assert "Nothing is planned: cluster is unhealthy" in ended.out
+    assert ended.code == 4
+    assert nodewright(*args, "-o", "json").document["pods"][0]["fate"] == "halted"
+
+
+def test_nominated_pods_hold_their_room(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    node = build_node("n", cpu="4", labels=POOL)
+    path = Path(write_dump(node, build_pod("first", "3"), build_pod("second", "3")))
+    path.write_text(path.read_text().replace('"nominatedNodeName": ""', '"nominatedNodeName": "n"', 1))
+    document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
+    assert [(pod["pod"], pod["fate"]) for pod in document["pods"]] == [("default/second", "helped")]
+
+
+def test_names_are_text_not_markup(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    evil = "[red]x[/red]\x1b[31m</script>:boom:"
+    path = write_dump(build_node("n", labels=POOL), build_pod(evil, "99"))
+    ended = nodewright("plan", path, "--group-by", "pool")
+    assert "\x1b" not in ended.out
+    assert r"[red]x[/red]\x1b[31m</script>:boom:" in ended.out
+
+
+def test_priced_groups_feed_the_price_expander(nodewright: Nodewright, write_dump: WriteDump, tmp_path: Path) -> None:
+    file = tmp_path / "g.yaml"
+    file.write_text(
+        """groups:
+- {name: dear, cpu: 4, memory: 16Gi, max_size: 5, price_per_hour: 9.5}
+- {name: cheap, cpu: 4, memory: 16Gi, max_size: 5, price_per_hour: 0.5}
+"""
+    )
+    path = write_dump(build_pod("web", "2"))
+    document = nodewright("plan", path, "--groups", file, "--expander", "price", "-o", "json").document
+    assert [growth["group"] for growth in document["expansions"]] == ["dump/cheap"]
+    assert [group["hourly_price"] for group in document["groups"]] == [9.5, 0.5]
+
+
+def test_taints_of_starting_nodes_do_not_last(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    taint = build_taint("node.kubernetes.io/not-ready")
+    node = build_node("n", labels=POOL, ready=False, taints=[taint])
+    path = write_dump(node, build_pod("a", "3"), build_pod("b", "3"))
+    document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
+    assert {pod["fate"] for pod in document["pods"]} == {"fits", "helped"}
