@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from nodewright.estimator.pod_group import PodGroup
 from nodewright.estimator.spread import round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
-from nodewright.predicates import capacity, explain, feasible
+from nodewright.predicates import amounts_room, capacity, explain, feasible, is_guarded_against
 from nodewright.predicates.pod_topology_spread import SKEW_REASON
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
@@ -53,8 +54,10 @@ def estimate(
     fast: PodGroup | None = None
     if fastpath:
         ordered, fast = move_fastest_last(ordered, template.node)
-    for group in _merged(ordered):
-        packing.add(group, by_arithmetic=group is fast)
+    for group in _merged(group for group in ordered if group is not fast):
+        packing.add(group)
+    if fast is not None:
+        packing.multiply(fast)
     return packing.result()
 
 
@@ -72,12 +75,11 @@ def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
 def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
     """Neighbouring groups of one plain class as one: where only amounts matter, they pack alike."""
     merged: list[PodGroup] = []
-    for group in groups:
-        last = merged[-1] if merged else None
-        if last is not None and last.pod_class is group.pod_class and group.pod_class.is_plain:
-            merged[-1] = PodGroup(last.pod_class, last.pods + group.pods)
+    for pod_class, alike in groupby(groups, key=lambda group: group.pod_class):
+        if pod_class.is_plain:
+            merged.append(PodGroup(pod_class, [pod for group in alike for pod in group.pods]))
         else:
-            merged.append(group)
+            merged.extend(alike)
     return merged
 
 
@@ -94,14 +96,13 @@ class _Packing:
         self._packed: list[list[Pod]] = []
         self._beside: list[Pod] = []
         self._existing_rows: set[int] = set()
+        self._empty: Snapshot | None = None
         self._multiplied = 0
         self._cursor = 0
         self._schedulable_scan = not template.node.spec.unschedulable
 
-    def add(self, group: PodGroup, *, by_arithmetic: bool) -> None:
-        if by_arithmetic:
-            self._add_by_arithmetic(group)
-        elif group.pod_class.is_plain and not self._is_guarded_against(group.pod_class):
+    def add(self, group: PodGroup) -> None:
+        if group.pod_class.is_plain and not is_guarded_against(self._snapshot, group.pod_class):
             self._add_identical(group)
         else:
             self._add_one_by_one(group)
@@ -115,28 +116,29 @@ class _Packing:
     # Identical pods that only amounts tell apart: closed form
 
     def _add_identical(self, group: PodGroup) -> None:
-        left = self._deal(group.pod_class, group.pods)
-        while left:
-            if self._exhausted or self._last_is_empty():
-                return
-            per_node = self._room_on_new_node(group.pod_class)
+        pod_class = group.pod_class
+        left = self._deal(pod_class, group.pods)
+        while left and not self._exhausted and not self._last_is_empty():
+            per_node = self._room_on_new_node(pod_class)
             wanted = -(-len(left) // per_node) if per_node else 1
             rows = self._grow(wanted)
             if rows is None or not per_node:
                 return
-            left = self._fill(group.pod_class, left, rows, per_node)
+            left = self._fill(pod_class, left, rows, per_node)
 
     def _deal(self, pod_class: PodClass, pods: list[Pod]) -> list[Pod]:
         """Put pods on the nodes added so far, in turn; answers those that fit nowhere."""
-        window = slice(self._first, len(self._snapshot))
-        if window.start == window.stop or not self._schedulable_scan:
+        if not self._packed:
+            return pods
+        if not self._schedulable_scan:
             return self._top_up(pod_class, pods)
-        room = capacity(self._snapshot, pod_class, window)
+        room = amounts_room(self._snapshot, pod_class, slice(self._first, len(self._snapshot)))
+        if not room.any() or not self._room_on_new_node(pod_class):
+            return pods
         counts, self._cursor = round_robin(room, len(pods), self._cursor % len(room))
         served = np.flatnonzero(counts)
         turn = np.repeat(served, counts[served]).tolist()
-        if turn:
-            self._snapshot.place_many(pod_class, served + self._first, counts[served])
+        self._snapshot.place_many(pod_class, served + self._first, counts[served])
         for index, pod in zip(turn, pods, strict=False):
             self._packed[index].append(pod)
         return pods[len(turn) :]
@@ -160,11 +162,13 @@ class _Packing:
         return pods[taken:]
 
     def _room_on_new_node(self, pod_class: PodClass) -> int:
-        trial = self._snapshot.fork()
-        row = trial.add_copies(self._template.node, 1).start
-        for _, daemon in self._daemons:
-            trial.place(daemon, row)
-        return int(capacity(trial, pod_class, slice(row, row + 1))[0])
+        """How many pods of a plain class an empty new node takes."""
+        if self._empty is None:
+            self._empty = self._snapshot.sibling()
+            self._empty.add_copies(self._template.node, 1)
+            for _, daemon in self._daemons:
+                self._empty.place(daemon, 0)
+        return int(capacity(self._empty, pod_class, slice(0, 1))[0])
 
     # Pods whose places depend on each other: one by one, with CA's steps
 
@@ -232,7 +236,7 @@ class _Packing:
             self._existing_rows.add(row)
         return True
 
-    def _add_by_arithmetic(self, group: PodGroup) -> None:
+    def multiply(self, group: PodGroup) -> None:
         """Fill one new node, then multiply it (CA's fast path)."""
         pending = list(group.pods)
         while pending and self._place_on_new(group.pod_class, pending[0]):
@@ -252,9 +256,6 @@ class _Packing:
             self._beside.extend(pending[: nodes * per_node])
 
     # Nodes
-
-    def _is_guarded_against(self, pod_class: PodClass) -> bool:
-        return bool(self._snapshot.guarded) or any(daemon.has_anti_affinity for _, daemon in self._daemons)
 
     def _last_is_empty(self) -> bool:
         return bool(self._packed) and not self._packed[-1]

@@ -26,7 +26,7 @@ def choose(options: Sequence[Option], expanders: Sequence[str], market: Market, 
     """The option that the chain of expanders prefers; chance decides among those left at the end."""
     left = list(options)
     for name in expanders:
-        if name == "random" or len(left) == 1:
+        if name == "random" or len(left) <= 1:
             break
         left = _filter(name, market)(left)
     return random.choice(left) if left else None

@@ -35,10 +35,13 @@ def find_unit_prices(nodes: Iterable[tuple[float, int, int]]) -> UnitPrices:
 
 
 def cheapest(options: Sequence[Option], units: UnitPrices, cluster_nodes: int) -> list[Option]:
-    """Those with the lowest price per unit of work; options without a price are left out."""
-    scores = {id(option): _score(option, units, cluster_nodes) for option in options}
-    priced = [score for score in scores.values() if score is not None]
-    return [option for option in options if priced and scores[id(option)] == min(priced)]
+    """Those with the lowest price per unit of work.
+
+    Options without a price are left out, unless none has one: prices that cannot be had stop no scale-up.
+    """
+    scores = [(option, _score(option, units, cluster_nodes)) for option in options]
+    lowest = min((score for _, score in scores if score is not None), default=None)
+    return [option for option, score in scores if score == lowest]
 
 
 def _score(option: Option, units: UnitPrices, cluster_nodes: int) -> float | None:

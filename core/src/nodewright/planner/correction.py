@@ -16,28 +16,28 @@ def plan_corrections(state: ClusterState) -> list[DeleteInstances | DecreaseTarg
 
 
 def _clean_up(group: GroupState) -> DeleteInstances | None:
-    failures = [failure for failure in group.seen.failed or () if failure.instance_id is not None]
+    """Failures are deleted by machine; one that has no machine to name goes by its own id."""
+    failures = group.seen.failed or ()
     if not failures:
         return None
     return DeleteInstances(
         group=group.ref,
         expected_target=group.seen.target or 0,
-        instance_ids=tuple(failure.instance_id or "" for failure in failures),
+        instance_ids=tuple(failure.instance_id or failure.failure_id for failure in failures),
         failure_ids=tuple(failure.failure_id for failure in failures),
         reason=f"failed to start: {failures[0].code or failures[0].error_class}",
     )
 
 
 def _withdraw(group: GroupState) -> DecreaseTargetSize | None:
-    """Withdraw what is overdue or failed and has no machine; machines themselves are only ever deleted by id."""
+    """Withdraw what is overdue and has no machine; machines themselves are only ever deleted by id."""
     target, present = group.seen.target or 0, len(group.seen.instances or ())
-    nameless = sum(failure.count for failure in group.seen.failed or () if failure.instance_id is None)
-    missing = min(group.timed_out + nameless, target - present)
+    missing = min(group.timed_out, target - present)
     if missing <= 0:
         return None
     return DecreaseTargetSize(
         group=group.ref,
         expected_target=target,
         target=target - missing,
-        reason="machines could not be had" if nameless else "machines did not appear in time",
+        reason="machines did not appear in time",
     )

@@ -2,5 +2,6 @@
 
 from nodewright.predicates.check import capacity, explain, feasible, static_fit
 from nodewright.predicates.inter_pod_affinity import is_guarded_against
+from nodewright.predicates.node_resources_fit import amounts_room
 
-__all__ = ["capacity", "explain", "feasible", "is_guarded_against", "static_fit"]
+__all__ = ["amounts_room", "capacity", "explain", "feasible", "is_guarded_against", "static_fit"]

@@ -67,7 +67,7 @@ def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
     """How many more pods of a class whose ``is_plain`` holds each row takes; 0 where it takes none."""
     mask = feasible(snapshot, pod, window)
-    return np.where(mask, node_resources_fit.room(snapshot, pod, window), 0)
+    return np.where(mask, node_resources_fit.amounts_room(snapshot, pod, window), 0)
 
 
 def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:

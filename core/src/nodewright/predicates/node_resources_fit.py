@@ -32,15 +32,20 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
     return found
 
 
-def room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
+def amounts_room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
     """How many more pods of the class the rows take, by amounts and number of pods alone."""
-    demand, placed = _demand(snapshot, pod), snapshot.request_row(pod, placed=True)
-    room = np.full(window.stop - window.start, UNLIMITED, dtype=np.int64)
-    for column, amount in demand:
+    placed = snapshot.request_row(pod, placed=True)
+    room: Ints | None = None
+    for column, amount in _demand(snapshot, pod):
         free = snapshot.free[window, column]
+        if free.max(initial=-1) < amount:
+            return np.zeros(window.stop - window.start, dtype=np.int64)
         # An in-place resize lets a pod that runs hold another amount than it asked for.
-        more = (free - amount) // int(placed[column]) + 1 if placed[column] else UNLIMITED
-        np.minimum(room, np.where(free >= amount, more, 0), out=room)
+        held = int(placed[column])
+        more = (free - amount) // held + 1 if held else np.full(len(free), UNLIMITED)
+        more = np.where(free >= amount, more, 0) if held != amount else np.maximum(more, 0)
+        room = more if room is None else np.minimum(room, more)
+    assert room is not None, "every pod asks for a place among the node's pods"
     return room
 
 

@@ -57,7 +57,7 @@ def _broken_by_increase(group: GroupSeen, action: IncreaseSize) -> Iterator[str]
 
 def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[str]:
     known = {instance.id for instance in group.instances or ()}
-    known |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
+    known |= {failure.instance_id or failure.failure_id for failure in group.failed or ()}
     strangers = [instance_id for instance_id in action.instance_ids if instance_id not in known]
     if strangers:
         yield f"no machines of the group: {', '.join(strangers)}"

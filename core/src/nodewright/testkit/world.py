@@ -1,0 +1,117 @@
+"""A small world to plan in, for tests of decisions: no cloud, no cluster, only values."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from nodewright.model.action import IncreaseSize
+from nodewright.model.cluster import DaemonSet
+from nodewright.model.group import GroupRef, Instance, NodeGroup
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.model.settings import (
+    FailureSettings,
+    LimitSettings,
+    LoopSettings,
+    PodSettings,
+    ScaleUpSettings,
+    Settings,
+    TemplateSettings,
+)
+from nodewright.planner import Plan, make_plan
+from nodewright.registry.fold import fold
+from nodewright.registry.state import ClusterState, Memory
+from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.testkit.builders import build_node
+
+NOW = 100_000.0
+PROVIDER = "cloud"
+_SECTIONS = {
+    "loop": LoopSettings,
+    "pods": PodSettings,
+    "templates": TemplateSettings,
+    "scale_up": ScaleUpSettings,
+    "limits": LimitSettings,
+    "failures": FailureSettings,
+}
+
+
+def ref(group_id: str) -> GroupRef:
+    """The reference of a group of the world's only provider."""
+    return GroupRef(PROVIDER, group_id)
+
+
+@dataclass
+class World:
+    """Groups, nodes and pods by plain calls; ``plan()`` folds and plans what is there at ``now``."""
+
+    now: float = NOW
+    groups: dict[GroupRef, GroupSeen] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    running: list[Pod] = field(default_factory=list)
+    pending: list[Pod] = field(default_factory=list)
+    daemon_sets: list[DaemonSet] = field(default_factory=list)
+    priorities: str | None = None
+    memory: Memory = field(default_factory=Memory)
+    provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
+
+    def add_group(
+        self, group_id: str, size: int = 0, *, max_size: int = 10, min_size: int = 0, **extras: Any
+    ) -> None:
+        """A group with ``size`` ready nodes; ``extras`` are fields of GroupSeen, and ``cpu`` and the like."""
+        seen = {name: extras.pop(name) for name in list(extras) if name in GroupSeen.__dataclass_fields__}
+        extras.setdefault("cpu", "4")
+        template = build_node(f"template-{group_id}", **extras)
+        ids = [f"cloud:///{group_id}/{n}" for n in range(size)]
+        self.nodes += [
+            build_node(f"{group_id}-{n}", provider_id=instance_id, **extras) for n, instance_id in enumerate(ids)
+        ]
+        described: dict[str, Any] = {
+            "target": size,
+            "instances": tuple(Instance(id=instance_id) for instance_id in ids),
+            "template": template,
+            **seen,
+        }
+        self.groups[ref(group_id)] = GroupSeen(
+            ref=ref(group_id), group=NodeGroup(id=group_id, min_size=min_size, max_size=max_size), **described
+        )
+
+    def state(self, settings: Settings | None = None) -> ClusterState:
+        snapshot = Snapshot()
+        snapshot.add_nodes(self.nodes)
+        for pod in self.running:
+            snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(pod.spec.node_name), pod=pod)
+        seen = Observation(
+            now=self.now,
+            snapshot=snapshot,
+            pending=tuple(self.pending),
+            groups=self.groups,
+            providers={PROVIDER: self.provider},
+            daemon_sets=tuple(self.daemon_sets),
+            priorities=self.priorities,
+        )
+        return fold(self.memory, seen, [], settings or Settings())
+
+    def plan(self, **changes: object) -> Plan:
+        """Plan with some settings changed, by their names (``expander="price"``)."""
+        settings = settings_with(**changes)
+        return make_plan(self.state(settings), settings, Random(1))
+
+
+def settings_with(**changes: object) -> Settings:
+    """The defaults with some settings changed, each by its own name."""
+    sections: dict[str, Any] = {}
+    for section, struct in _SECTIONS.items():
+        own = {name: value for name, value in changes.items() if name in struct.__struct_fields__}
+        sections[section] = struct(**own)
+    return Settings(**sections)
+
+
+def grown(plan: Plan) -> dict[str, tuple[int, int]]:
+    """Group id → (from, to) of every increase."""
+    return {
+        action.group.group_id: (action.expected_target, action.target)
+        for action in plan.actions
+        if isinstance(action, IncreaseSize)
+    }
