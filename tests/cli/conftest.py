@@ -1,0 +1,67 @@
+"""Runs the installed command as its users do, with plugins made for the occasion."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+AddPlugin = Callable[..., None]
+
+# No settings of the person who runs the tests, and no terminal of theirs.
+_KEPT = {name: value for name, value in os.environ.items() if not name.startswith(("NODEWRIGHT", "COLUMNS", "LINES"))}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder from which the command imports packages beside the installed ones."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def command(tmp_path: Path, site: Path) -> Command:
+    """``command("plan", "-", stdin=…)`` in an empty directory; every run ends within half a minute."""
+    home = tmp_path / "home"
+    home.mkdir()
+
+    def call(*args: object, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path = home) -> Finished:
+        return subprocess.run(
+            [sys.executable, "-m", "nodewright", *(str(arg) for arg in args)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=30,
+            check=False,
+            cwd=cwd,
+            env={**_KEPT, "PYTHONPATH": str(site), **(env or {})},
+        )
+
+    return call
+
+
+@pytest.fixture
+def add_plugin(site: Path) -> AddPlugin:
+    """Installs a provider package: its module's text, and what its entry point says."""
+
+    def add(name: str, source: str, *, target: str = "Provider", distribution: str = "") -> None:
+        distribution = distribution or f"nodewright-{name}"
+        module = distribution.replace("-", "_")
+        (site / f"{module}.py").write_text(source)
+        info = site / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[nodewright.providers.v1]\n{name} = {module}:{target}\n")
+
+    return add
+
+
+def make_dump(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "List", "apiVersion": "v1", "items": list(items)}

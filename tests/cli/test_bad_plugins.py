@@ -1,0 +1,148 @@
+"""Plugins that are missing or broken: one sentence, exit code 2, and the others stay usable."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+AddPlugin = Callable[..., None]
+
+DUMP = json.dumps({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}})
+
+WHOLE = """
+from nodewright import spec
+
+class Provider:
+    def __init__(self, context):
+        pass
+
+    @spec.hookimpl
+    def provider_info(self):
+        return spec.ProviderInfo(name="odd", spec_version={version}, capabilities=frozenset({capabilities}))
+
+    @spec.hookimpl
+    def refresh(self, wanted):
+        return True
+
+    @spec.hookimpl
+    def node_groups(self):
+        return {groups}
+
+    @spec.hookimpl
+    def target_size(self, group_id):
+        return 0
+
+    @spec.hookimpl
+    def instances(self, group_id):
+        return []
+
+    @spec.hookimpl
+    def template_node(self, group_id):
+        raise spec.ProviderUnavailable("the cloud is down")
+
+    @spec.hookimpl
+    def increase_size(self, group_id, expected_target, target):
+        return 0
+
+    @spec.hookimpl
+    def decrease_target_size(self, group_id, expected_target, target):
+        return 0
+
+    {last}
+    def delete_instances(self, group_id, instance_ids, expected_target):
+        return []
+"""
+
+
+def whole(*, version: str = "(1, 0)", capabilities: str = "", groups: str = "[]", last: str = "@spec.hookimpl") -> str:
+    return WHOLE.format(version=version, capabilities=capabilities, groups=groups, last=last)
+
+
+BROKEN = {
+    "raises on import": (
+        "import a_library_that_is_not_there\n",
+        "provider odd of nodewright-odd cannot be imported: ModuleNotFoundError: No module named",
+    ),
+    "exits on import": ("raise SystemExit(3)\n", "provider odd of nodewright-odd cannot be imported: SystemExit: 3"),
+    "is no syntax": ("def\n", "provider odd of nodewright-odd cannot be imported: SyntaxError"),
+    "names nothing": ("", "provider odd of nodewright-odd cannot be imported: AttributeError"),
+    "raises when built": (
+        "class Provider:\n    def __init__(self, context):\n        raise ValueError('no\\nregion')\n",
+        "provider odd of nodewright-odd cannot be built: ValueError: no region",
+    ),
+    "lacks a hook": (
+        whole().replace("delete_instances", "_later"),
+        "plugin odd: hook delete_instances is missing, and it is required",
+    ),
+    "forgets hookimpl": (whole(last=""), "plugin odd: method delete_instances lacks @hookimpl"),
+    "claims what it cannot": (
+        whole(capabilities="{spec.Capability.PRICING}"),
+        "plugin odd: hook node_price is missing, and provider_info declares pricing",
+    ),
+    "is of another contract": (
+        whole(version="(9, 0)"),
+        "plugin odd: it needs contract 9.0, this nodewright speaks 1.0",
+    ),
+    "is called otherwise": (whole().replace('"odd"', '"even"'), "plugin odd: provider_info names it 'even'"),
+}
+
+
+@pytest.mark.parametrize("defect", BROKEN)
+def test_planning_with_it_is_refused(command: Command, add_plugin: AddPlugin, defect: str) -> None:
+    source, sentence = BROKEN[defect]
+    add_plugin("odd", source)
+    ended = command("plan", "-", "--cloud-provider", "odd", stdin=DUMP)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"nodewright: {sentence}")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_all_broken_plugins_are_listed_and_hide_no_other(command: Command, add_plugin: AddPlugin) -> None:
+    for number, (source, _) in enumerate(BROKEN.values()):
+        add_plugin(f"odd{number}", source)
+    ended = command("providers", "--output", "json")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    plugins: dict[str, Any] = {plugin["name"]: plugin for plugin in json.loads(ended.stdout)["providers"]}
+    assert plugins.pop("fake")["problem"] is None
+    assert len(plugins) == len(BROKEN)
+    assert all(plugin["problem"] and plugin["capabilities"] is None for plugin in plugins.values())
+
+
+def test_a_missing_plugin_says_how_to_get_it(command: Command) -> None:
+    ended = command("plan", "-", "--cloud-provider", "nimbus", stdin=DUMP)
+    assert ended.returncode == 2
+    assert "no installed package offers the provider nimbus (installed: fake)" in ended.stderr
+    assert 'pip install "nodewright[nimbus]"' in ended.stderr
+
+
+def test_a_name_that_two_packages_claim_is_refused(command: Command, add_plugin: AddPlugin) -> None:
+    add_plugin("odd", whole())
+    add_plugin("odd", whole(), distribution="another-odd")
+    ended = command("plan", "-", "--cloud-provider", "odd", stdin=DUMP)
+    assert ended.returncode == 2
+    assert "claimed by several packages: another-odd" in ended.stderr
+    listed = json.loads(command("providers", "-o", "json").stdout)["providers"]
+    assert [plugin["distribution"] for plugin in listed if plugin["problem"]] == ["another-odd", "nodewright-odd"]
+
+
+def test_a_group_with_min_above_max_is_refused(command: Command, add_plugin: AddPlugin) -> None:
+    add_plugin("odd", whole(groups="[spec.NodeGroup(id='a', min_size=5, max_size=2)]"))
+    ended = command("plan", "-", "--cloud-provider", "odd", stdin=DUMP)
+    assert ended.returncode == 2
+    assert "group a with minimum 5 above maximum 2" in ended.stderr
+
+
+def test_a_provider_that_fails_spoils_its_own_groups_only(
+    command: Command, add_plugin: AddPlugin, tmp_path: Any
+) -> None:
+    add_plugin("odd", whole().replace("return True", "raise spec.AccessDenied('no permission to list')"))
+    groups = tmp_path / "groups.yaml"
+    groups.write_text("groups: [{name: a, cpu: 4, memory: 8Gi, max_size: 3}]")
+    ended = command("plan", "-", "--cloud-provider", "odd", "--groups", groups, stdin=DUMP)
+    assert ended.returncode == 0
+    assert "Provider odd could not be read: accessDenied: no permission to list." in ended.stdout
+    assert "dump/a" in ended.stdout
