@@ -1,5 +1,6 @@
 """Reading one provider: every group on its own, so that one group's error degrades that group alone."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -15,19 +16,25 @@ T = TypeVar("T")
 
 _HOUR = 3600.0
 
+# Templates, options and prices change seldom, and are three reads of the six that a group costs.
+FACTS_SECONDS = 300.0
+
 
 @dataclass
 class _Facts:
-    """What a group looked like last time, to fall back on; ``template`` keeps its node while unchanged."""
+    """What a group is like, read now and then; ``node`` is the node that ``template`` stands for."""
+
+    group: NodeGroup
 
     template: NodeTemplate | None = None
     node: Node | None = None
     options: GroupOptions | None = None
     hourly_price: float | None = None
+    read_again_at: float = -math.inf
 
 
 class ProviderWatch:
-    """Reads one provider and remembers the slow-changing facts of its groups for when they cannot be read."""
+    """Reads one provider; remembers what changes seldom, also for when it cannot be read."""
 
     def __init__(self, provider: ProviderReads, defaults: GroupOptions) -> None:
         self._provider = provider
@@ -50,10 +57,19 @@ class ProviderWatch:
             problem = _message(error)
             lost = {ref: _unknown(seen, problem) for ref, seen in last_known.items()}
             return replace(self._seen, problem=problem), lost
-        self._facts = {group.id: self._facts.get(group.id) or _Facts() for group in groups}
+        self._facts = {group.id: self._facts_of(group) for group in groups}
         self._seen = self._describe()
         found = [self._group(group, now) for group in groups]
         return self._seen, {seen.ref: seen for seen in found}
+
+    def _facts_of(self, group: NodeGroup) -> _Facts:
+        """What is known of the group; all of it is read again when the group itself has changed."""
+        held = self._facts.get(group.id)
+        if held is None:
+            return _Facts(group)
+        if held.group != group:
+            held.group, held.read_again_at = group, -math.inf
+        return held
 
     def _describe(self) -> ProviderSeen:
         """What the provider says of itself; what it fails to say stays as it was."""
@@ -71,29 +87,29 @@ class ProviderWatch:
             return replace(held, ignores_id_case=provider.info.ignores_id_case)
 
     def _group(self, group: NodeGroup, now: float) -> GroupSeen:
-        ref, provider = GroupRef(self.name, group.id), self._provider
-        facts = self._facts[group.id]
-        problem = self._learn(ref, facts, now)
-        seen = GroupSeen(
-            ref=ref,
+        provider, facts = self._provider, self._facts[group.id]
+        problem = self._learn(group, facts, now) if facts.read_again_at <= now else ""
+        target, instances, failed = None, None, None
+        try:
+            target = provider.target_size(group.id)
+            instances = provider.instances(group.id)
+            failed = provider.failed_instances(group.id)
+        except ProviderError as error:
+            target, instances, problem = None, None, _message(error)
+        return GroupSeen(
+            ref=GroupRef(self.name, group.id),
             group=group,
             capabilities=provider.capabilities(group),
+            target=target,
+            instances=instances,
+            failed=failed,
             template=facts.node,
             options=facts.options or self._defaults,
             hourly_price=facts.hourly_price,
             problem=problem,
         )
-        try:
-            return replace(
-                seen,
-                target=provider.target_size(group.id),
-                instances=provider.instances(group.id),
-                failed=provider.failed_instances(group.id),
-            )
-        except ProviderError as error:
-            return _unknown(seen, _message(error))
 
-    def _learn(self, ref: GroupRef, facts: _Facts, now: float) -> str:
+    def _learn(self, group: NodeGroup, facts: _Facts, now: float) -> str:
         """Bring the facts up to date; answers what went wrong, if anything did."""
         problems: list[str] = []
 
@@ -104,12 +120,13 @@ class ProviderWatch:
                 problems.append(_message(error))
                 return held
 
-        provider, group_id = self._provider, ref.group_id
+        provider, group_id = self._provider, group.id
         template = ask(lambda: provider.template_node(group_id), facts.template)
         if template is not None and template != facts.template:
-            facts.template, facts.node = template, make_template_node(ref, template)
+            facts.template, facts.node = template, make_template_node(GroupRef(self.name, group_id), template)
         facts.options = ask(lambda: provider.group_options(group_id, self._defaults), facts.options)
         facts.hourly_price = ask(lambda: provider.node_price(group_id, now, now + _HOUR), facts.hourly_price)
+        facts.read_again_at = now if problems else now + FACTS_SECONDS
         return "; ".join(problems)
 
 
