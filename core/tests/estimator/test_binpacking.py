@@ -15,9 +15,7 @@ from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
 
 CPU, MEMORY, PODS = 1000, 1000, 6
-SHAPES = st.lists(
-    st.tuples(st.integers(1, 1100), st.integers(1, 1100), st.integers(1, 12)), min_size=1, max_size=5
-)
+SHAPES = st.lists(st.tuples(st.integers(1, 1100), st.integers(1, 1100), st.integers(1, 12)), min_size=1, max_size=5)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,14 @@ from nodewright.testkit.world import World, grown, ref
 GIB = 2**30
 
 
-def option(group_id: str, nodes: int, pods: int, cpu: int = 4, memory: int = 16, **extras: object) -> Option:
+def option(group_id: str, nodes: int, pods: int, cpu: int = 4, memory: int = 16, **extras: Any) -> Option:
     return Option(
         group=ref(group_id),
         node=build_node(group_id, cpu=cpu, memory=f"{memory}Gi"),
         node_count=nodes,
         pods=tuple(build_pod(f"{group_id}-{k}") for k in range(pods)),
         requested={"cpu": 1000 * pods, "memory": GIB * pods},
-        **extras,  # type: ignore[arg-type]  # fields of Option by name
+        **extras,
     )
 
 

@@ -1,16 +1,20 @@
 """Whole plans over a small world: which groups grow, by how much, and what is said of the rest."""
 
+from typing import Any
+
 import pytest
 
-from nodewright.model.group import GroupOptions, Instance, NodeGroup
+from nodewright.model.action import DeleteInstances
+from nodewright.model.group import ErrorClass, FailedInstance, GroupOptions, Instance, NodeGroup
+from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason
 from nodewright.registry.state import Backoff, Memory
 from nodewright.testkit.builders import build_pod, build_taint
 from nodewright.testkit.world import World, grown, ref
 
 
-def pods(count: int, cpu: str = "1", **extras: object) -> list:  # type: ignore[type-arg]  # any pod fields
-    return [build_pod(f"web-{n}", cpu=cpu, **extras) for n in range(count)]  # type: ignore[arg-type]
+def pods(count: int, cpu: str = "1", **extras: Any) -> list[Pod]:
+    return [build_pod(f"web-{n}", cpu=cpu, **extras) for n in range(count)]
 
 
 def test_grows_by_what_the_pods_need() -> None:
@@ -48,9 +52,7 @@ def test_seed_002_balances_similar_groups_in_a_whole_plan() -> None:
     world = World()
     for group_id, size in (("a", 1), ("b", 3), ("c", 6)):
         world.add_group(group_id, size=size, cpu="4", zone=group_id, max_size=20)
-    world.running = [
-        build_pod(f"busy-{node.name}", cpu="4", node_name=node.name) for node in world.nodes
-    ]
+    world.running = [build_pod(f"busy-{node.name}", cpu="4", node_name=node.name) for node in world.nodes]
     world.pending = pods(16)
     assert grown(world.plan(balance_similar_node_groups=True)) == {"a": (1, 4), "b": (3, 4)}
     world.pending = pods(4)
@@ -106,9 +108,7 @@ def test_a_used_up_limit_is_the_reason() -> None:
     world.add_group("small", cpu="4")
     plan = world.plan(cores_total="0:3")
     reason = plan.scale_up.unhelped[0].reasons[ref("small")]
-    assert reason == SkipReason(
-        code=SkipCode.RESOURCE_LIMIT, message='exceeded quota: "cluster-wide", resources: cpu'
-    )
+    assert reason == SkipReason(code=SkipCode.RESOURCE_LIMIT, message='exceeded quota: "cluster-wide", resources: cpu')
 
 
 def test_every_pod_not_helped_has_a_reason_for_every_group() -> None:
@@ -177,9 +177,6 @@ def test_pods_of_another_group_wait_for_the_next_loop() -> None:
 
 
 def test_failed_machines_are_deleted_and_the_pods_planned_elsewhere_in_one_loop() -> None:
-    from nodewright.model.action import DeleteInstances
-    from nodewright.model.group import ErrorClass, FailedInstance
-
     failure = FailedInstance(failure_id="f", instance_id="cloud:///bad/9", error_class=ErrorClass.OUT_OF_RESOURCES)
     world = World(pending=pods(1))
     world.add_group("bad", target=1, instances=(Instance(id="cloud:///bad/9"),), failed=(failure,))

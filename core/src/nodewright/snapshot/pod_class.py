@@ -18,20 +18,33 @@ T = TypeVar("T")
 class PodClass:
     """What the pods of one class have in common. Compared and hashed by identity.
 
-    ``requests`` counts as an incoming pod, ``placed_requests`` as one that runs (in-place resizes). ``pod``
+    ``requests`` counts as an incoming pod, ``placed_requests`` as one that runs (in-place resizes). ``is_plain``
+    holds where, of nodes that a pod may use at all, only amounts decide how many of the class one takes. ``pod``
     stands for the class: only its scheduling side may be read.
     """
 
-    __slots__ = ("claims", "compiled", "id", "labels", "namespace", "placed_requests", "pod", "requests", "terminating")
+    __slots__ = (
+        "claims",
+        "compiled",
+        "id",
+        "is_plain",
+        "labels",
+        "namespace",
+        "placed_requests",
+        "pod",
+        "requests",
+        "terminating",
+    )
 
-    def __init__(self, class_id: int, pod: Pod, placed_requests: Mapping[str, int]) -> None:
+    def __init__(self, class_id: int, pod: Pod) -> None:
         self.id = class_id
         self.pod = pod
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.terminating = pod.metadata.deletion_timestamp is not None
         self.requests: Mapping[str, int] = pod_requests(pod, placed=False)
-        self.placed_requests = placed_requests
+        self.placed_requests: Mapping[str, int] = pod_requests(pod, placed=True)
+        self.is_plain = _is_plain(pod.spec)
         self.claims = tuple(claim_key(pod, volume) for volume in pod.spec.volumes if has_claim(volume))
         self.compiled: dict[object, Any] = {}
 
@@ -44,17 +57,6 @@ class PodClass:
         """Whether pods of this class keep others away from their domain."""
         affinity = self.spec.affinity
         return affinity is not None and affinity.pod_anti_affinity is not None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether only what its pods request decides how many of them a node takes."""
-        spec = self.spec
-        affinity = spec.affinity
-        free = affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
-        containers = (*spec.containers, *spec.init_containers)
-        ports = any(port.host_port for container in containers for port in container.ports)
-        volumes = any(is_restricted(volume) for volume in spec.volumes)
-        return free and not ports and not spec.topology_spread_constraints and not volumes
 
 
 def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
@@ -96,12 +98,20 @@ class PodClasses:
         self._by_pod.pop(uid, None)
 
     def _intern(self, pod: Pod) -> PodClass:
-        requests = pod_requests(pod, placed=True)
-        key = _encode(_identity(pod, requests))
+        key = _encode(_identity(pod))
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = PodClass(len(self._by_key), pod, requests)
+            found = self._by_key[key] = PodClass(len(self._by_key), pod)
         return found
+
+
+def _is_plain(spec: PodSpec) -> bool:
+    affinity = spec.affinity
+    free = affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
+    containers = (*spec.containers, *spec.init_containers)
+    ports = any(port.host_port for container in containers for port in container.ports)
+    volumes = any(is_restricted(volume) for volume in spec.volumes)
+    return free and not ports and not spec.topology_spread_constraints and not volumes
 
 
 def has_claim(volume: Volume) -> bool:
@@ -121,8 +131,10 @@ def claim_key(pod: Pod, volume: Volume) -> str:
     return f"{pod.metadata.namespace}/{name}"
 
 
-def _identity(pod: Pod, requests: Mapping[str, int]) -> tuple[object, ...]:
+def _identity(pod: Pod) -> tuple[object, ...]:
     meta = pod.metadata
+    resized = any(s.resources for s in (*pod.status.container_statuses, *pod.status.init_container_statuses))
+    requests = pod_requests(pod, placed=True) if resized else None
     own_claims = (meta.name, meta.uid) if any(volume.ephemeral for volume in pod.spec.volumes) else None
     return (meta.namespace, meta.labels, pod.spec, meta.deletion_timestamp is not None, requests, own_claims)
 

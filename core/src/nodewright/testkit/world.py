@@ -56,9 +56,7 @@ class World:
     memory: Memory = field(default_factory=Memory)
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
 
-    def add_group(
-        self, group_id: str, size: int = 0, *, max_size: int = 10, min_size: int = 0, **extras: Any
-    ) -> None:
+    def add_group(self, group_id: str, size: int = 0, *, max_size: int = 10, min_size: int = 0, **extras: Any) -> None:
         """A group with ``size`` ready nodes; ``extras`` are fields of GroupSeen, and ``cpu`` and the like."""
         seen = {name: extras.pop(name) for name in list(extras) if name in GroupSeen.__dataclass_fields__}
         extras.setdefault("cpu", "4")

@@ -1,0 +1,101 @@
+"""Which pods wait for room, and which have it already (behaviour/up.md §3)."""
+
+import pytest
+from msgspec import structs
+
+from nodewright.model.meta import LabelSelector
+from nodewright.model.node import ZONE_LABEL
+from nodewright.model.pod import Pod, PodCondition, PodStatus, TopologySpreadConstraint
+from nodewright.model.settings import PodSettings
+from nodewright.planner.pending import DELAY_ANNOTATION, drop_expendable, is_pending, split_young, take_fitting
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.testkit.builders import build_node, build_pod
+from nodewright.testkit.world import World, grown
+
+PLAIN = PodSettings()
+
+
+def with_condition(pod: Pod, reason: str) -> Pod:
+    condition = PodCondition(type="PodScheduled", status="False", reason=reason)
+    return structs.replace(pod, status=PodStatus(phase="Pending", conditions=(condition,)))
+
+
+@pytest.mark.parametrize(
+    ("pod", "counts"),
+    [
+        (build_pod("waits"), True),
+        (build_pod("daemon", owner=("DaemonSet", "d")), False),
+        (build_pod("expendable", priority=-11), False),
+        (build_pod("lowest", priority=-10), True),
+        (build_pod("untried", unschedulable=False), False),
+        (build_pod("ended", phase="Succeeded"), False),
+        (with_condition(build_pod("gated"), "SchedulingGated"), False),
+    ],
+)
+def test_only_pods_the_scheduler_gave_up_on_are_pending(pod: Pod, counts: bool) -> None:
+    assert is_pending(pod, PLAIN) is counts
+
+
+def test_pods_of_bypassed_schedulers_count_before_they_are_tried() -> None:
+    untried = build_pod("untried", unschedulable=False, phase="Pending")
+    settings = PodSettings(bypassed_scheduler_names=("default-scheduler",))
+    assert is_pending(untried, settings)
+    assert not is_pending(untried, PodSettings(allowed_scheduler_names=("other",)))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "age", "kept"),
+    [(None, 1, False), (None, 31, True), ("1m", 31, False), ("1m", 61, True), ("1s", 29, False), ("soon", 31, True)],
+)
+def test_young_pods_wait(annotation: str | None, age: float, kept: bool) -> None:
+    annotations = {DELAY_ANNOTATION: annotation} if annotation else {}
+    pod = build_pod("p", created_at=1000 - age, annotations=annotations)
+    old, young = split_young([pod], PodSettings(new_pod_scale_up_delay=30), 1000)
+    assert (bool(old), bool(young)) == (kept, not kept)
+
+
+def test_waiting_pods_are_in_the_plan() -> None:
+    world = World(pending=[build_pod("p", created_at=99_990)])
+    world.add_group("g")
+    plan = world.plan(new_pod_scale_up_delay=30.0)
+    assert ([pod.name for pod in plan.waiting], grown(plan)) == (["p"], {})
+
+
+def test_higher_priorities_take_the_room() -> None:
+    snapshot = Snapshot()
+    snapshot.add_node(build_node("n", cpu="2"))
+    low, high = build_pod("low", cpu="2"), build_pod("high", cpu="2", priority=100)
+    fitting, left = take_fitting(snapshot, [low, high])
+    assert ([pod.name for pod in fitting], [pod.name for pod in left]) == (["high"], ["low"])
+
+
+def test_pods_are_dealt_over_nodes_in_turn() -> None:
+    snapshot = Snapshot()
+    snapshot.add_nodes([build_node(f"n{k}", cpu="4") for k in range(3)])
+    take_fitting(snapshot, [build_pod(f"p{k}", cpu="1") for k in range(7)])
+    assert snapshot.used[:, 0].tolist() == [3, 2, 2]
+
+
+def test_cordoned_nodes_take_nothing_even_from_tolerant_pods() -> None:
+    snapshot = Snapshot()
+    snapshot.add_node(build_node("n", unschedulable=True))
+    assert take_fitting(snapshot, [build_pod("p")])[1]
+
+
+def test_spread_pods_are_placed_one_by_one() -> None:
+    snapshot = Snapshot()
+    snapshot.add_nodes([build_node("a", zone="a", cpu="8"), build_node("b", zone="b", cpu="1")])
+    spread = TopologySpreadConstraint(
+        topology_key=ZONE_LABEL, max_skew=1, label_selector=LabelSelector(match_labels={"app": "x"})
+    )
+    pods = [build_pod(f"p{k}", cpu="1", labels={"app": "x"}, topology_spread_constraints=[spread]) for k in range(5)]
+    fitting, left = take_fitting(snapshot, pods)
+    assert (len(fitting), len(left)) == (3, 2)
+
+
+def test_expendable_pods_hold_no_room() -> None:
+    snapshot = Snapshot()
+    row = snapshot.add_node(build_node("n", cpu="2"))
+    snapshot.place(snapshot.class_of(build_pod("cheap", cpu="2", priority=-50)), row)
+    drop_expendable(snapshot, PLAIN)
+    assert take_fitting(snapshot, [build_pod("p", cpu="2")])[1] == []

@@ -1,0 +1,80 @@
+"""The independent check finds what a faulty planner would do, and nothing in a sound plan."""
+
+from random import Random
+
+import pytest
+
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.group import FailedInstance, Instance
+from nodewright.model.settings import Settings
+from nodewright.planner import make_plan
+from nodewright.testkit.builders import build_pod
+from nodewright.testkit.world import World, ref, settings_with
+from nodewright.validate import check_actions
+from nodewright.validate.check import Planned
+
+G = ref("g")
+
+
+def world() -> World:
+    made = World()
+    made.add_group("g", size=2, max_size=5, failed=(FailedInstance(failure_id="f"),))
+    made.add_group("unread", target=None, problem="no answer")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("action", "rule"),
+    [
+        (IncreaseSize(group=G, expected_target=2, target=6), "beyond the maximum of 5"),
+        (IncreaseSize(group=G, expected_target=1, target=3), "planned for a target of 1, observed 2"),
+        (IncreaseSize(group=G, expected_target=2, target=2), "an increase that does not increase"),
+        (IncreaseSize(group=ref("unread"), expected_target=0, target=1), "the group's size is unknown"),
+        (IncreaseSize(group=ref("none"), expected_target=0, target=1), "the group's size is unknown"),
+        (DecreaseTargetSize(group=G, expected_target=2, target=1, reason=""), "below the 2 machines that exist"),
+        (DeleteInstances(group=G, expected_target=2, instance_ids=("x",), reason=""), "no machines of the group: x"),
+        (
+            DeleteInstances(group=G, expected_target=2, instance_ids=("cloud:///g/0",) * 2, reason=""),
+            "a machine is named twice",
+        ),
+    ],
+)
+def test_what_breaks_a_rule_is_named(action: Planned, rule: str) -> None:
+    (violation,) = check_actions(world().state().observation, [action], Settings())
+    assert violation.action is action
+    assert rule in violation.rule
+
+
+@pytest.mark.parametrize(
+    ("setting", "rule"),
+    [
+        ({"max_nodes_total": 3}, "2 nodes and 2 more exceed --max-nodes-total=3"),
+        ({"cores_total": "0:15"}, "cpu of 8 and 8 more exceeds the cluster's limit of 15"),
+    ],
+)
+def test_cluster_limits_are_checked_over_the_whole_plan(setting: dict[str, object], rule: str) -> None:
+    action = IncreaseSize(group=G, expected_target=2, target=4)
+    (violation,) = check_actions(world().state().observation, [action], settings_with(**setting))
+    assert violation.rule == rule
+
+
+def test_one_group_grows_once_in_a_plan() -> None:
+    twice = [IncreaseSize(group=G, expected_target=2, target=3)] * 2
+    rules = {violation.rule for violation in check_actions(world().state().observation, twice, Settings())}
+    assert rules == {"two increases of one group"}
+
+
+def test_deleting_what_is_there_is_sound() -> None:
+    deletion = DeleteInstances(group=G, expected_target=2, instance_ids=("cloud:///g/1", "f"), reason="")
+    assert check_actions(world().state().observation, [deletion], Settings()) == ()
+
+
+def test_a_sound_plan_passes() -> None:
+    made = World(pending=[build_pod(f"p-{k}", cpu="3") for k in range(9)])
+    made.add_group("a", max_size=4)
+    made.add_group("b", target=2, instances=(Instance(id="cloud:///b/0"),))
+    settings = settings_with(max_nodes_total=6, enforce_node_group_min_size=True)
+    state = made.state(settings)
+    plan = make_plan(state, settings, Random(0))
+    assert plan.actions
+    assert check_actions(state.observation, plan.actions, settings) == ()
