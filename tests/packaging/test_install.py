@@ -1,0 +1,88 @@
+"""From wheels into clean environments, without constraints.txt: it resolves, runs, and is typed for others."""
+
+import json
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ("core/pyproject.toml", "plugins/fake/pyproject.toml")
+OWN = ("nodewright", "nodewright-fake")
+
+Run = Callable[..., str]
+Install = Callable[..., Path]
+
+_LIST_VERSIONS = """
+import importlib.metadata, json
+print(json.dumps({found.name.lower(): found.version for found in importlib.metadata.distributions()}))
+"""
+_CONSUMER = """
+from nodewright import spec
+
+class Mine:
+    @spec.hookimpl
+    def target_size(self, group_id: str) -> int:
+        return len(group_id)
+
+group = spec.NodeGroup(id="a", min_size=0, max_size=3)
+reveal_type(group.max_size)
+reveal_type(Mine().target_size("a"))
+spec.NodeGroup(id=7, min_size=0, max_size=3)
+"""
+
+
+def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Path) -> None:
+    bin_folder = install("nodewright[fake]")
+    said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
+    assert "demo.html" in said
+    assert (tmp_path / "demo.html").stat().st_size > 10_000
+    [fake] = json.loads(run(bin_folder / "nodewright", "providers", "--output", "json"))["providers"]
+    assert (fake["name"], fake["problem"]) == ("fake", None)
+    _assert_no_version_is_too_old(json.loads(run(bin_folder / "python", "-c", _LIST_VERSIONS)))
+    _assert_typed_for_others(run, bin_folder, tmp_path)
+
+
+def test_the_lower_bounds_are_real(install: Install, run: Run, tmp_path: Path) -> None:
+    """Exactly the oldest versions that the manifests allow: they install together, and the demo runs."""
+    oldest = {found.name: found for found in _requirements() if found.name not in OWN}
+    pins = [f"{name}=={_lower_bound(found)}" for name, found in oldest.items()]
+    bin_folder = install("nodewright[fake]", constraints=pins)
+    said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
+    assert "demo.html" in said
+
+
+def test_every_dependency_has_a_lower_bound() -> None:
+    assert all(_lower_bound(found) for found in _requirements() if not found.extras)
+
+
+def _requirements() -> Iterator[Requirement]:
+    for manifest in MANIFESTS:
+        project = tomllib.loads((ROOT / manifest).read_text())["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        for text in (*project["dependencies"], *(one for extra in extras for one in extra)):
+            yield Requirement(text)
+
+
+def _lower_bound(found: Requirement) -> str:
+    return next((bound.version for bound in found.specifier if bound.operator == ">="), "")
+
+
+def _assert_no_version_is_too_old(installed: dict[str, str]) -> None:
+    for found in _requirements():
+        version = installed[found.name.lower()]
+        assert found.specifier.contains(version), f"{found.name} {version}, not {found.specifier}"
+
+
+def _assert_typed_for_others(run: Run, bin_folder: Path, tmp_path: Path) -> None:
+    """mypy sees the installed package's types, from outside and without our configuration."""
+    (tmp_path / "consumer.py").write_text(_CONSUMER)
+    python = bin_folder / "python"
+    checked = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]) not in (0, 1))"
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "consumer.py")
+    said = run(sys.executable, "-c", checked, *mypy, cwd=tmp_path)
+    assert said.count('Revealed type is "int"') + said.count('Revealed type is "builtins.int"') == 2
+    assert 'Argument "id" to "NodeGroup" has incompatible type "int"; expected "str"' in said
+    assert "Found 1 error" in said

@@ -1,0 +1,38 @@
+"""What the wheels hold."""
+
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", ["nodewright", "nodewright_fake"])
+def test_a_wheel_is_typed_and_licensed(wheels: Path, name: str) -> None:
+    [wheel] = wheels.glob(f"{name}-0*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        files = content.namelist()
+        licence = next(file for file in files if file.endswith("licenses/LICENSE"))
+        assert content.read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert f"{name}/py.typed" in files
+    assert not [file for file in files if "/tests/" in file or file.endswith(".pyc")]
+
+
+def test_the_trace_of_the_demo_comes_along_with_its_licence(wheels: Path) -> None:
+    [wheel] = wheels.glob("nodewright-0*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        folders = {file.rpartition("/")[0] for file in content.namelist() if file.endswith((".csv", ".csv.gz"))}
+        assert folders
+        for folder in folders:
+            said = [content.read(file).decode() for file in content.namelist() if file.startswith(f"{folder}/README")]
+            assert any("Apache" in text for text in said), folder
+
+
+@pytest.mark.parametrize("name", ["nodewright", "nodewright_fake"])
+def test_a_source_distribution_builds_on_its_own(wheels: Path, name: str) -> None:
+    [archive] = wheels.glob(f"{name}-0*.tar.gz")
+    with tarfile.open(archive) as content:
+        files = {Path(member.name).parts[1:] for member in content.getmembers()}
+    assert {("LICENSE",), ("README.md",), ("pyproject.toml",)} <= files
