@@ -168,7 +168,7 @@ class Simulation:
             self._world,
             self._clock,
             self._options.settings,
-            Random(self._options.seed),  # noqa: S311 - chance in a simulation is no secret
+            Random(self._options.seed),
             brain=self._options.brain,
         )
         self.journal.note(at, What.ENGINE_STARTED, "engine")

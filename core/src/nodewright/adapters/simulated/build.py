@@ -1,0 +1,149 @@
+"""From a scenario to a simulation that is ready to run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from nodewright.adapters.provider import CallSettings, InlineRunner, load_provider
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.simulated.controllers import Deployment, named
+from nodewright.adapters.simulated.flat_settings import read_flat_settings
+from nodewright.adapters.simulated.scenario import Crash, JobsSpec, Scale, Scenario
+from nodewright.adapters.simulated.simulation import RunOptions, Simulation
+from nodewright.adapters.simulated.workloads import daemon_set, job_pod, pod_of, trace_pods
+from nodewright.adapters.traces.openb import Trace, group_options, load_openb, load_packaged_cut
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.capability import Capability
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError
+from nodewright.model.pod import Pod
+from nodewright.spec.context import ProviderContext
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """``every_tick``: see RunOptions. ``folder`` is where a trace's relative folder is looked for."""
+
+    every_tick: bool = False
+    brain: Brain | None = None
+    folder: Path | None = None
+
+
+def build_simulation(scenario: Scenario, options: BuildOptions | None = None) -> Simulation:
+    """The scenario, ready to ``run``. Raises ConfigError and PluginError."""
+    options = options or BuildOptions()
+    source = f"scenario {scenario.name}"
+    clock = VirtualClock()
+    trace = _load_trace(scenario, options)
+    settings = read_flat_settings(scenario.settings, source)
+    providers = []
+    for number, (name, raw) in enumerate(sorted(scenario.providers.items())):
+        context = ProviderContext(
+            clock=clock,
+            random=Random(scenario.seed + number),
+            options=_with_groups(raw, trace) if number == 0 else raw,
+        )
+        calls = CallSettings(deadline_seconds=60.0)
+        provider = load_provider(name, context, settings=calls, runner=InlineRunner(clock))
+        if not provider.supports(Capability.SIMULATION):
+            raise ConfigError(f"{source}: provider {name} cannot be simulated")
+        providers.append(provider)
+    run_options = RunOptions(
+        end=scenario.duration,
+        title=scenario.name,
+        settings=settings,
+        seed=scenario.seed,
+        every_tick=options.every_tick,
+        stops_idle=scenario.stops_idle,
+        preference=scenario.scheduler,
+        brain=options.brain or Brain(),
+    )
+    simulation = Simulation(clock, providers, run_options)
+    _populate(simulation, scenario, trace)
+    return simulation
+
+
+def _load_trace(scenario: Scenario, options: BuildOptions) -> Trace | None:
+    spec = scenario.trace
+    if spec is None:
+        return None
+    trace = load_packaged_cut() if spec.folder is None else load_openb((options.folder or Path()) / spec.folder)
+    if spec.all_at_once:
+        trace = trace.all_at_once()
+    return trace.compressed(arrivals=spec.compression * spec.rush, lifetimes=spec.compression)
+
+
+def _with_groups(raw: Mapping[str, Any], trace: Trace | None) -> Mapping[str, Any]:
+    if trace is None or "groups" in raw or "file" in raw:
+        return raw
+    return {**raw, "groups": group_options(trace.shapes)}
+
+
+def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -> None:
+    simulation.cluster.daemon_sets = tuple(daemon_set(spec) for spec in scenario.daemon_sets)
+    simulation.kubelets.startup_taint_seconds = scenario.startup_taints_last
+    for moment in _edges(scenario.providers):
+        simulation.agenda.at(moment, lambda _: None)  # the cloud changes: worth a look
+    _add_deployments(simulation, scenario)
+    for number, jobs in enumerate(scenario.jobs):
+        _add_jobs(simulation, jobs, Random(f"{scenario.seed}/{number}"))
+    if trace is not None:
+        _add_trace(simulation, trace)
+    for happening in scenario.timeline:
+        if isinstance(happening, Crash):
+            simulation.crash_engine(
+                happening.at,
+                write=happening.write,
+                after_effect=happening.after_effect,
+                down_seconds=happening.down,
+                keeps_memory=happening.keeps_memory,
+            )
+
+
+def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:
+    for spec in scenario.deployments:
+        deployment = Deployment(simulation.cluster, spec.name, pod_of(spec.name, spec.pod))
+        steps = [(spec.at, spec.replicas)]
+        steps += [(s.at, s.replicas) for s in scenario.timeline if isinstance(s, Scale) and s.deployment == spec.name]
+        for at, replicas in steps:
+            simulation.agenda.at(at, partial(deployment.scale, replicas))
+
+
+def _add_jobs(simulation: Simulation, spec: JobsSpec, random: Random) -> None:
+    template = job_pod(spec.name, spec.pod)
+    at = float(spec.at)
+    for number in range(spec.count):
+        lifetime = random.uniform(spec.duration, spec.longest) if spec.longest is not None else spec.duration
+        _run_job(simulation, named(template, f"{spec.name}-{number}", at), lifetime, at)
+        at += random.expovariate(1 / spec.every) if spec.random_arrivals and spec.every else spec.every
+
+
+def _add_trace(simulation: Simulation, trace: Trace) -> None:
+    for traced, pod in zip(trace.pods, trace_pods(trace.pods), strict=True):
+        _run_job(simulation, pod, traced.lifetime, traced.created)
+
+
+def _run_job(simulation: Simulation, pod: Pod, lifetime: float, at: float) -> None:
+    simulation.agenda.at(at, lambda moment: simulation.jobs.run(pod, lifetime, moment))
+
+
+def _edges(options: Any) -> Iterator[float]:
+    """When anything in a provider's options starts or ends, whatever it is: keys ``start`` and ``end``."""
+    if isinstance(options, Mapping):
+        for key in ("start", "end"):
+            if key in options:
+                yield from _moment(options[key])
+        yield from chain.from_iterable(_edges(value) for value in options.values())
+    elif isinstance(options, list | tuple):
+        yield from chain.from_iterable(_edges(value) for value in options)
+
+
+def _moment(raw: Any) -> Iterator[float]:
+    try:
+        yield parse_duration(raw) if isinstance(raw, str) else float(raw)
+    except (TypeError, ValueError):
+        return  # not a time after all: the provider knows what it means

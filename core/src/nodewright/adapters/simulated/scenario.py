@@ -1,0 +1,215 @@
+"""Scenario files: what happens in a simulation, as strict YAML."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from nodewright.adapters.simulated.scheduler import Preference
+from nodewright.model.complaint import printable, suggest
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError
+from nodewright.model.quantity import Quantity
+from nodewright.model.yaml_text import load_yaml
+from nodewright.spec.options import decode_options
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Name = Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?$")]
+Amount = str | int | float
+
+_MAX_SECONDS = 100 * 365 * 86_400.0
+
+
+class Seconds(float):
+    """A length of time: a number of seconds, or text like ``90s`` or ``1h30m``."""
+
+    __slots__ = ()
+
+
+class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of everything in a scenario file: an unknown key is refused."""
+
+
+class TolerationSpec(Strict, frozen=True, kw_only=True):
+    key: str = ""
+    operator: Annotated[str, Meta(pattern="^(Exists|Equal)$")] = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadSpec(Strict, frozen=True, kw_only=True):
+    """Pods of one workload spread over the values of a node label."""
+
+    key: str = "topology.kubernetes.io/zone"
+    max_skew: Annotated[int, Meta(ge=1)] = 1
+    when_unsatisfiable: Annotated[str, Meta(pattern="^(DoNotSchedule|ScheduleAnyway)$")] = "DoNotSchedule"
+
+
+class PodTemplate(Strict, frozen=True, kw_only=True):
+    """What each pod of a workload asks for; ``resources`` are further resources by name."""
+
+    cpu: Amount = "100m"
+    memory: Amount = "128Mi"
+    resources: dict[str, Amount] = {}
+    labels: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[TolerationSpec, ...] = ()
+    spread: tuple[SpreadSpec, ...] = ()
+    apart: bool = False  # no two pods of the workload on one node
+    priority: int | None = None
+
+
+class Workload(Strict, frozen=True, kw_only=True):
+    """Pods of one kind. A workload's name is unique in its scenario."""
+
+    name: Name
+    pod: PodTemplate = PodTemplate()
+
+
+class DaemonSetSpec(Workload, frozen=True, kw_only=True):
+    """One pod on every node that takes it."""
+
+
+class DeploymentSpec(Workload, frozen=True, kw_only=True):
+    """Pods that run until the end; a lost one is replaced."""
+
+    replicas: Count
+    at: Seconds = Seconds(0)
+
+
+class JobsSpec(Workload, frozen=True, kw_only=True):
+    """``count`` pods that end by themselves, one after the other.
+
+    The first comes ``at``, the others ``every`` so often, on average when ``random_arrivals``. Each runs for
+    ``duration``, or for a time between that and ``longest``.
+    """
+
+    count: Count = 1
+    at: Seconds = Seconds(0)
+    every: Seconds = Seconds(0)
+    random_arrivals: bool = False
+    duration: Seconds
+    longest: Seconds | None = None
+
+
+class TraceSpec(Strict, frozen=True, kw_only=True):
+    """A recorded workload: a folder with the tables of the openb trace, or the cut that is packaged.
+
+    All times are divided by ``compression``, times of arrival moreover by ``rush``; with ``all_at_once`` every
+    pod comes at the start. Unless the provider has groups of its own, every node shape of the trace becomes one.
+    """
+
+    folder: str | None = None
+    compression: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    rush: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    all_at_once: bool = False
+
+
+class Happening(Strict, frozen=True, kw_only=True, tag_field="do"):
+    """Something that is done to the world at a time."""
+
+    at: Seconds
+
+
+class Scale(Happening, frozen=True, kw_only=True, tag="scale"):
+    """A deployment gets another number of replicas."""
+
+    deployment: Name
+    replicas: Count
+
+
+class Crash(Happening, frozen=True, kw_only=True, tag="crash"):
+    """The engine dies at its ``write``-th change of the cloud after ``at``, before the call or after its effect,
+    and starts again ``down`` later.
+    """
+
+    write: Annotated[int, Meta(ge=1)] = 1
+    after_effect: bool = False
+    down: Seconds = Seconds(30)
+    keeps_memory: bool = True
+
+
+class Scenario(Strict, frozen=True, kw_only=True):
+    """One simulation. ``settings`` are flags without their dashes; ``providers`` maps names to their options.
+
+    ``stops_idle`` ends the run when nothing is left to happen, before ``duration`` is over.
+    """
+
+    name: str
+    description: str = ""
+    duration: Seconds
+    seed: int = 0
+    settings: dict[str, Any] = {}
+    providers: dict[Name, dict[str, Any]]
+    scheduler: Preference = Preference.LEAST_ALLOCATED
+    stops_idle: bool = False
+    startup_taints_last: Seconds = Seconds(0)
+    daemon_sets: tuple[DaemonSetSpec, ...] = ()
+    deployments: tuple[DeploymentSpec, ...] = ()
+    jobs: tuple[JobsSpec, ...] = ()
+    trace: TraceSpec | None = None
+    timeline: tuple[Scale | Crash, ...] = ()
+
+
+def load_scenario(path: Path) -> Scenario:
+    """The scenario in a file; raises ConfigError that names the file and the key."""
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return read_scenario(text, str(path))
+
+
+def read_scenario(text: bytes | str, source: str) -> Scenario:
+    """As ``load_scenario``, from the text itself; ``source`` names it in messages."""
+    documents = load_yaml(text, source)
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise ConfigError(f"{source}: a scenario is one mapping of keys to values")
+    return check_scenario(decode_options(documents[0], Scenario, source, _decode), source)
+
+
+def check_scenario(scenario: Scenario, source: str) -> Scenario:
+    """The same scenario, if it makes sense; raises ConfigError."""
+    if not scenario.providers:
+        raise ConfigError(f"{source}: providers: at least one is needed")
+    workloads: tuple[Workload, ...] = (*scenario.deployments, *scenario.jobs, *scenario.daemon_sets)
+    names = [workload.name for workload in workloads]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{source}: two workloads are called {twice}")
+    deployments = [deployment.name for deployment in scenario.deployments]
+    for happening in scenario.timeline:
+        if isinstance(happening, Scale) and happening.deployment not in deployments:
+            unknown = printable(happening.deployment)
+            hint = suggest(unknown, deployments)
+            raise ConfigError(f"{source}: timeline: no deployment is called {unknown}{hint}")
+    for workload in workloads:
+        _check_amounts(workload.pod, f"{source}: {workload.name}")
+    return scenario
+
+
+def _check_amounts(pod: PodTemplate, where: str) -> None:
+    for resource, amount in amounts_of(pod).items():
+        try:
+            Quantity.of(amount)
+        except ValueError as error:
+            raise ConfigError(f"{where}: {printable(resource)}: {error}") from error
+
+
+def amounts_of(pod: PodTemplate) -> Mapping[str, Amount]:
+    """Everything that the pod requests, by resource name."""
+    return {"cpu": pod.cpu, "memory": pod.memory, **pod.resources}
+
+
+def _decode(kind: type, raw: Any) -> Any:
+    """msgspec's hook for ``Seconds``; raises ValueError."""
+    if kind is not Seconds:
+        raise TypeError(f"a scenario holds no {kind.__name__}")
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+        raise ValueError("must be a length of time like 90s or 1h30m")  # noqa: TRY004 - msgspec passes this kind on
+    seconds = parse_duration(raw) if isinstance(raw, str) else float(raw)
+    if not 0 <= seconds <= _MAX_SECONDS:
+        raise ValueError("must be a length of time from 0 to 100 years")
+    return Seconds(seconds)

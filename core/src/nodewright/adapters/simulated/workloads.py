@@ -1,0 +1,94 @@
+"""Pods of scenarios and traces as Kubernetes objects."""
+
+from collections.abc import Iterable, Iterator
+
+from nodewright.adapters.simulated.controllers import named, owned
+from nodewright.adapters.simulated.scenario import PodTemplate, Workload, amounts_of
+from nodewright.adapters.traces.openb import GPU_RESOURCE, TracePod
+from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
+from nodewright.model.meta import LabelSelector, ObjectMeta, Resources
+from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.pod import (
+    Affinity,
+    Container,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from nodewright.model.quantity import Quantity
+
+_NAMESPACE = "default"
+_APP = "app"
+_SCHEDULER = "default-scheduler"
+
+
+def pod_of(name: str, template: PodTemplate) -> Pod:
+    """A pod of the workload ``name``, without a name and owner of its own yet."""
+    labels = {_APP: name, **template.labels}
+    selector = LabelSelector(match_labels={_APP: name})
+    spread = tuple(
+        TopologySpreadConstraint(
+            max_skew=spec.max_skew,
+            topology_key=spec.key,
+            when_unsatisfiable=spec.when_unsatisfiable,
+            label_selector=selector,
+        )
+        for spec in template.spread
+    )
+    requests = {resource: Quantity.of(amount) for resource, amount in amounts_of(template).items()}
+    tolerations = tuple(
+        Toleration(key=spec.key, operator=spec.operator, value=spec.value, effect=spec.effect)
+        for spec in template.tolerations
+    )
+    spec = PodSpec(
+        scheduler_name=_SCHEDULER,
+        containers=(Container(name="main", resources=ResourceRequirements(requests=requests)),),
+        node_selector=template.node_selector or None,
+        affinity=_apart(selector) if template.apart else None,
+        tolerations=tolerations,
+        topology_spread_constraints=spread,
+        priority=template.priority,
+    )
+    return Pod(metadata=ObjectMeta(namespace=_NAMESPACE, labels=labels), spec=spec, status=PodStatus(phase="Pending"))
+
+
+def job_pod(name: str, template: PodTemplate) -> Pod:
+    """A pod of the job ``name``."""
+    return owned(pod_of(name, template), "Job", name)
+
+
+def daemon_set(spec: Workload) -> DaemonSet:
+    """A DaemonSet of that pod."""
+    pod = pod_of(spec.name, spec.pod)
+    meta = ObjectMeta(name=spec.name, namespace=_NAMESPACE, uid=f"DaemonSet/{spec.name}")
+    template = PodTemplateSpec(metadata=ObjectMeta(labels=pod.metadata.labels), spec=pod.spec)
+    return DaemonSet(metadata=meta, spec=DaemonSetSpec(template=template))
+
+
+def trace_pods(pods: Iterable[TracePod]) -> Iterator[Pod]:
+    """The pods of a trace; those that ask for the same are pods of one job."""
+    quantities: dict[tuple[int, int, int], Resources] = {}
+    for pod in pods:
+        key = (pod.cpu_milli, pod.memory_mib, pod.gpus)
+        if key not in quantities:
+            quantities[key] = _requests(pod)
+        resources = ResourceRequirements(requests=quantities[key])
+        spec = PodSpec(scheduler_name=_SCHEDULER, containers=(Container(name="main", resources=resources),))
+        meta = ObjectMeta(namespace=_NAMESPACE, labels={_APP: "openb"})
+        made = Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+        yield named(owned(made, "Job", "-".join(map(str, key))), pod.name, pod.created)
+
+
+def _requests(pod: TracePod) -> Resources:
+    requests = {"cpu": Quantity.of(f"{pod.cpu_milli}m"), "memory": Quantity.of(f"{pod.memory_mib}Mi")}
+    return {**requests, GPU_RESOURCE: Quantity.of(pod.gpus)} if pod.gpus else requests
+
+
+def _apart(selector: LabelSelector) -> Affinity:
+    term = PodAffinityTerm(topology_key=HOSTNAME_LABEL, label_selector=selector)
+    return Affinity(pod_anti_affinity=PodAffinity(required=(term,)))

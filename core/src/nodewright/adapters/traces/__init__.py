@@ -1,0 +1,1 @@
+"""Recorded workloads as input for simulations."""
