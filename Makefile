@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test check format clean
+.PHONY: setup demo test bench check format clean
 
 setup: .venv/.dev
 
@@ -14,6 +14,9 @@ demo: .venv/.runtime
 
 test: .venv/.dev
 	$(BIN)/pytest -n auto --dist worksteal
+
+bench: .venv/.dev
+	$(BIN)/python bench/run.py
 
 check: .venv/.dev
 	$(BIN)/ruff check .
