@@ -65,10 +65,14 @@ def exact_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
 
 
 def pod_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
-    """``exact_requests`` in comparable integers, rounded up once per pod; zero requests are left out."""
+    """``exact_requests`` in comparable integers, rounded up once per pod.
+
+    Zero requests are left out, and so are negative ones: no API server lets them through, and counted they would
+    make room for others.
+    """
     exact = exact_requests(pod, placed=placed)
     amounts = {name: min(whole(name, Quantity(nano)), MAX_REQUEST) for name, nano in exact.items() if is_counted(name)}
-    return {name: amount for name, amount in amounts.items() if amount}
+    return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 def _pod_level(name: str) -> bool:

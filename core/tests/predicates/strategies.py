@@ -1,0 +1,350 @@
+"""Random small clusters: few names, so that things meet."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from itertools import product
+from typing import TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from nodewright.model.cluster import (
+    ClaimReference,
+    CsiAllocatable,
+    CsiDriver,
+    CsiDriverSpec,
+    CsiNode,
+    CsiNodeDriver,
+    CsiNodeSpec,
+    CsiVolume,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
+    StorageClass,
+    TopologyRequirement,
+    TopologyTerm,
+    VolumeNodeAffinity,
+    VolumePhase,
+)
+from nodewright.model.meta import LabelSelector, ObjectMeta, OwnerReference, Requirement
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeStatus, Taint
+from nodewright.model.pod import (
+    Affinity,
+    ClaimSource,
+    ClaimTemplate,
+    Container,
+    ContainerPort,
+    ElasticBlockStore,
+    GcePersistentDisk,
+    Iscsi,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    Rbd,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from nodewright.model.quantity import Quantity
+from nodewright.predicates import feasible
+from nodewright.snapshot.context import Context
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")
+NAMESPACES = ("default", "other", "unknown")
+CLAIMS = ("c0", "c1", "c2", "p-scratch")
+VOLUMES = ("v0", "v1", "v2")
+CLASSES = ("wait", "static", "now", "bare")
+KEYS = (ZONE_LABEL, HOSTNAME_LABEL, "tier", "absent")
+VALUES = ("a", "b", "5", "7", "-3", "")
+BROKEN = ("bad key!", "-bad", "x" * 300, "a\n")
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+T = TypeVar("T")
+
+
+def _pool(values: Iterable[T]) -> st.SearchStrategy[T]:
+    return st.sampled_from(list(values))
+
+
+def amounts(*names: str, largest: int = 4) -> st.SearchStrategy[dict[str, Quantity]]:
+    values = st.integers(-1, largest).map(lambda units: Quantity(units * 10**9))
+    return st.dictionaries(st.sampled_from(names), values)
+
+
+def labels(values: tuple[str, ...] = VALUES) -> st.SearchStrategy[dict[str, str]]:
+    return st.dictionaries(st.sampled_from(KEYS[:3]), st.sampled_from(values), max_size=3)
+
+
+def taints() -> st.SearchStrategy[Taint]:
+    keys, values = ("dedicated", "node.kubernetes.io/unschedulable"), ("", "a", "5")
+    return _pool(Taint(key=k, value=v, effect=e) for k, v, e in product(keys, values, EFFECTS))
+
+
+def tolerations() -> st.SearchStrategy[Toleration]:
+    keys, operators = ("", "dedicated", "node.kubernetes.io/unschedulable"), ("", "Exists", "Gt", "nonsense")
+    parts = product(keys, operators, ("", "a", "4"), ("", "NoSchedule", "NoExecute"))
+    return _pool(Toleration(key=k, operator=o, value=v, effect=e) for k, o, v, e in parts)
+
+
+def requirements(*more: str) -> st.SearchStrategy[Requirement]:
+    values = ((), ("a",), ("5", "b"), ("-3",), ("absent",), *((broken,) for broken in BROKEN))
+    parts = product((*KEYS, "bad key!"), (*more, "In", "NotIn", "Exists", "DoesNotExist"), values)
+    return _pool(Requirement(key=k, operator=o, values=v) for k, o, v in parts)
+
+
+def fields() -> st.SearchStrategy[Requirement]:
+    names = ((), ("n0",), ("n1",), ("copy-5",), ("n1", "n2"))
+    parts = product(("metadata.name", "metadata.name", "spec.unschedulable"), ("In", "NotIn", "Exists"), names)
+    return _pool(Requirement(key=k, operator=o, values=v) for k, o, v in parts)
+
+
+def node_selectors() -> st.SearchStrategy[NodeSelector]:
+    terms = st.builds(
+        NodeSelectorTerm,
+        match_expressions=st.lists(requirements("Gt", "Lt", "Near"), max_size=2).map(tuple),
+        match_fields=st.lists(fields(), max_size=2).map(tuple),
+    )
+    return st.builds(NodeSelector, node_selector_terms=st.lists(terms, max_size=3).map(tuple))
+
+
+def label_selectors() -> st.SearchStrategy[LabelSelector | None]:
+    plain = [LabelSelector(match_labels={"tier": value}) for value in ("a", "a", "b")]
+    parts = product(("tier", HOSTNAME_LABEL), ("In", "NotIn", "Exists", "DoesNotExist", "Gt"), ((), ("a",), ("a\n",)))
+    odd = [LabelSelector(match_expressions=(Requirement(key=k, operator=o, values=v),)) for k, o, v in parts]
+    return _pool([None, LabelSelector(), *plain, *odd])
+
+
+def affinity_terms() -> st.SearchStrategy[PodAffinity]:
+    terms = st.builds(
+        PodAffinityTerm,
+        topology_key=st.sampled_from(KEYS),
+        label_selector=label_selectors(),
+        namespaces=st.lists(st.sampled_from(NAMESPACES), max_size=1).map(tuple),
+        namespace_selector=st.none() | label_selectors(),
+    )
+    return st.builds(PodAffinity, required=st.lists(terms, max_size=2).map(tuple))
+
+
+def spread_constraints() -> st.SearchStrategy[TopologySpreadConstraint]:
+    return st.builds(
+        TopologySpreadConstraint,
+        max_skew=st.integers(1, 2),
+        topology_key=st.sampled_from(KEYS),
+        when_unsatisfiable=st.sampled_from(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+        label_selector=label_selectors(),
+        min_domains=st.none() | st.integers(0, 3),
+        node_affinity_policy=st.sampled_from(("Honor", "Ignore")),
+        node_taints_policy=st.sampled_from(("Honor", "Ignore")),
+        match_label_keys=st.lists(st.sampled_from(KEYS), max_size=1).map(tuple),
+    )
+
+
+def volumes() -> st.SearchStrategy[Volume]:
+    claims = [Volume(persistent_volume_claim=ClaimSource(claim_name=name)) for name in CLAIMS[:3]]
+    disks = [
+        disk
+        for read_only in (True, False)
+        for disk in (
+            Volume(gce_persistent_disk=GcePersistentDisk(pd_name="d", read_only=read_only)),
+            Volume(iscsi=Iscsi(iqn="i", read_only=read_only)),
+            Volume(rbd=Rbd(monitors=("m", "n"), image="i", read_only=read_only)),
+            Volume(rbd=Rbd(monitors=("n", "o"), image="i", read_only=read_only)),
+            Volume(aws_elastic_block_store=ElasticBlockStore(volume_id="x", read_only=read_only)),
+        )
+    ]
+    return _pool([*claims, *claims, Volume(name="scratch", ephemeral=ClaimTemplate()), *disks, Volume(name="config")])
+
+
+def containers() -> st.SearchStrategy[Container]:
+    ports = st.builds(
+        ContainerPort,
+        host_port=st.integers(0, 2),
+        protocol=st.sampled_from(("TCP", "UDP")),
+        host_ip=st.sampled_from(("", "0.0.0.0", "10.0.0.1", "::")),  # noqa: S104 - compared, not listened on
+    )
+    requests = amounts("cpu", "memory", "ephemeral-storage", "example.com/gpu", "foo", largest=2)
+    return st.builds(
+        Container,
+        resources=st.builds(ResourceRequirements, requests=requests),
+        ports=st.lists(ports, max_size=1).map(tuple),
+        restart_policy=st.sampled_from(("", "Always")),
+    )
+
+
+def affinities() -> st.SearchStrategy[Affinity]:
+    return st.builds(
+        Affinity,
+        node_affinity=st.none() | st.builds(NodeAffinity, required=st.none() | node_selectors()),
+        pod_affinity=st.none() | affinity_terms(),
+        pod_anti_affinity=st.none() | affinity_terms(),
+    )
+
+
+FEATURES: dict[str, Callable[[], st.SearchStrategy[object]]] = {
+    "containers": lambda: st.lists(containers(), max_size=2).map(tuple),
+    "init_containers": lambda: st.lists(containers(), max_size=1).map(tuple),
+    "node_name": lambda: st.sampled_from((*NODE_NAMES, "copy-5", "")),
+    "node_selector": lambda: st.none() | labels(),
+    "affinity": affinities,
+    "tolerations": lambda: st.lists(tolerations(), max_size=2).map(tuple),
+    "topology_spread_constraints": lambda: st.lists(spread_constraints(), max_size=2).map(tuple),
+    "volumes": lambda: st.lists(volumes(), max_size=3).map(tuple),
+}
+
+
+@st.composite
+def pods(draw: st.DrawFn, *features: str) -> Pod:
+    """A pod with some of the named fields of its spec filled in."""
+    spec = {feature: draw(FEATURES[feature]()) for feature in features}
+    metadata = ObjectMeta(
+        name="p",
+        namespace=draw(st.sampled_from(NAMESPACES)),
+        labels=draw(labels(("a", "b"))),
+        deletion_timestamp=NOW if draw(st.integers(0, 9)) == 0 else None,
+    )
+    return Pod(metadata=metadata, spec=PodSpec(**spec))
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    offered = draw(amounts("cpu", "memory", "example.com/gpu", "foo"))
+    room = Quantity(draw(st.sampled_from((0, 1, 3, 9))) * 10**9)
+    return Node(
+        metadata=ObjectMeta(name=name, labels=draw(labels())),
+        spec=NodeSpec(taints=tuple(draw(st.lists(taints(), max_size=2))), unschedulable=draw(st.integers(0, 4)) == 0),
+        status=NodeStatus(allocatable={**offered, "pods": room}),
+    )
+
+
+@st.composite
+def contexts(draw: st.DrawFn) -> Context:
+    """Claims, volumes and classes in every state, some missing."""
+    return Context(
+        namespaces={name: draw(labels(("a", "b"))) for name in NAMESPACES[:2] if draw(st.booleans())},
+        claims={
+            f"{namespace}/{name}": draw(_claims(namespace, name))
+            for namespace in NAMESPACES[:2]
+            for name in CLAIMS
+            if draw(st.integers(0, 5))
+        },
+        volumes={name: draw(_persistent_volumes(name)) for name in VOLUMES if draw(st.integers(0, 4))},
+        storage_classes={name: draw(_storage_classes(name)) for name in CLASSES[:3]},
+        csi_nodes={name: draw(_csi_nodes(name)) for name in (*NODE_NAMES, "copy-5") if draw(st.booleans())},
+        csi_drivers={"csi": CsiDriver(spec=CsiDriverSpec(storage_capacity=True))} if draw(st.booleans()) else {},
+    )
+
+
+@st.composite
+def _claims(draw: st.DrawFn, namespace: str, name: str) -> PersistentVolumeClaim:
+    bound = {"pv.kubernetes.io/bind-completed": "yes"} if draw(st.booleans()) else {}
+    chosen = {"volume.kubernetes.io/selected-node": "n1"} if draw(st.integers(0, 4)) == 0 else {}
+    owner = OwnerReference(kind="Pod", name="p", controller=True)
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=namespace,
+            annotations={**bound, **chosen},
+            owner_references=(owner,),
+            deletion_timestamp=NOW if draw(st.integers(0, 9)) == 0 else None,
+        ),
+        spec=PersistentVolumeClaimSpec(
+            access_modes=draw(st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",)))),
+            resources=ResourceRequirements(requests=draw(amounts("storage", largest=2))),
+            storage_class_name=draw(st.sampled_from((None, "wait", "wait", "static", "static", "now", "gone"))),
+            volume_name=draw(st.sampled_from(("", "", *VOLUMES))),
+            selector=draw(st.none() | st.just(LabelSelector(match_labels={"tier": "a"}))),
+        ),
+        status=VolumePhase(phase=draw(st.sampled_from(("Bound", "Pending", "Bound", "Lost")))),
+    )
+
+
+@st.composite
+def _persistent_volumes(draw: st.DrawFn, name: str) -> PersistentVolume:
+    reference = ClaimReference(name="c0", namespace="default") if draw(st.integers(0, 3)) == 0 else None
+    zones = draw(st.sampled_from(({}, {ZONE_LABEL: "a__b"}, {"failure-domain.beta.kubernetes.io/zone": "a"})))
+    return PersistentVolume(
+        metadata=ObjectMeta(name=name, labels={**draw(labels()), **zones}),
+        spec=PersistentVolumeSpec(
+            capacity=draw(amounts("storage", largest=3)),
+            access_modes=("ReadWriteOnce", "ReadWriteOncePod"),
+            storage_class_name="static",
+            claim_ref=reference,
+            node_affinity=draw(st.none() | st.builds(VolumeNodeAffinity, required=st.none() | node_selectors())),
+            csi=draw(st.none() | st.builds(CsiVolume, driver=st.just("csi"), volume_handle=st.sampled_from("hk"))),
+        ),
+        status=VolumePhase(phase=draw(st.sampled_from(("Available", "Available", "Released")))),
+    )
+
+
+@st.composite
+def _storage_classes(draw: st.DrawFn, name: str) -> StorageClass:
+    requirement = st.builds(
+        TopologyRequirement, key=st.sampled_from(KEYS), values=st.lists(st.sampled_from(VALUES), max_size=2).map(tuple)
+    )
+    terms = st.builds(TopologyTerm, match_label_expressions=st.lists(requirement, max_size=2).map(tuple))
+    provisioner = "kubernetes.io/no-provisioner" if name == "static" else "csi"
+    return StorageClass(
+        metadata=ObjectMeta(name=name),
+        provisioner=provisioner,
+        volume_binding_mode="Immediate" if name == "now" else "WaitForFirstConsumer",
+        allowed_topologies=tuple(draw(st.lists(terms, max_size=2))),
+    )
+
+
+@st.composite
+def _csi_nodes(draw: st.DrawFn, name: str) -> CsiNode:
+    drivers = [
+        CsiNodeDriver(name=driver, allocatable=CsiAllocatable(count=draw(st.none() | st.integers(0, 2))))
+        for driver in ("csi", "ebs.csi.aws.com", "pd.csi.storage.gke.io")
+    ]
+    migrated = draw(st.sampled_from(("", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd")))
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": migrated}
+    return CsiNode(metadata=ObjectMeta(name=name, annotations=annotations), spec=CsiNodeSpec(drivers=tuple(drivers)))
+
+
+@st.composite
+def worlds(draw: st.DrawFn, *features: str, length: int = 12) -> tuple[Snapshot, list[PodClass]]:
+    """A snapshot after some history, and a few classes, of which some have pods on it."""
+    snapshot = Snapshot(draw(contexts()) if {"volumes", "affinity"} & set(features) else None)
+    snapshot.add_nodes([draw(nodes(name)) for name in draw(st.sets(st.sampled_from(NODE_NAMES), min_size=1))])
+    classes = [snapshot.class_of(pod) for pod in draw(st.lists(pods(*features), min_size=1, max_size=4))]
+    return evolve(draw, snapshot, classes, length), classes
+
+
+def evolve(draw: st.DrawFn, snapshot: Snapshot, classes: list[PodClass], length: int) -> Snapshot:
+    """Let things happen to a snapshot; answers it, or a fork that took its place."""
+    for _ in range(draw(st.integers(0, length))):
+        step = draw(st.sampled_from(("place", "place", "place", "unplace", "ask", "fork", "copies", "remove", "many")))
+        rows = [row for row, _ in snapshot.nodes()]
+        pod = draw(st.sampled_from(classes))
+        if step == "fork":
+            snapshot = snapshot.fork()
+        elif step == "ask":
+            feasible(snapshot, pod)
+        elif step == "copies":
+            snapshot.add_copies(draw(nodes("template")), draw(st.integers(1, 2)))
+        elif rows:
+            _change(draw, snapshot, step, pod, draw(st.sampled_from(rows)))
+    return snapshot
+
+
+def _change(draw: st.DrawFn, snapshot: Snapshot, step: str, pod: PodClass, row: int) -> None:
+    if step == "place":
+        snapshot.place(pod, row, draw(st.integers(1, 2)))
+    elif step == "many":
+        rows = np.array([row for row, _ in snapshot.nodes()])
+        snapshot.place_many(pod, rows, np.ones(len(rows), dtype=np.int64))
+    elif step == "unplace" and snapshot.rows_of(pod).get(row):
+        snapshot.unplace(pod, row)
+    elif step == "remove":
+        snapshot.remove_node(row)
