@@ -1,0 +1,186 @@
+"""The charts of a report. Every name that comes from outside is escaped: plotly reads markup in texts."""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from nodewright.adapters.report.axis import TimeAxis, pick_points
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.model.complaint import printable
+from nodewright.model.errors import ConfigError
+
+# Okabe and Ito's colours, told apart by everybody, then softer ones of the same hues.
+PALETTE = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#8C6BB1",
+    "#7FB2A0",
+    "#B5A642",
+    "#4D7FA8",
+)
+_OTHERS_COLOUR = "#B0B7BF"
+# Events that tell of machines that could not be had.
+FAILURE_REASONS = frozenset({"FailedToScaleUpGroup", "ScaleUpFailed", "ScaleUpTimedOut"})
+_GOOD, _BAD, _CALM = "#1B7F4B", "#C62828", "#0072B2"
+_RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory", "nvidia.com/gpu": "GPU"}
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+
+
+def draw_charts(result: SimulationResult) -> dict[str, str]:
+    """The charts by title, as HTML without plotly.js; raises ConfigError where plotly is not installed."""
+    axis = TimeAxis.spanning(result.start, result.end)
+    points = pick_points(result.series)
+    figures = {
+        "Pods": _pods(result, axis, points),
+        "Nodes per group": _nodes(result, axis, points),
+        "Utilisation": _utilisation(result, axis, points),
+    }
+    if result.cost is not None:
+        figures["Cost so far"] = _cost(result, axis, points)
+    return {title: _render(figure, f"chart-{number}") for number, (title, figure) in enumerate(figures.items())}
+
+
+def plotly_script() -> str:
+    """plotly.js itself, to be put into a script element."""
+    _plotly()
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - plotly belongs to an extra
+
+    script: str = get_plotlyjs()
+    return script
+
+
+def label(name: str, limit: int = 60) -> str:
+    """A name as plotly and HTML shall show it: literally."""
+    return escape(printable(name, limit))
+
+
+def _plotly() -> Any:
+    try:
+        import plotly.graph_objects as go  # noqa: PLC0415 - plotly belongs to an extra
+    except ImportError:
+        raise ConfigError('the HTML report needs plotly: pip install "nodewright[fake]"') from None
+    return go
+
+
+def _pods(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
+    go = _plotly()
+    figure = _figure(axis, "pods")
+    times = [axis.place(result.series.times[i]) for i in points]
+    for name, values, colour in (
+        ("running", result.series.running, _CALM),
+        ("pending", result.series.pending, _BAD),
+    ):
+        line = {"shape": "hv", "color": colour, "width": 2}
+        fill = {"fill": "tozeroy"} if name == "pending" else {}
+        figure.add_trace(go.Scatter(x=times, y=[values[i] for i in points], name=name, mode="lines", line=line, **fill))
+    return figure
+
+
+def _nodes(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
+    go = _plotly()
+    figure = _figure(axis, "nodes")
+    times = [axis.place(result.series.times[i]) for i in points]
+    for number, (group, counts) in enumerate(_main_groups(result.series.nodes).items()):
+        colour = PALETTE[number] if number < len(PALETTE) else _OTHERS_COLOUR
+        line = {"shape": "hv", "width": 0.5, "color": colour}
+        values = [counts[i] for i in points]
+        figure.add_trace(
+            go.Scatter(x=times, y=values, name=label(group, 32), mode="lines", stackgroup="nodes", line=line)
+        )
+    _mark_decisions(figure, result, axis)
+    return figure
+
+
+def _mark_decisions(figure: Any, result: SimulationResult, axis: TimeAxis) -> None:
+    """Scale-ups and failures, on top of the nodes."""
+    go = _plotly()
+    totals = [sum(counts) for counts in zip(*result.series.nodes.values(), strict=True)]
+    failures = [(timed.at, timed.event.message) for timed in result.events if timed.event.reason in FAILURE_REASONS]
+    increases = [
+        (decision.at, f"{decision.group}: {decision.before} → {decision.after} for {decision.pods} pods")
+        for decision in result.decisions
+        if decision.what == "increase" and decision.outcome in ("done", "partial")
+    ]
+    for name, marks, symbol, colour in (
+        ("scale-up", increases, "triangle-up", _GOOD),
+        ("failure", failures, "x", _BAD),
+    ):
+        heights = [_value_at(result.series.times, totals, at) for at, _ in marks]
+        marker = {"symbol": symbol, "color": colour, "size": 9, "line": {"color": "white", "width": 1}}
+        figure.add_trace(
+            go.Scatter(
+                x=[axis.place(at) for at, _ in marks],
+                y=heights,
+                name=name,
+                mode="markers",
+                marker=marker,
+                text=[label(message, 160) for _, message in marks],
+                hovertemplate="%{text}<extra></extra>",
+            )
+        )
+
+
+def _utilisation(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
+    go = _plotly()
+    figure = _figure(axis, "share of what nodes offer")
+    figure.update_yaxes(tickformat=".0%", range=[0, 1.02])
+    times = [axis.place(result.series.times[i]) for i in points]
+    for number, (resource, shares) in enumerate(result.series.utilisation.items()):
+        line = {"shape": "hv", "width": 1.5, "color": PALETTE[number % len(PALETTE)]}
+        name = label(_RESOURCE_NAMES.get(resource, resource))
+        figure.add_trace(go.Scatter(x=times, y=[shares[i] for i in points], name=name, mode="lines", line=line))
+    return figure
+
+
+def _cost(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> Any:
+    go = _plotly()
+    figure = _figure(axis, "USD")
+    figure.update_yaxes(tickprefix="$")
+    times = [axis.place(result.series.times[i]) for i in points]
+    cost = [round(result.series.cost[i], 4) for i in points]
+    line = {"color": PALETTE[2], "width": 2}
+    figure.add_trace(go.Scatter(x=times, y=cost, name="cost", mode="lines", line=line, fill="tozeroy"))
+    return figure
+
+
+def _figure(axis: TimeAxis, quantity: str) -> Any:
+    grid = {"gridcolor": "#E8ECF0", "zerolinecolor": "#C9D1D9", "rangemode": "tozero"}
+    layout = {
+        "template": "none",
+        "height": 340,
+        "margin": {"l": 64, "r": 240, "t": 12, "b": 48},
+        "font": {"family": _FONT, "size": 13, "color": "#24292F"},
+        "hovermode": "x",
+        "showlegend": True,
+        "legend": {"x": 1.01, "y": 1, "xanchor": "left", "font": {"size": 12}},
+        "xaxis": {**grid, "title": {"text": f"{axis.unit} since the start"}},
+        "yaxis": {**grid, "title": {"text": quantity}},
+    }
+    return _plotly().Figure(layout=layout)
+
+
+def _main_groups(nodes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """The groups that grew largest, and all others as one."""
+    ranked = sorted((group for group, counts in nodes.items() if any(counts)), key=lambda g: (-max(nodes[g]), g))
+    main = {group: nodes[group] for group in ranked[: len(PALETTE)]}
+    rest = [nodes[group] for group in ranked[len(PALETTE) :]]
+    if rest:
+        main[f"{len(rest)} other groups"] = [sum(counts) for counts in zip(*rest, strict=True)]
+    return main
+
+
+def _value_at(times: Sequence[float], values: Sequence[int], at: float) -> int:
+    """The value in force at a moment."""
+    index = bisect_right(times, at) - 1
+    return values[index] if 0 <= index < len(values) else 0
+
+
+def _render(figure: Any, div_id: str) -> str:
+    config = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
+    html: str = figure.to_html(include_plotlyjs=False, full_html=False, div_id=div_id, config=config)
+    return html
