@@ -23,7 +23,7 @@ class Connector:
         """Raises PluginError and ConfigError."""
         context = ProviderContext(
             clock=self.clock,
-            random=Random(f"{self.seed}/{name}"),  # noqa: S311 - chance of a simulation, not a secret
+            random=Random(f"{self.seed}/{name}"),
             options=settings.options,
             node_group_specs=settings.nodes,
             auto_discovery_specs=settings.node_group_auto_discovery,

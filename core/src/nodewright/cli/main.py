@@ -29,7 +29,9 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "demo": Entry("nodewright.cli.demo", "Watch an autoscaler at work: a simulated cluster, in seconds."),
     "plan": Entry("nodewright.cli.plan", "What would be done to the cluster in a kubectl dump, and why."),
+    "simulate": Entry("nodewright.cli.simulate", "Run a scenario or a trace on virtual time, and measure it."),
     "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
 }
 

@@ -82,7 +82,7 @@ def _try(settings: Settings, wish: Wish) -> tuple[Trial, DumpedCluster]:
     if not providers:
         raise ConfigError(f"no node groups: give --groups, --group-by or --cloud-provider{_on_offer()}")
     cluster = DumpedCluster(objects)
-    random = Random(wish.seed)  # noqa: S311 - chance of an expander, not a secret
+    random = Random(wish.seed)
     return try_once(cluster, providers, settings, random, now), cluster
 
 

@@ -1,0 +1,59 @@
+"""How the first failure of a simulation was met, step by step."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from nodewright.adapters.simulated.result import Decision, SimulationResult
+from nodewright.cli.screen import count, make_table, safe
+from nodewright.cli.summary import failures, format_clock, format_span, increases
+
+_SOON_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setback:
+    """A failure: the scale-up that it befell, and the one that came instead, if any; times in epoch seconds."""
+
+    at: float
+    message: str
+    before: Decision
+    instead: Decision | None
+
+    @property
+    def seen_after(self) -> float:
+        """Seconds from the call to the failure being noticed."""
+        return self.at - self.before.at
+
+
+def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
+    """Every failure that can be told as a story, in order of time."""
+    grown = list(increases(result))
+    for at, message in failures(result):
+        befallen = [step for step in grown if step.at < at and f"group {step.group} " in message]
+        if befallen:
+            after = (step for step in grown if at <= step.at <= at + _SOON_SECONDS and step.group != befallen[-1].group)
+            yield Setback(at=at, message=message, before=befallen[-1], instead=next(after, None))
+
+
+def print_setbacks(console: Console, result: SimulationResult) -> None:
+    """The first setback, and how many there were."""
+    setbacks = list(find_setbacks(result))
+    if not setbacks:
+        return
+    first = setbacks[0]
+    table = make_table("The first failure", "at", "", "what happened")
+    table.show_header = False
+    table.add_row(safe(format_clock(first.before.at)), safe("asked", "green"), safe(_say(first.before)))
+    seen = f"seen {format_span(first.seen_after)} after the call"
+    table.add_row(safe(format_clock(first.at)), safe("failed", "red"), safe(f"{seen}: {first.message}"))
+    if first.instead is not None:
+        table.add_row(safe(format_clock(first.instead.at)), safe("instead", "green"), safe(_say(first.instead)))
+    console.print(table)
+    if len(setbacks) > 1:
+        console.print(safe(f"{count(len(setbacks) - 1, 'more failure')} later.", "dim"), end="\n\n")
+
+
+def _say(step: Decision) -> str:
+    return f"{step.group} {step.before} → {step.after}, for {count(step.pods, 'pod')}"
