@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodewright.model.action import Done, Failed, IncreaseSize, Outcome, Unknown
+from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupOptions, Instance, InstanceState
 from nodewright.model.settings import Settings
 from nodewright.registry.backoff import is_active
@@ -222,3 +222,89 @@ def test_a_failure_during_backoff_does_not_double_it() -> None:
     backoff = advance(world, 0, Failed(action=action, started=world.now, code="x", message="x")).groups[G].backoff
     assert backoff is not None
     assert (backoff.duration, backoff.until) == (300, world.now + 300)
+
+
+def test_machines_that_boot_and_never_join_back_their_group_off() -> None:
+    """Trap: CA counts them as arrived, so that the group is asked again as soon as they are removed."""
+    world = World()
+    world.add_group("g", target=2, instances=(Instance(id="1"), Instance(id="2")))
+    advance(world, 901, increase(world, 2, 2))
+    state = advance(world, 10)
+    assert state.groups[G].newly_late == ("1", "2")
+    assert state.groups[G].requests == ()
+    backoff = state.groups[G].backoff
+    assert backoff is not None
+    assert backoff.code == "neverRegistered"
+    assert advance(world, 0).groups[G].newly_late == ()
+
+
+def test_an_instance_is_timed_by_its_own_clock() -> None:
+    world = World()
+    world.add_group("g", target=1, instances=())
+    advance(world, 800, increase(world, 1, 1))
+    world.groups[G] = replace(world.groups[G], instances=(Instance(id="1"),))
+    advance(world, 200)
+    waiting = advance(world, 701)
+    assert (waiting.groups[G].timed_out, waiting.groups[G].upcoming) == (0, 1)
+    assert advance(world, 0).groups[G].newly_late == ("1",)
+
+
+def test_a_partial_arrival_gives_up_only_what_is_missing() -> None:
+    world = World()
+    world.add_group("g", size=2, target=3)
+    world.memory = Memory(requests={G: (ScaleUpRequest(increase=3, started=world.now - 901, deadline=world.now - 1),)})
+    advance(world, 901)
+    assert advance(world, 0).groups[G].timed_out == 1
+
+
+def test_what_was_given_up_is_not_upcoming_and_is_adopted_if_it_comes() -> None:
+    world = World()
+    world.add_group("g", target=2, instances=())
+    advance(world, 901, increase(world, 2, 2))
+    assert advance(world, 10).groups[G].given_up == 2
+    still = advance(world, 10).groups[G]
+    assert (still.given_up, still.upcoming, still.timed_out, still.requests) == (2, 0, 0, ())
+    world.groups.clear()
+    world.add_group("g", size=1, target=2)
+    assert advance(world, 10).groups[G].given_up == 1
+
+
+def test_a_decrease_that_does_nothing_is_noticed() -> None:
+    world = World()
+    world.add_group("g", target=2, instances=())
+    advance(world, 901, increase(world, 2, 2))
+    advance(world, 10)
+    asked = DecreaseTargetSize(group=G, expected_target=2, target=0, reason="")
+    state = advance(world, 0, Done(action=asked, started=world.now, accepted=2))
+    assert state.groups[G].withdrawal_failed
+    assert state.memory.withdrawn_at == {G: world.now}
+    world.groups[G] = replace(world.groups[G], target=0)
+    done = advance(world, 0, Done(action=asked, started=world.now, accepted=2))
+    assert not done.groups[G].withdrawal_failed
+    assert done.memory.withdrawn_at == {}
+
+
+def test_a_node_whose_instance_is_gone_is_deleted_not_unready() -> None:
+    world = World()
+    world.add_group("g", size=2)
+    advance(world, 10)
+    world.groups[G] = replace(world.groups[G], target=1, instances=(Instance(id="cloud:///g/0"),))
+    state = advance(world, 10)
+    assert state.groups[G].readiness.deleted == ("g-1",)
+    assert state.groups[G].readiness.ready == ("g-0",)
+    assert state.group_of_node["g-1"] == G
+
+
+def test_somebody_elses_write_is_no_failure_of_the_group() -> None:
+    world = World()
+    world.add_group("g")
+    action = IncreaseSize(group=G, expected_target=0, target=1)
+    changed = Failed(action=action, started=world.now, code="targetChanged", message="5 by now")
+    assert advance(world, 0, changed).groups[G].backoff is None
+
+
+def test_unready_nodes_outside_all_groups_count_for_the_clusters_health() -> None:
+    world = World()
+    world.add_group("g", size=3)
+    world.nodes += [build_node(f"other-{k}", ready=False) for k in range(4)]
+    assert not world.state().healthy

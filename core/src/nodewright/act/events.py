@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodewright.act.actor import Ended
 from nodewright.act.ports import WARNING, Event
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
@@ -39,10 +40,14 @@ def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
 
 
 def _failure_events(group: GroupState) -> Iterator[Event]:
-    if group.timed_out:
-        patience = f"{group.seen.options.max_node_provision_seconds:g}s"
-        message = f"{group.timed_out} nodes added to group {group.ref} failed to register within {patience}"
+    late = group.timed_out + len(group.newly_late)
+    if late:
+        patience = format_duration(group.seen.options.max_node_provision_seconds)
+        message = f"{late} nodes added to group {group.ref} failed to register within {patience}"
         yield _of_status("ScaleUpTimedOut", message, WARNING)
+    if group.withdrawal_failed:
+        message = f"Withdrawing machines of group {group.ref} was accepted, and its target size did not change"
+        yield _of_status("FailedToRevertScaleUp", message, WARNING)
     kinds: dict[tuple[str, str], list[str]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for failure in group.new_failures:

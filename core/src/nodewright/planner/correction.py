@@ -1,43 +1,72 @@
-"""Restoring reality: failures are cleaned up, capacity that never came is withdrawn (design.md §6)."""
+"""Restoring reality: what failed is cleaned up, what never came is withdrawn (design.md §6)."""
+
+from collections.abc import Iterator
+from itertools import islice
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.group import InstanceState
+from nodewright.model.settings import FailureSettings
 from nodewright.registry.state import ClusterState, GroupState
 
+Correction = DeleteInstances | DecreaseTargetSize
+NEVER_REGISTERED = "did not become a node in time"
 
-def plan_corrections(state: ClusterState) -> list[DeleteInstances | DecreaseTargetSize]:
-    """Deletions of failed instances, and decreases of targets whose machines are overdue."""
-    actions: list[DeleteInstances | DecreaseTargetSize] = []
+
+def plan_corrections(state: ClusterState, settings: FailureSettings) -> list[Correction]:
+    """At most one correction a group: its next observation decides on the next.
+
+    An unhealthy cluster allows nothing but the removal of machines that never registered, which may be what
+    heals it. Corrections may take a group below its minimum; it is refilled from there.
+    """
+    found: list[Correction] = []
     for ref, group in state.groups.items():
-        if state.observation.groups[ref].is_known:
-            clean_up = _clean_up(group) or _withdraw(group)
-            if clean_up is not None:
-                actions.append(clean_up)
-    return actions
+        if not state.observation.groups[ref].is_known:
+            continue
+        steps = _corrections(group, settings, state.now) if state.healthy else _remove_unregistered(group)
+        found.extend(islice(steps, 1))
+    return found
 
 
-def _clean_up(group: GroupState) -> DeleteInstances | None:
+def _corrections(group: GroupState, settings: FailureSettings, now: float) -> Iterator[Correction]:
+    yield from _clean_up(group)
+    yield from _remove_unregistered(group)
+    tried = group.withdrawn_at
+    if not tried or tried + settings.initial_node_group_backoff_duration <= now:
+        yield from _withdraw(group)
+
+
+def _clean_up(group: GroupState) -> Iterator[DeleteInstances]:
     """Failures are deleted by machine; one that has no machine to name goes by its own id."""
     failures = group.seen.failed or ()
-    if not failures:
-        return None
-    return DeleteInstances(
-        group=group.ref,
-        expected_target=group.seen.target or 0,
-        instance_ids=tuple(failure.instance_id or failure.failure_id for failure in failures),
-        failure_ids=tuple(failure.failure_id for failure in failures),
-        reason=f"failed to start: {failures[0].code or failures[0].error_class}",
-    )
+    if failures:
+        yield DeleteInstances(
+            group=group.ref,
+            expected_target=group.seen.target or 0,
+            instance_ids=tuple(failure.instance_id or failure.failure_id for failure in failures),
+            failure_ids=tuple(failure.failure_id for failure in failures),
+            reason=f"failed to start: {failures[0].code or failures[0].error_class}",
+        )
 
 
-def _withdraw(group: GroupState) -> DecreaseTargetSize | None:
-    """Withdraw what is overdue and has no machine; machines themselves are only ever deleted by id."""
-    target, present = group.seen.target or 0, len(group.seen.instances or ())
-    missing = min(group.timed_out, target - present)
-    if missing <= 0:
-        return None
-    return DecreaseTargetSize(
-        group=group.ref,
-        expected_target=target,
-        target=target - missing,
-        reason="machines did not appear in time",
-    )
+def _remove_unregistered(group: GroupState) -> Iterator[DeleteInstances]:
+    if group.readiness.long_unregistered:
+        yield DeleteInstances(
+            group=group.ref,
+            expected_target=group.seen.target or 0,
+            instance_ids=group.readiness.long_unregistered,
+            reason=NEVER_REGISTERED,
+        )
+
+
+def _withdraw(group: GroupState) -> Iterator[DecreaseTargetSize]:
+    """Withdraw what is given up and has no machine; machines themselves are only ever deleted by id."""
+    target = group.seen.target or 0
+    there = sum(1 for instance in group.seen.instances or () if instance.state != InstanceState.DELETING)
+    missing = min(group.given_up, target - there)
+    if missing > 0:
+        yield DecreaseTargetSize(
+            group=group.ref,
+            expected_target=target,
+            target=target - missing,
+            reason="machines did not appear in time",
+        )

@@ -22,12 +22,13 @@ NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
+    corrections = plan_corrections(state, settings.failures)
     if not state.healthy:
-        return Plan(halted=UNHEALTHY)
+        return Plan(actions=tuple(corrections), halted=UNHEALTHY)
     if not settings.loop.scale_up_from_zero and not any(g.readiness.ready for g in state.groups.values()):
-        return Plan(halted=NO_READY_NODES)
+        return Plan(actions=tuple(corrections), halted=NO_READY_NODES)
     ground = _prepare(state, settings)
-    actions: list[PlannedAction] = [*plan_corrections(state)]
+    actions: list[PlannedAction] = [*corrections]
     pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
     old, young = split_young(pods, settings.pods, state.now)
     fitting, left = take_fitting(ground.snapshot, old)

@@ -4,14 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.errors import TargetChanged
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 from nodewright.model.node import ZONE_LABEL
 from nodewright.model.settings import FailureSettings
 from nodewright.registry.backoff import after_failure
 from nodewright.registry.requests import Requests, opened
-from nodewright.registry.state import Backoff
+from nodewright.registry.state import Backoff, GroupState
 from nodewright.snapshot.observation import GroupSeen
 
+TIMEOUT = "timeout"
+NEVER_REGISTERED = "neverRegistered"
+# Somebody else wrote the size: no fault of the group, which is planned anew.
+_NO_FAULT = TargetChanged.code
 _INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
@@ -37,7 +42,7 @@ def refused(outcomes: Iterable[Outcome]) -> list[Failure]:
             message=outcome.message,
         )
         for outcome in outcomes
-        if isinstance(outcome, Failed) and isinstance(outcome.action, IncreaseSize)
+        if isinstance(outcome, Failed) and isinstance(outcome.action, IncreaseSize) and outcome.code != _NO_FAULT
     ]
 
 
@@ -57,14 +62,17 @@ def failed_instances(groups: Iterable[GroupSeen], seen: frozenset[tuple[GroupRef
     ]
 
 
-def timed_out(group: GroupRef, owed: int) -> Failure:
-    return Failure(
-        group=group,
-        error_class=ErrorClass.OTHER,
-        scope=FailureScope.GROUP,
-        code="timeout",
-        message=f"{owed} machines did not become nodes in time",
-    )
+def late_machines(group: GroupState) -> list[Failure]:
+    """Machines that are overdue: those that never appeared, and those that run and never registered."""
+    found = []
+    if group.timed_out:
+        found.append((TIMEOUT, f"{group.timed_out} machines did not appear in time"))
+    if group.newly_late:
+        found.append((NEVER_REGISTERED, f"{len(group.newly_late)} machines did not become nodes in time"))
+    return [
+        Failure(group=group.ref, error_class=ErrorClass.OTHER, scope=FailureScope.GROUP, code=code, message=message)
+        for code, message in found
+    ]
 
 
 def backed_off(

@@ -7,41 +7,45 @@ from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.registry.backoff import without_stale
-from nodewright.registry.failures import Failure, after_increases, backed_off, failed_instances, refused, timed_out
+from nodewright.registry.failures import Failure, after_increases, backed_off, failed_instances, late_machines, refused
 from nodewright.registry.health import is_cluster_healthy, is_group_healthy
-from nodewright.registry.nodes import Membership, find_members, sort_readiness, unregistered_ids
-from nodewright.registry.requests import Requests, settled, split_overdue, without
+from nodewright.registry.judge import after_decreases, judge_group
+from nodewright.registry.nodes import Membership, class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.samples import learn_samples
-from nodewright.registry.state import ClusterState, GroupState, Memory, Readiness
+from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen, Observation
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What one fold found out, before it is remembered."""
+
+    seen: Observation
+    states: Mapping[GroupRef, GroupState]
+    members: Membership
+    since: Mapping[tuple[GroupRef, str], float]
+
+    @property
+    def groups(self) -> dict[GroupRef, GroupSeen]:
+        return {ref: state.seen for ref, state in self.states.items()}
 
 
 def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], settings: Settings) -> ClusterState:
     """The state of the cluster at ``seen.now``. Pure: the same arguments give the same state."""
     groups = {ref: _known(group, memory.last_known) for ref, group in seen.groups.items()}
     nodes = [node for _, node in seen.snapshot.nodes()]
-    members = find_members(nodes, groups, seen.providers)
+    members = find_members(nodes, groups, seen.providers, memory.node_groups)
     since = _unregistered_since(memory, groups, members, seen.now)
     requests = after_increases(memory.requests, outcomes, groups)
-    failures = refused(outcomes) + failed_instances(groups.values(), memory.seen_failures)
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
         readiness = sort_readiness(group, members, since, settings, seen.now)
-        states[ref] = _judge(group, readiness, requests.get(ref, ()), memory, settings, seen.now)
-        if states[ref].timed_out:
-            failures.append(timed_out(ref, states[ref].timed_out))
-    return _conclude(_Findings(seen, states, members, since, failures), memory, settings)
-
-
-@dataclass(frozen=True)
-class _Findings:
-    """What one fold found out, group by group."""
-
-    seen: Observation
-    states: Mapping[GroupRef, GroupState]
-    members: Membership
-    since: Mapping[tuple[GroupRef, str], float]
-    failures: list[Failure]
+        judged = judge_group(group, readiness, requests.get(ref, ()), memory, seen.now)
+        judged = replace(judged, healthy=is_group_healthy(judged, settings.loop))
+        states[ref] = after_decreases(judged, outcomes, memory)
+    failures = refused(outcomes) + failed_instances(groups.values(), memory.seen_failures)
+    failures += [failure for state in states.values() for failure in late_machines(state)]
+    return _conclude(_Findings(seen, states, members, since), failures, memory, settings)
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
@@ -59,48 +63,36 @@ def _unregistered_since(
     }
 
 
-def _judge(
-    group: GroupSeen, readiness: Readiness, requests: Requests, memory: Memory, settings: Settings, now: float
-) -> GroupState:
-    """One group: what is upcoming, what is overdue, and whether it is well."""
-    failures = group.failed or ()
-    new = tuple(f for f in failures if (group.ref, f.failure_id) not in memory.seen_failures)
-    present = len(readiness.ready) + len(readiness.unready) + len(readiness.long_unregistered)
-    owed = max(0, (group.target or 0) - present - sum(failure.count for failure in failures))
-    requests = without(requests, sum(failure.count for failure in new))
-    requests = settled(requests, owed, now, group.options.max_node_provision_seconds)
-    requests, overdue = split_overdue(requests, now)
-    judged = GroupState(
-        seen=group,
-        readiness=readiness,
-        upcoming=owed - overdue,
-        timed_out=overdue,
-        requests=requests,
-        new_failures=new,
-    )
-    return replace(judged, healthy=is_group_healthy(judged, settings.loop))
-
-
-def _conclude(found: _Findings, memory: Memory, settings: Settings) -> ClusterState:
+def _conclude(found: _Findings, failures: list[Failure], memory: Memory, settings: Settings) -> ClusterState:
     """The state of the cluster, and what is remembered of it."""
-    seen = found.seen
-    groups = {ref: state.seen for ref, state in found.states.items()}
-    backoffs = without_stale(memory.backoffs, settings.failures, seen.now)
-    backoffs = backed_off(backoffs, found.failures, groups, settings.failures, seen.now)
+    now = found.seen.now
+    backoffs = without_stale(memory.backoffs, settings.failures, now)
+    backoffs = backed_off(backoffs, failures, found.groups, settings.failures, now)
     states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in found.states.items()}
-    failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
-    remembered = Memory(
-        requests={ref: state.requests for ref, state in states.items() if state.requests},
-        backoffs=backoffs,
-        unregistered_since=found.since,
-        seen_failures=frozenset(failure_ids),
-        samples=learn_samples(memory.samples, found.members, groups, seen, settings),
-        last_known={ref: group for ref, group in groups.items() if group.is_known},
-    )
+    strangers = [class_of(node, None, settings, now) for node in found.members.strangers]
+    unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())
     return ClusterState(
-        observation=seen,
-        memory=remembered,
+        observation=found.seen,
+        memory=_remember(found, backoffs, memory, settings),
         groups=states,
         group_of_node=found.members.group_of_node,
-        healthy=is_cluster_healthy(states.values(), len(found.members.group_of_node), settings.loop),
+        healthy=is_cluster_healthy(unready, len(strangers) + len(found.members.group_of_node), settings.loop),
+    )
+
+
+def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings) -> Memory:
+    groups, states = found.groups, found.states
+    failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
+    late = {(ref, instance_id) for ref, state in states.items() for instance_id in state.readiness.long_unregistered}
+    return Memory(
+        requests={ref: state.requests for ref, state in states.items() if state.requests},
+        backoffs=backoffs,
+        given_up={ref: state.given_up for ref, state in states.items() if state.given_up},
+        withdrawn_at={ref: state.withdrawn_at for ref, state in states.items() if state.withdrawn_at},
+        unregistered_since=found.since,
+        late=frozenset(late),
+        seen_failures=frozenset(failure_ids),
+        node_groups=found.members.group_of_id,
+        samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
+        last_known={ref: group for ref, group in groups.items() if group.is_known},
     )

@@ -13,31 +13,36 @@ from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 @dataclass
 class Membership:
-    """Nodes of each group, and the ids that its instances go by, compared as the provider says."""
+    """Which group each node belongs to, and which instances have a node; ids compare as the provider says."""
 
     nodes: dict[GroupRef, list[Node]] = field(default_factory=dict)
     group_of_node: dict[str, GroupRef] = field(default_factory=dict)
-    registered: set[tuple[GroupRef, str]] = field(default_factory=set)
+    group_of_id: dict[str, GroupRef] = field(default_factory=dict)
+    registered: set[str] = field(default_factory=set)
+    going: set[str] = field(default_factory=set)
+    strangers: list[Node] = field(default_factory=list)
 
 
 def find_members(
-    nodes: Iterable[Node], groups: Mapping[GroupRef, GroupSeen], providers: Mapping[str, ProviderSeen]
+    nodes: Iterable[Node],
+    groups: Mapping[GroupRef, GroupSeen],
+    providers: Mapping[str, ProviderSeen],
+    held: Mapping[str, GroupRef],
 ) -> Membership:
-    """Match nodes to instances by providerID."""
-    owners: dict[str, GroupRef] = {}
-    folded: dict[str, GroupRef] = {}
+    """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone."""
+    found = Membership(group_of_id={i: ref for i, ref in held.items() if ref in groups})
+    live: set[str] = set()
     for ref, group in groups.items():
-        ignores_case = ref.provider in providers and providers[ref.provider].ignores_id_case
         for instance in group.instances or ():
-            (folded if ignores_case else owners)[instance.id.lower() if ignores_case else instance.id] = ref
-    found = Membership()
+            known_as = _known_as(instance.id, ref, providers)
+            found.group_of_id[known_as] = ref
+            live.add(known_as)
+            if instance.state == InstanceState.DELETING:
+                found.going.add(known_as)
     for node in nodes:
-        provider_id = node.spec.provider_id
-        owner = owners.get(provider_id) or folded.get(provider_id.lower())
-        if owner is not None and provider_id:
-            found.nodes.setdefault(owner, []).append(node)
-            found.group_of_node[node.name] = owner
-            found.registered.add((owner, provider_id if provider_id in owners else provider_id.lower()))
+        _assign(node, found, live)
+    # What neither an instance nor a node goes by any more is forgotten.
+    found.group_of_id = {i: ref for i, ref in found.group_of_id.items() if i in live or i in found.registered}
     return found
 
 
@@ -46,10 +51,11 @@ def sort_readiness(
 ) -> Readiness:
     """Every node and every instance without a node in exactly one class."""
     classes: dict[str, list[str]] = {
-        name: [] for name in ("ready", "unready", "not_started", "unregistered", "long_unregistered")
+        name: [] for name in ("ready", "unready", "not_started", "deleted", "unregistered", "long_unregistered")
     }
     for node in members.nodes.get(group.ref, ()):
-        classes[_class_of(node, group, settings, now)].append(node.name)
+        gone = not members.going.isdisjoint(_names_of(node))
+        classes["deleted" if gone else class_of(node, group, settings, now)].append(node.name)
     patience = group.options.max_node_provision_seconds
     for instance_id in unregistered_ids(group, members):
         late = since.get((group.ref, instance_id), now) + patience < now
@@ -65,14 +71,40 @@ def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
         for instance in group.instances or ()
         if instance.state != InstanceState.DELETING
         and instance.id not in failed
-        and (group.ref, instance.id) not in members.registered
-        and (group.ref, instance.id.lower()) not in members.registered
+        and members.registered.isdisjoint((instance.id, instance.id.lower()))
     ]
 
 
-def _class_of(node: Node, group: GroupSeen, settings: Settings, now: float) -> str:
+def class_of(node: Node, group: GroupSeen | None, settings: Settings, now: float) -> str:
+    """Ready, not started within its start-up time, or unready; a node of no group has the default time."""
     if is_ready(node, settings.templates):
         return "ready"
     created = node.metadata.creation_timestamp
-    age_limit = group.options.max_node_startup_seconds
-    return "not_started" if created is not None and created.timestamp() + age_limit > now else "unready"
+    default = settings.failures.max_node_startup_time
+    limit = group.options.max_node_startup_seconds if group is not None else default
+    return "not_started" if created is not None and created.timestamp() + limit > now else "unready"
+
+
+def _known_as(instance_id: str, ref: GroupRef, providers: Mapping[str, ProviderSeen]) -> str:
+    provider = providers.get(ref.provider)
+    return instance_id.lower() if provider is not None and provider.ignores_id_case else instance_id
+
+
+def _assign(node: Node, found: Membership, live: set[str]) -> None:
+    """Give a node to the group of its instance; one whose instance is gone stays with it, as deleted."""
+    known_as = next((name for name in _names_of(node) if name in found.group_of_id), None)
+    if known_as is None:
+        found.strangers.append(node)
+        return
+    ref = found.group_of_id[known_as]
+    found.nodes.setdefault(ref, []).append(node)
+    found.group_of_node[node.name] = ref
+    found.registered.add(known_as)
+    if known_as not in live:
+        found.going.add(known_as)
+
+
+def _names_of(node: Node) -> set[str]:
+    """What a node's providerID may be known as; empty for a node without one."""
+    provider_id = node.spec.provider_id
+    return {provider_id, provider_id.lower()} if provider_id else set()

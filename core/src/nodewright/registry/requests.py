@@ -1,7 +1,5 @@
 """Scale-up requests: who still owes machines, and who is out of time (design.md §6)."""
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from nodewright.registry.state import ScaleUpRequest
@@ -45,8 +43,21 @@ def without(requests: Requests, failed: int) -> Requests:
     return tuple(kept)
 
 
-def split_overdue(requests: Iterable[ScaleUpRequest], now: float) -> tuple[Requests, int]:
-    """The requests still in time, and how many machines the others owe."""
-    requests = tuple(requests)
-    overdue = sum(request.increase for request in requests if request.deadline < now)
-    return tuple(request for request in requests if not request.deadline < now), overdue
+def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[Requests, int]:
+    """The requests still running, and how many machines are overdue without even an instance.
+
+    Instances that are not nodes yet count for the oldest requests. They have a clock of their own, from when
+    they were first seen, so that a request out of time goes on for them alone.
+    """
+    kept: list[ScaleUpRequest] = []
+    overdue = 0
+    for request in requests:
+        covered = min(with_instance, request.increase)
+        with_instance -= covered
+        if not request.deadline < now:
+            kept.append(request)
+            continue
+        overdue += request.increase - covered
+        if covered:
+            kept.append(replace(request, increase=covered))
+    return tuple(kept), overdue

@@ -45,31 +45,42 @@ class SampleNode:
 class Memory:
     """What must survive from loop to loop; times in epoch seconds.
 
-    ``requests`` are each group's, oldest first. ``unregistered_since`` says when an instance without a node was
-    first seen; ``seen_failures`` are failure ids that have been acted upon; ``last_known`` is what a group was
-    when it could last be read.
+    ``requests`` are each group's, oldest first; ``given_up`` counts machines that are overdue and still part of
+    the target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an instance without a node was first seen, ``late`` which of them
+    have been for too long. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
+    behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
+    be read.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
     backoffs: Mapping[GroupRef, Backoff] = field(default_factory=dict)
+    given_up: Mapping[GroupRef, int] = field(default_factory=dict)
+    withdrawn_at: Mapping[GroupRef, float] = field(default_factory=dict)
     unregistered_since: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    late: frozenset[tuple[GroupRef, str]] = frozenset()
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
+    node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """Nodes and instances of a group by class (behaviour/up.md §2.3); node names, instance ids."""
+    """Nodes and instances of a group by class (behaviour/up.md §2.3); node names, instance ids.
+
+    ``deleted`` are nodes whose instance is gone or going; ``unregistered`` are instances without a node.
+    """
 
     ready: tuple[str, ...] = ()
     unready: tuple[str, ...] = ()
     not_started: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
     unregistered: tuple[str, ...] = ()
     long_unregistered: tuple[str, ...] = ()
 
     @property
     def registered(self) -> int:
+        """Nodes with an instance behind them."""
         return len(self.ready) + len(self.unready) + len(self.not_started)
 
 
@@ -77,19 +88,26 @@ class Readiness:
 class GroupState:
     """A node group as the registry judges it.
 
-    ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming``
-    counts machines that are asked for and not yet nodes that run pods; ``timed_out`` of those were owed past
-    their deadline as of this loop. ``new_failures`` are failures seen for the first time.
+    ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming`` counts
+    machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in
+    this loop, ``given_up`` are all those that did and that the target still holds; ``newly_late`` are instances
+    that have now been without a node for too long, ``new_failures`` failures seen for the first time.
+    ``withdrawn_at`` is when a decrease was last tried (0: never), ``withdrawal_failed`` says that one was accepted
+    and the target did not move.
     """
 
     seen: GroupSeen
     readiness: Readiness = Readiness()
     upcoming: int = 0
     timed_out: int = 0
+    given_up: int = 0
     healthy: bool = True
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
+    newly_late: tuple[str, ...] = ()
     new_failures: tuple[FailedInstance, ...] = ()
+    withdrawn_at: float = 0.0
+    withdrawal_failed: bool = False
 
     @property
     def ref(self) -> GroupRef:

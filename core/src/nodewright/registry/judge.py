@@ -1,0 +1,57 @@
+"""One group: what is on its way, what is overdue, and whether it is well (design.md §6)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nodewright.model.action import DecreaseTargetSize, Done, Outcome
+from nodewright.model.group import InstanceState
+from nodewright.registry.requests import Requests, settled, split_overdue, without
+from nodewright.registry.state import GroupState, Memory, Readiness
+from nodewright.snapshot.observation import GroupSeen
+
+
+def judge_group(group: GroupSeen, readiness: Readiness, requests: Requests, memory: Memory, now: float) -> GroupState:
+    """The prompt rule: arrivals settle the oldest request, what is overdue is given up in the same loop.
+
+    A machine has arrived when its node registers. One that has an instance and no node is timed by the
+    instance's own clock. A machine that was given up and comes after all is simply there: it is adopted.
+    """
+    new = tuple(f for f in group.failed or () if (group.ref, f.failure_id) not in memory.seen_failures)
+    newly_late = tuple(i for i in readiness.long_unregistered if (group.ref, i) not in memory.late)
+    given_up = min(memory.given_up.get(group.ref, 0), _without_machine(group))
+    owed = max(0, _owed(group, readiness) - given_up)
+    requests = without(requests, sum(failure.count for failure in new) + len(newly_late))
+    requests = settled(requests, owed, now, group.options.max_node_provision_seconds)
+    requests, overdue = split_overdue(requests, len(readiness.unregistered), now)
+    return GroupState(
+        seen=group,
+        readiness=readiness,
+        upcoming=owed - overdue + len(readiness.not_started),
+        timed_out=overdue,
+        given_up=given_up + overdue,
+        requests=requests,
+        newly_late=newly_late,
+        new_failures=new,
+    )
+
+
+def after_decreases(group: GroupState, outcomes: Iterable[Outcome], memory: Memory) -> GroupState:
+    """The group with when a decrease was last tried, and whether one was accepted and did nothing."""
+    decreases = [o for o in outcomes if isinstance(o.action, DecreaseTargetSize) and o.action.group == group.ref]
+    target = group.seen.target or 0
+    ineffective = any(isinstance(o, Done) and o.accepted and target >= o.action.expected_target for o in decreases)
+    last = max((outcome.started for outcome in decreases), default=memory.withdrawn_at.get(group.ref, 0.0))
+    return replace(group, withdrawn_at=last if group.given_up else 0.0, withdrawal_failed=ineffective)
+
+
+def _owed(group: GroupSeen, readiness: Readiness) -> int:
+    """Machines that are asked for and are no nodes, but for those known to have failed."""
+    failed = sum(failure.count for failure in group.failed or ())
+    return (group.target or 0) - readiness.registered - len(readiness.long_unregistered) - failed
+
+
+def _without_machine(group: GroupSeen) -> int:
+    """How much of the target has no machine behind it."""
+    there = sum(1 for instance in group.instances or () if instance.state != InstanceState.DELETING)
+    nameless = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
+    return max(0, (group.target or 0) - there - nameless)

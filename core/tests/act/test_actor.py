@@ -1,0 +1,129 @@
+"""Every call ends as Done, Failed or Unknown; a failure stops its own group only."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from nodewright.act import Actor, Inbox
+from nodewright.act.actor import Write
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.errors import (
+    AccessDenied,
+    OutcomeUnknown,
+    OutOfCapacity,
+    ProviderError,
+    QuotaExceeded,
+    TargetChanged,
+)
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+from nodewright.testkit import FakeClock
+
+A, B = GroupRef("p", "a"), GroupRef("p", "b")
+
+
+class Provider:
+    """Accepts everything, unless told to raise for a group."""
+
+    name = "p"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.raises: dict[str, ProviderError] = {}
+
+    def _accept(self, hook: str, group_id: str, *rest: object) -> None:
+        self.calls.append((hook, group_id, *rest))
+        if group_id in self.raises:
+            raise self.raises[group_id]
+
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self._accept("increase", group_id, expected_target, target)
+        return target - expected_target
+
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self._accept("atomic", group_id, expected_target, target)
+        return target - expected_target
+
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self._accept("decrease", group_id, expected_target, target)
+        return expected_target - target
+
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        self._accept("delete", group_id, tuple(instance_ids), expected_target)
+        return tuple(instance_ids[:1])
+
+
+def increase(group: GroupRef, *, atomic: bool = False) -> IncreaseSize:
+    return IncreaseSize(group=group, expected_target=1, target=3, atomic=atomic)
+
+
+def test_each_action_is_its_call() -> None:
+    provider, clock, inbox = Provider(), FakeClock(50.0), Inbox()
+    actions: list[Write] = [
+        increase(A),
+        increase(A, atomic=True),
+        DecreaseTargetSize(group=A, expected_target=3, target=2, reason="late"),
+        DeleteInstances(group=B, expected_target=2, instance_ids=("i-1", "i-2"), reason="late"),
+    ]
+    outcomes = Actor([provider], clock, inbox).act(actions)
+    assert provider.calls == [
+        ("increase", "a", 1, 3),
+        ("atomic", "a", 1, 3),
+        ("decrease", "a", 3, 2),
+        ("delete", "b", ("i-1", "i-2"), 2),
+    ]
+    assert [outcome.accepted for outcome in outcomes if isinstance(outcome, Done)] == [2, 2, 1, 1]
+    assert {outcome.started for outcome in outcomes} == {50.0}
+    assert inbox.drain() == outcomes
+    assert inbox.drain() == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "error_class", "scope", "code"),
+    [
+        (OutOfCapacity("none left"), ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP, "outOfResources"),
+        (QuotaExceeded("used up"), ErrorClass.QUOTA, FailureScope.ACCOUNT, "quotaExceeded"),
+        (AccessDenied("no"), ErrorClass.OTHER, FailureScope.GROUP, "accessDenied"),
+        (TargetChanged(actual=7), ErrorClass.OTHER, FailureScope.GROUP, "targetChanged"),
+    ],
+)
+def test_a_refusal_is_an_outcome(error: ProviderError, error_class: ErrorClass, scope: FailureScope, code: str) -> None:
+    provider = Provider()
+    provider.raises["a"] = error
+    (outcome,) = Actor([provider], FakeClock(), Inbox()).act([increase(A)])
+    assert isinstance(outcome, Failed)
+    assert (outcome.error_class, outcome.scope, outcome.code) == (error_class, scope, code)
+    assert outcome.message == str(error)
+
+
+def test_a_call_without_an_answer_is_unknown() -> None:
+    provider = Provider()
+    provider.raises["a"] = OutcomeUnknown("silence")
+    (outcome,) = Actor([provider], FakeClock(), Inbox()).act([increase(A)])
+    assert isinstance(outcome, Unknown)
+    assert outcome.message == "silence"
+
+
+@pytest.mark.parametrize("error", [OutOfCapacity("none"), OutcomeUnknown("silence")])
+def test_a_failure_stops_its_group_and_no_other(error: ProviderError) -> None:
+    provider = Provider()
+    provider.raises["a"] = error
+    outcomes = Actor([provider], FakeClock(), Inbox()).act([increase(A), increase(A), increase(B)])
+    assert [call[1] for call in provider.calls] == ["a", "b"]
+    assert isinstance(outcomes[1], Done)
+
+
+def test_an_action_of_a_provider_that_is_not_loaded_fails() -> None:
+    (outcome,) = Actor([], FakeClock(), Inbox()).act([increase(A)])
+    assert isinstance(outcome, Failed)
+    assert outcome.code == "unknownProvider"
+
+
+def test_a_bug_is_not_an_outcome() -> None:
+    class Broken(Provider):
+        def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+            raise ZeroDivisionError(group_id, expected_target, target)
+
+    act: Callable[..., Any] = Actor([Broken()], FakeClock(), Inbox()).act
+    with pytest.raises(ZeroDivisionError):
+        act([increase(A)])
