@@ -57,15 +57,18 @@ def increase(group: GroupRef, *, atomic: bool = False) -> IncreaseSize:
     return IncreaseSize(group=group, expected_target=1, target=3, atomic=atomic)
 
 
-def test_each_action_is_its_call() -> None:
-    provider, clock, inbox = Provider(), FakeClock(50.0), Inbox()
-    actions: list[Write] = [
+def one_of_each() -> list[Write]:
+    return [
         increase(A),
         increase(A, atomic=True),
         DecreaseTargetSize(group=A, expected_target=3, target=2, reason="late"),
         DeleteInstances(group=B, expected_target=2, instance_ids=("i-1", "i-2"), reason="late"),
     ]
-    outcomes = Actor([provider], clock, inbox).act(actions)
+
+
+def test_each_action_is_its_call() -> None:
+    provider, clock, inbox = Provider(), FakeClock(50.0), Inbox()
+    outcomes = Actor([provider], clock, inbox).act(one_of_each())
     assert provider.calls == [
         ("increase", "a", 1, 3),
         ("atomic", "a", 1, 3),

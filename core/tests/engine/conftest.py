@@ -1,0 +1,147 @@
+"""An engine whose world and brain a test can bend."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from nodewright.engine.autoscaler import Autoscaler, Brain
+from nodewright.engine.ports import ClusterPicture, Event, World
+from nodewright.model.capability import Capability
+from nodewright.model.errors import NodewrightError, OutOfCapacity, ProviderError
+from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.settings import Settings
+from nodewright.planner.plan import Plan, PlannedAction
+from nodewright.registry.state import ClusterState, Memory
+from nodewright.snapshot.observation import Observation
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.testkit import FakeClock, build_group, build_template
+from nodewright.validate import Violation
+
+
+class Desk:
+    """Everything outside the engine, and the brain that plans what a test says.
+
+    ``order`` keeps the sequence in which things were asked; ``plans`` what the next loops plan.
+    """
+
+    def __init__(self) -> None:
+        self.name = "p"
+        self.info = ProviderInfo(name="p")
+        self.clock = FakeClock(1000.0)
+        self.order: list[str] = []
+        self.events: list[Event] = []
+        self.plans: list[Plan] = []
+        self.violations: tuple[Violation, ...] = ()
+        self.saved: list[Memory] = []
+        self.states: list[ClusterState] = []
+        self.target = 1
+        self.call_seconds = 0.0
+        self.read_error: NodewrightError | None = None
+        self.save_error: NodewrightError | None = None
+        self.refusal: ProviderError | None = None
+        self.problem = ""
+
+    def engine(self, *, strict: bool = False, memory: Memory | None = None) -> Autoscaler:
+        if memory is not None:
+            self.saved.append(memory)
+        world = World(cluster=self, providers=(self,), store=self, events=self)
+        brain = Brain(make_plan=self._plan, check_actions=self._check, strict=strict)
+        return Autoscaler(world, self.clock, Settings(), Random(1), brain=brain)
+
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+        assert settings == Settings()
+        assert random.random() >= 0
+        self.order.append("plan")
+        self.states.append(state)
+        return self.plans.pop(0) if self.plans else Plan()
+
+    def _check(self, seen: Observation, actions: Sequence[PlannedAction], settings: Settings) -> tuple[Violation, ...]:
+        assert seen.now == self.states[-1].now
+        assert settings == Settings()
+        return tuple(violation for violation in self.violations if violation.action in actions)
+
+    # The cluster
+
+    def read(self, now: float) -> ClusterPicture:
+        assert now == self.clock.now()
+        self.order.append("read")
+        if self.read_error is not None:
+            raise self.read_error
+        return ClusterPicture(snapshot=Snapshot(), problem=self.problem)
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    # The store
+
+    def load(self) -> Memory | None:
+        return self.saved[-1] if self.saved else None
+
+    def save(self, memory: Memory, plan: Plan) -> None:
+        assert plan is not None
+        self.order.append("save")
+        if self.save_error is not None:
+            raise self.save_error
+        self.saved.append(memory)
+
+    # The provider
+
+    def capabilities(self, group: NodeGroup) -> frozenset[Capability]:
+        return frozenset() - group.switched_off.keys()
+
+    def refresh(self, wanted: frozenset[str] = frozenset()) -> None:
+        self.order.append(f"refresh {''.join(sorted(wanted))}".strip())
+
+    def node_groups(self) -> list[NodeGroup]:
+        return [build_group("a")]
+
+    def target_size(self, group_id: str) -> int:
+        assert group_id == "a"
+        return self.target
+
+    def instances(self, group_id: str) -> tuple[Instance, ...]:
+        return tuple(Instance(id=f"{group_id}-{n}") for n in range(self.target))
+
+    def failed_instances(self, group_id: str) -> tuple[FailedInstance, ...] | None:
+        return None if group_id else ()
+
+    def template_node(self, group_id: str) -> NodeTemplate:
+        return build_template(labels={"group": group_id})
+
+    def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
+        return defaults if group_id else GroupOptions()
+
+    def node_price(self, group_id: str, start: float, end: float) -> float | None:
+        return (end - start) / 3600 if group_id else None
+
+    def ignored_labels(self) -> tuple[str, ...] | None:
+        return None
+
+    same_group_labels = ignored_labels
+    gpu_resources = ignored_labels
+
+    def gpu_label(self) -> str | None:
+        return None
+
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self.order.append(f"increase {group_id} {expected_target} {target}")
+        self.clock.sleep(self.call_seconds)
+        if self.refusal is not None:
+            raise self.refusal
+        self.target = target
+        return target - expected_target
+
+    atomic_increase_size = increase_size
+
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        raise OutOfCapacity(f"{group_id} {expected_target} {target}")
+
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        raise OutOfCapacity(f"{group_id} {instance_ids} {expected_target}")
+
+
+@pytest.fixture
+def desk() -> Any:
+    return Desk()

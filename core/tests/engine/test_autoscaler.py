@@ -1,0 +1,146 @@
+"""The order of phases, and what ends a loop early."""
+
+from typing import Any
+
+import pytest
+
+from nodewright.engine.autoscaler import LoopReport
+from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.errors import InvariantError, KubeApiError, NodewrightError, OutOfCapacity, ProviderUnavailable
+from nodewright.model.group import GroupRef
+from nodewright.planner.plan import Plan
+from nodewright.registry.state import Memory, ScaleUpRequest
+from nodewright.validate import Violation
+
+A = GroupRef("p", "a")
+GROW = IncreaseSize(group=A, expected_target=1, target=3)
+
+
+def test_intent_is_saved_before_anything_is_written(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    report = desk.engine().run_once()
+    assert desk.order == ["read", "refresh", "plan", "save", "increase a 1 3"]
+    assert isinstance(report.outcomes[0], Done)
+    (request,) = desk.saved[0].requests[A][-1:]
+    assert (request.increase, request.started, request.deadline) == (2, 1000.0, 1900.0)
+    assert (report.started, report.finished, report.problem) == (1000.0, 1000.0, "")
+
+
+def test_a_failed_save_means_no_write(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.save_error = KubeApiError("the API server is away", retryable=True)
+    report = desk.engine().run_once()
+    assert desk.order[-1] == "save"
+    assert desk.target == 1
+    assert report.outcomes == ()
+    assert "the API server is away" in report.problem
+    assert not report.is_settled
+
+
+def test_a_cluster_that_cannot_be_read_skips_the_loop(desk: Any) -> None:
+    desk.read_error = KubeApiError("down", retryable=True)
+    engine = desk.engine()
+    report = engine.run_once()
+    assert (desk.order, report.state, report.plan) == (["read"], None, None)
+    desk.read_error = None
+    assert engine.run_once().problem == ""
+
+
+def test_outcomes_wait_for_the_next_loop_that_can_read(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.refusal = OutOfCapacity("none left")
+    engine = desk.engine()
+    engine.run_once()
+    desk.read_error = KubeApiError("down", retryable=True)
+    engine.run_once()
+    desk.read_error = None
+    engine.run_once()
+    assert desk.states[-1].groups[A].backoff.code == "outOfResources"
+
+
+def test_a_picture_with_a_problem_is_planned_for_and_not_acted_upon(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.problem = "the watch is behind"
+    report = desk.engine().run_once()
+    assert (desk.target, report.problem, report.outcomes) == (1, "the watch is behind", ())
+
+
+def test_an_outcome_reaches_the_next_fold(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    engine = desk.engine()
+    engine.run_once()
+    desk.clock.sleep(10.0)
+    engine.run_once()
+    assert desk.states[1].groups[A].requests
+    assert "refresh a" in desk.order
+
+
+def test_a_refused_call_backs_off_and_starts_the_next_loop_at_once(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.refusal = OutOfCapacity("none left")
+    desk.call_seconds = 3.0
+    engine = desk.engine()
+    report = engine.run_once()
+    assert isinstance(report.outcomes[0], Failed)
+    assert engine.next_loop_at(report) == report.finished == 1003.0
+    assert engine.next_loop_at(engine.run_once()) == 1013.0
+    assert [event.reason for event in desk.events] == ["FailedToScaleUpGroup"]
+
+
+def test_a_loop_longer_than_the_interval_is_followed_at_once(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.call_seconds = 25.0
+    engine = desk.engine()
+    assert engine.next_loop_at(engine.run_once()) == 1025.0
+
+
+def test_a_rule_that_is_broken_drops_that_action_with_an_alert(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.violations = (Violation(GROW, "beyond the maximum"),)
+    report = desk.engine().run_once()
+    assert desk.target == 1
+    assert report.plan.actions == ()
+    assert report.violations == desk.violations
+    assert [event.reason for event in desk.events] == ["PlanViolation"]
+
+
+def test_in_tests_a_broken_rule_ends_everything(desk: Any) -> None:
+    desk.plans = [Plan(actions=(GROW,))]
+    desk.violations = (Violation(GROW, "beyond the maximum"),)
+    with pytest.raises(InvariantError, match="beyond the maximum"):
+        desk.engine(strict=True).run_once()
+
+
+def test_memory_is_taken_over_at_the_start(desk: Any) -> None:
+    request = ScaleUpRequest(increase=1, started=900.0, deadline=1800.0)
+    engine = desk.engine(memory=Memory(requests={A: (request,)}))
+    engine.run_once()
+    assert desk.states[0].groups[A].requests == (request,)
+
+
+def test_a_quiet_loop_is_settled_and_a_busy_or_troubled_one_is_not(desk: Any) -> None:
+    engine = desk.engine()
+    assert engine.run_once().is_settled
+    desk.plans = [Plan(actions=(GROW,))]
+    assert not engine.run_once().is_settled
+    desk.target_size = _unavailable
+    assert not engine.run_once().is_settled
+
+
+def test_a_refusal_is_one_only_if_nothing_was_accepted() -> None:
+    accepted = Done(action=GROW, started=0.0, accepted=1)
+    refused = Failed(action=GROW, started=0.0, code="x", message="y")
+    assert not LoopReport(started=0.0, finished=0.0, outcomes=(accepted,)).was_refused
+    assert LoopReport(started=0.0, finished=0.0, outcomes=(accepted, refused)).was_refused
+
+
+def test_any_other_error_is_a_bug_and_is_not_hidden(desk: Any) -> None:
+    desk.save_error = NodewrightError("expected")
+    assert desk.engine().run_once().problem
+    desk.read_error = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        desk.engine().run_once()
+
+
+def _unavailable(group_id: str) -> int:
+    raise ProviderUnavailable(group_id)
