@@ -1,18 +1,36 @@
 """Nodes, pods and clusters as manifests say them, and what is refused there."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
+from nodewright.model.cluster import (
+    ClaimReference,
+    CsiDriver,
+    CsiNode,
+    CsiVolume,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
+    StorageClass,
+    VolumePhase,
+)
 from nodewright.model.decode import convert_object
+from nodewright.model.meta import Object, ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
-from nodewright.model.pod import Pod
+from nodewright.model.objects import ClusterObjects
+from nodewright.model.pod import Pod, ResourceRequirements
+from nodewright.model.quantity import Quantity
 from nodewright.predicates import explain, feasible
 from nodewright.predicates.predicate import Predicate
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
+T = TypeVar("T", bound=Object)
 Manifest = Mapping[str, Any]
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ROOMY = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 
 
@@ -66,3 +84,67 @@ def assert_agreement(predicate: Predicate, snapshot: Snapshot, pod_class: PodCla
                 explanation = predicate.explain(snapshot, pod_class, row)
                 assert passes == (explanation is None), (snapshot.name(row), explanation)
                 assert predicate.concerns(pod_class) or passes
+
+
+def claim(name: str, volume: str = "", *, bound: bool = True, **extras: Any) -> PersistentVolumeClaim:
+    """``extras``: storage_class, size (units, None: not said), access_modes, annotations, phase, deleted."""
+    said = {"pv.kubernetes.io/bind-completed": "yes"} if volume and bound else {}
+    size = extras.get("size", 1)
+    return PersistentVolumeClaim(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            annotations={**said, **extras.get("annotations", {})},
+            deletion_timestamp=NOW if extras.get("deleted") else None,
+        ),
+        spec=PersistentVolumeClaimSpec(
+            access_modes=extras.get("access_modes", ("ReadWriteOnce",)),
+            resources=ResourceRequirements(requests={} if size is None else {"storage": Quantity.of(size)}),
+            storage_class_name=extras.get("storage_class"),
+            volume_name=volume,
+        ),
+        status=VolumePhase(phase=extras.get("phase", "Bound")),
+    )
+
+
+def volume(name: str, *, labels: Mapping[str, str] | None = None, **extras: Any) -> PersistentVolume:
+    """``extras``: node_affinity, storage_class, size, handle (of a CSI volume), reserved_for (a claim), phase."""
+    handle, reserved = extras.get("handle"), extras.get("reserved_for")
+    return PersistentVolume(
+        metadata=ObjectMeta(name=name, labels=dict(labels or {})),
+        spec=PersistentVolumeSpec(
+            capacity={"storage": Quantity.of(extras.get("size", 1))},
+            access_modes=("ReadWriteOnce",),
+            storage_class_name=extras.get("storage_class", ""),
+            node_affinity=extras.get("node_affinity"),
+            csi=CsiVolume(driver="csi", volume_handle=handle) if handle else None,
+            claim_ref=ClaimReference(name=reserved, namespace="default") if reserved else None,
+        ),
+        status=VolumePhase(phase=extras.get("phase", "Available")),
+    )
+
+
+def storage_class(name: str, mode: str | None = "WaitForFirstConsumer", **extras: Any) -> StorageClass:
+    return StorageClass(
+        metadata=ObjectMeta(name=name),
+        provisioner=extras.get("provisioner", "csi"),
+        volume_binding_mode=mode,
+        allowed_topologies=extras.get("allowed_topologies", ()),
+    )
+
+
+def volume_context(*objects: Object) -> Context:
+    """What beside nodes and pods is there, by kind."""
+
+    def having(wanted: type[T]) -> tuple[T, ...]:
+        return tuple(found for found in objects if isinstance(found, wanted))
+
+    return Context.of(
+        ClusterObjects(
+            persistent_volume_claims=having(PersistentVolumeClaim),
+            persistent_volumes=having(PersistentVolume),
+            storage_classes=having(StorageClass),
+            csi_nodes=having(CsiNode),
+            csi_drivers=having(CsiDriver),
+        )
+    )

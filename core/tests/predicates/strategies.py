@@ -1,9 +1,13 @@
-"""Random small clusters: few names, so that things meet."""
+"""Random small clusters: few names, so that things meet.
 
-from collections.abc import Callable, Iterable
+Strategies are built once: building them costs more than drawing from them.
+"""
+
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
@@ -76,38 +80,45 @@ def _pool(values: Iterable[T]) -> st.SearchStrategy[T]:
     return st.sampled_from(list(values))
 
 
+@cache
 def amounts(*names: str, largest: int = 4) -> st.SearchStrategy[dict[str, Quantity]]:
     values = st.integers(-1, largest).map(lambda units: Quantity(units * 10**9))
     return st.dictionaries(st.sampled_from(names), values)
 
 
+@cache
 def labels(values: tuple[str, ...] = VALUES) -> st.SearchStrategy[dict[str, str]]:
     return st.dictionaries(st.sampled_from(KEYS[:3]), st.sampled_from(values), max_size=3)
 
 
+@cache
 def taints() -> st.SearchStrategy[Taint]:
     keys, values = ("dedicated", "node.kubernetes.io/unschedulable"), ("", "a", "5")
     return _pool(Taint(key=k, value=v, effect=e) for k, v, e in product(keys, values, EFFECTS))
 
 
+@cache
 def tolerations() -> st.SearchStrategy[Toleration]:
     keys, operators = ("", "dedicated", "node.kubernetes.io/unschedulable"), ("", "Exists", "Gt", "nonsense")
     parts = product(keys, operators, ("", "a", "4"), ("", "NoSchedule", "NoExecute"))
     return _pool(Toleration(key=k, operator=o, value=v, effect=e) for k, o, v, e in parts)
 
 
+@cache
 def requirements(*more: str) -> st.SearchStrategy[Requirement]:
     values = ((), ("a",), ("5", "b"), ("-3",), ("absent",), *((broken,) for broken in BROKEN))
     parts = product((*KEYS, "bad key!"), (*more, "In", "NotIn", "Exists", "DoesNotExist"), values)
     return _pool(Requirement(key=k, operator=o, values=v) for k, o, v in parts)
 
 
+@cache
 def fields() -> st.SearchStrategy[Requirement]:
     names = ((), ("n0",), ("n1",), ("copy-5",), ("n1", "n2"))
     parts = product(("metadata.name", "metadata.name", "spec.unschedulable"), ("In", "NotIn", "Exists"), names)
     return _pool(Requirement(key=k, operator=o, values=v) for k, o, v in parts)
 
 
+@cache
 def node_selectors() -> st.SearchStrategy[NodeSelector]:
     terms = st.builds(
         NodeSelectorTerm,
@@ -117,6 +128,7 @@ def node_selectors() -> st.SearchStrategy[NodeSelector]:
     return st.builds(NodeSelector, node_selector_terms=st.lists(terms, max_size=3).map(tuple))
 
 
+@cache
 def label_selectors() -> st.SearchStrategy[LabelSelector | None]:
     plain = [LabelSelector(match_labels={"tier": value}) for value in ("a", "a", "b")]
     parts = product(("tier", HOSTNAME_LABEL), ("In", "NotIn", "Exists", "DoesNotExist", "Gt"), ((), ("a",), ("a\n",)))
@@ -124,6 +136,7 @@ def label_selectors() -> st.SearchStrategy[LabelSelector | None]:
     return _pool([None, LabelSelector(), *plain, *odd])
 
 
+@cache
 def affinity_terms() -> st.SearchStrategy[PodAffinity]:
     terms = st.builds(
         PodAffinityTerm,
@@ -135,6 +148,7 @@ def affinity_terms() -> st.SearchStrategy[PodAffinity]:
     return st.builds(PodAffinity, required=st.lists(terms, max_size=2).map(tuple))
 
 
+@cache
 def spread_constraints() -> st.SearchStrategy[TopologySpreadConstraint]:
     return st.builds(
         TopologySpreadConstraint,
@@ -149,6 +163,7 @@ def spread_constraints() -> st.SearchStrategy[TopologySpreadConstraint]:
     )
 
 
+@cache
 def volumes() -> st.SearchStrategy[Volume]:
     claims = [Volume(persistent_volume_claim=ClaimSource(claim_name=name)) for name in CLAIMS[:3]]
     disks = [
@@ -165,6 +180,7 @@ def volumes() -> st.SearchStrategy[Volume]:
     return _pool([*claims, *claims, Volume(name="scratch", ephemeral=ClaimTemplate()), *disks, Volume(name="config")])
 
 
+@cache
 def containers() -> st.SearchStrategy[Container]:
     ports = st.builds(
         ContainerPort,
@@ -181,6 +197,7 @@ def containers() -> st.SearchStrategy[Container]:
     )
 
 
+@cache
 def affinities() -> st.SearchStrategy[Affinity]:
     return st.builds(
         Affinity,
@@ -190,27 +207,53 @@ def affinities() -> st.SearchStrategy[Affinity]:
     )
 
 
-FEATURES: dict[str, Callable[[], st.SearchStrategy[object]]] = {
-    "containers": lambda: st.lists(containers(), max_size=2).map(tuple),
-    "init_containers": lambda: st.lists(containers(), max_size=1).map(tuple),
-    "node_name": lambda: st.sampled_from((*NODE_NAMES, "copy-5", "")),
-    "node_selector": lambda: st.none() | labels(),
-    "affinity": affinities,
-    "tolerations": lambda: st.lists(tolerations(), max_size=2).map(tuple),
-    "topology_spread_constraints": lambda: st.lists(spread_constraints(), max_size=2).map(tuple),
-    "volumes": lambda: st.lists(volumes(), max_size=3).map(tuple),
+FEATURES: dict[str, st.SearchStrategy[Any]] = {
+    "containers": st.lists(containers(), max_size=2).map(tuple),
+    "init_containers": st.lists(containers(), max_size=1).map(tuple),
+    "node_name": st.sampled_from((*NODE_NAMES, "copy-5", "")),
+    "node_selector": st.none() | labels(),
+    "affinity": affinities(),
+    "tolerations": st.lists(tolerations(), max_size=2).map(tuple),
+    "topology_spread_constraints": st.lists(spread_constraints(), max_size=2).map(tuple),
+    "volumes": st.lists(volumes(), max_size=3).map(tuple),
 }
+
+
+DIGITS = st.integers(0, 9)
+ROOMS = st.sampled_from((0, 1, 3, 9))
+TAINTS = st.lists(taints(), max_size=2)
+SPACES = st.sampled_from(NAMESPACES)
+STEPS = st.sampled_from(("place", "place", "place", "unplace", "ask", "fork", "copies", "remove", "many"))
+MODES = st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",)))
+ASKED_CLASSES = st.sampled_from((None, "wait", "wait", "static", "static", "now", "gone"))
+ASKED_VOLUMES = st.sampled_from(("", "", *VOLUMES))
+CLAIM_PHASES = st.sampled_from(("Bound", "Pending", "Bound", "Lost"))
+VOLUME_PHASES = st.sampled_from(("Available", "Available", "Released"))
+ZONES: st.SearchStrategy[dict[str, str]] = st.sampled_from(
+    ({}, {ZONE_LABEL: "a__b"}, {ZONE_LABEL: "a__"}, {"failure-domain.beta.kubernetes.io/zone": "a"})
+)
+AFFINITIES = st.none() | st.builds(VolumeNodeAffinity, required=st.none() | node_selectors())
+TERMS = st.lists(
+    _pool(
+        TopologyTerm(match_label_expressions=tuple(TopologyRequirement(key=k, values=v) for k in keys))
+        for keys, v in product(((), (ZONE_LABEL,), (ZONE_LABEL, "tier")), ((), ("a",), ("a", "b"), ("a\n",)))
+    ),
+    max_size=2,
+)
+COUNTS = st.none() | st.integers(0, 2)
+HANDLES = st.sampled_from((None, CsiVolume(driver="csi", volume_handle="h"), CsiVolume(driver="csi")))
+MIGRATED = st.sampled_from(("", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"))
 
 
 @st.composite
 def pods(draw: st.DrawFn, *features: str) -> Pod:
     """A pod with some of the named fields of its spec filled in."""
-    spec = {feature: draw(FEATURES[feature]()) for feature in features}
+    spec: dict[str, Any] = {feature: draw(FEATURES[feature]) for feature in features}
     metadata = ObjectMeta(
         name="p",
-        namespace=draw(st.sampled_from(NAMESPACES)),
+        namespace=draw(SPACES),
         labels=draw(labels(("a", "b"))),
-        deletion_timestamp=NOW if draw(st.integers(0, 9)) == 0 else None,
+        deletion_timestamp=NOW if draw(DIGITS) == 0 else None,
     )
     return Pod(metadata=metadata, spec=PodSpec(**spec))
 
@@ -218,10 +261,10 @@ def pods(draw: st.DrawFn, *features: str) -> Pod:
 @st.composite
 def nodes(draw: st.DrawFn, name: str) -> Node:
     offered = draw(amounts("cpu", "memory", "example.com/gpu", "foo"))
-    room = Quantity(draw(st.sampled_from((0, 1, 3, 9))) * 10**9)
+    room = Quantity(draw(ROOMS) * 10**9)
     return Node(
         metadata=ObjectMeta(name=name, labels=draw(labels())),
-        spec=NodeSpec(taints=tuple(draw(st.lists(taints(), max_size=2))), unschedulable=draw(st.integers(0, 4)) == 0),
+        spec=NodeSpec(taints=tuple(draw(TAINTS)), unschedulable=draw(DIGITS) < 2),
         status=NodeStatus(allocatable={**offered, "pods": room}),
     )
 
@@ -230,24 +273,24 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 def contexts(draw: st.DrawFn) -> Context:
     """Claims, volumes and classes in every state, some missing."""
     return Context(
-        namespaces={name: draw(labels(("a", "b"))) for name in NAMESPACES[:2] if draw(st.booleans())},
+        namespaces={name: draw(labels(("a", "b"))) for name in NAMESPACES[:2] if draw(DIGITS) < 5},
         claims={
             f"{namespace}/{name}": draw(_claims(namespace, name))
             for namespace in NAMESPACES[:2]
             for name in CLAIMS
-            if draw(st.integers(0, 5))
+            if draw(DIGITS) > 1
         },
-        volumes={name: draw(_persistent_volumes(name)) for name in VOLUMES if draw(st.integers(0, 4))},
+        volumes={name: draw(_persistent_volumes(name)) for name in VOLUMES if draw(DIGITS) > 1},
         storage_classes={name: draw(_storage_classes(name)) for name in CLASSES[:3]},
-        csi_nodes={name: draw(_csi_nodes(name)) for name in (*NODE_NAMES, "copy-5") if draw(st.booleans())},
-        csi_drivers={"csi": CsiDriver(spec=CsiDriverSpec(storage_capacity=True))} if draw(st.booleans()) else {},
+        csi_nodes={name: draw(_csi_nodes(name)) for name in (*NODE_NAMES, "copy-5") if draw(DIGITS) < 5},
+        csi_drivers={"csi": CsiDriver(spec=CsiDriverSpec(storage_capacity=True))} if draw(DIGITS) < 5 else {},
     )
 
 
 @st.composite
 def _claims(draw: st.DrawFn, namespace: str, name: str) -> PersistentVolumeClaim:
-    bound = {"pv.kubernetes.io/bind-completed": "yes"} if draw(st.booleans()) else {}
-    chosen = {"volume.kubernetes.io/selected-node": "n1"} if draw(st.integers(0, 4)) == 0 else {}
+    bound = {"pv.kubernetes.io/bind-completed": "yes"} if draw(DIGITS) < 5 else {}
+    chosen = {"volume.kubernetes.io/selected-node": "n1"} if draw(DIGITS) < 2 else {}
     owner = OwnerReference(kind="Pod", name="p", controller=True)
     return PersistentVolumeClaim(
         metadata=ObjectMeta(
@@ -255,59 +298,54 @@ def _claims(draw: st.DrawFn, namespace: str, name: str) -> PersistentVolumeClaim
             namespace=namespace,
             annotations={**bound, **chosen},
             owner_references=(owner,),
-            deletion_timestamp=NOW if draw(st.integers(0, 9)) == 0 else None,
+            deletion_timestamp=NOW if draw(DIGITS) == 0 else None,
         ),
         spec=PersistentVolumeClaimSpec(
-            access_modes=draw(st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",)))),
+            access_modes=draw(MODES),
             resources=ResourceRequirements(requests=draw(amounts("storage", largest=2))),
-            storage_class_name=draw(st.sampled_from((None, "wait", "wait", "static", "static", "now", "gone"))),
-            volume_name=draw(st.sampled_from(("", "", *VOLUMES))),
-            selector=draw(st.none() | st.just(LabelSelector(match_labels={"tier": "a"}))),
+            storage_class_name=draw(ASKED_CLASSES),
+            volume_name=draw(ASKED_VOLUMES),
+            selector=LabelSelector(match_labels={"tier": "a"}) if draw(DIGITS) < 3 else None,
         ),
-        status=VolumePhase(phase=draw(st.sampled_from(("Bound", "Pending", "Bound", "Lost")))),
+        status=VolumePhase(phase=draw(CLAIM_PHASES)),
     )
 
 
 @st.composite
 def _persistent_volumes(draw: st.DrawFn, name: str) -> PersistentVolume:
-    reference = ClaimReference(name="c0", namespace="default") if draw(st.integers(0, 3)) == 0 else None
-    zones = draw(st.sampled_from(({}, {ZONE_LABEL: "a__b"}, {"failure-domain.beta.kubernetes.io/zone": "a"})))
+    reference = ClaimReference(name="c0", namespace="default") if draw(DIGITS) < 3 else None
     return PersistentVolume(
-        metadata=ObjectMeta(name=name, labels={**draw(labels()), **zones}),
+        metadata=ObjectMeta(name=name, labels={**draw(labels()), **draw(ZONES)}),
         spec=PersistentVolumeSpec(
             capacity=draw(amounts("storage", largest=3)),
             access_modes=("ReadWriteOnce", "ReadWriteOncePod"),
             storage_class_name="static",
             claim_ref=reference,
-            node_affinity=draw(st.none() | st.builds(VolumeNodeAffinity, required=st.none() | node_selectors())),
-            csi=draw(st.none() | st.builds(CsiVolume, driver=st.just("csi"), volume_handle=st.sampled_from("hk"))),
+            node_affinity=draw(AFFINITIES),
+            csi=draw(HANDLES),
         ),
-        status=VolumePhase(phase=draw(st.sampled_from(("Available", "Available", "Released")))),
+        status=VolumePhase(phase=draw(VOLUME_PHASES)),
     )
 
 
 @st.composite
 def _storage_classes(draw: st.DrawFn, name: str) -> StorageClass:
-    requirement = st.builds(
-        TopologyRequirement, key=st.sampled_from(KEYS), values=st.lists(st.sampled_from(VALUES), max_size=2).map(tuple)
-    )
-    terms = st.builds(TopologyTerm, match_label_expressions=st.lists(requirement, max_size=2).map(tuple))
     provisioner = "kubernetes.io/no-provisioner" if name == "static" else "csi"
     return StorageClass(
         metadata=ObjectMeta(name=name),
         provisioner=provisioner,
         volume_binding_mode="Immediate" if name == "now" else "WaitForFirstConsumer",
-        allowed_topologies=tuple(draw(st.lists(terms, max_size=2))),
+        allowed_topologies=tuple(draw(TERMS)),
     )
 
 
 @st.composite
 def _csi_nodes(draw: st.DrawFn, name: str) -> CsiNode:
     drivers = [
-        CsiNodeDriver(name=driver, allocatable=CsiAllocatable(count=draw(st.none() | st.integers(0, 2))))
+        CsiNodeDriver(name=driver, allocatable=CsiAllocatable(count=draw(COUNTS)))
         for driver in ("csi", "ebs.csi.aws.com", "pd.csi.storage.gke.io")
     ]
-    migrated = draw(st.sampled_from(("", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd")))
+    migrated = draw(MIGRATED)
     annotations = {"storage.alpha.kubernetes.io/migrated-plugins": migrated}
     return CsiNode(metadata=ObjectMeta(name=name, annotations=annotations), spec=CsiNodeSpec(drivers=tuple(drivers)))
 
@@ -316,31 +354,32 @@ def _csi_nodes(draw: st.DrawFn, name: str) -> CsiNode:
 def worlds(draw: st.DrawFn, *features: str, length: int = 12) -> tuple[Snapshot, list[PodClass]]:
     """A snapshot after some history, and a few classes, of which some have pods on it."""
     snapshot = Snapshot(draw(contexts()) if {"volumes", "affinity"} & set(features) else None)
-    snapshot.add_nodes([draw(nodes(name)) for name in draw(st.sets(st.sampled_from(NODE_NAMES), min_size=1))])
-    classes = [snapshot.class_of(pod) for pod in draw(st.lists(pods(*features), min_size=1, max_size=4))]
-    return evolve(draw, snapshot, classes, length), classes
+    snapshot.add_nodes([draw(nodes(name)) for name in NODE_NAMES[draw(DIGITS) % len(NODE_NAMES) :]])
+    classes = [snapshot.class_of(draw(pods(*features))) for _ in range(1 + draw(DIGITS) % 4)]
+    return draw(futures(snapshot, classes, length)), classes
 
 
-def evolve(draw: st.DrawFn, snapshot: Snapshot, classes: list[PodClass], length: int) -> Snapshot:
+@st.composite
+def futures(draw: st.DrawFn, snapshot: Snapshot, classes: list[PodClass], length: int = 12) -> Snapshot:
     """Let things happen to a snapshot; answers it, or a fork that took its place."""
-    for _ in range(draw(st.integers(0, length))):
-        step = draw(st.sampled_from(("place", "place", "place", "unplace", "ask", "fork", "copies", "remove", "many")))
+    for _ in range(draw(DIGITS) * length // 9):
+        step = draw(STEPS)
         rows = [row for row, _ in snapshot.nodes()]
-        pod = draw(st.sampled_from(classes))
+        pod = classes[draw(DIGITS) % len(classes)]
         if step == "fork":
             snapshot = snapshot.fork()
         elif step == "ask":
             feasible(snapshot, pod)
         elif step == "copies":
-            snapshot.add_copies(draw(nodes("template")), draw(st.integers(1, 2)))
+            snapshot.add_copies(draw(nodes("template")), 1 + draw(DIGITS) % 2)
         elif rows:
-            _change(draw, snapshot, step, pod, draw(st.sampled_from(rows)))
+            _change(draw, snapshot, step, pod, rows[draw(DIGITS) % len(rows)])
     return snapshot
 
 
 def _change(draw: st.DrawFn, snapshot: Snapshot, step: str, pod: PodClass, row: int) -> None:
     if step == "place":
-        snapshot.place(pod, row, draw(st.integers(1, 2)))
+        snapshot.place(pod, row, 1 + draw(DIGITS) % 2)
     elif step == "many":
         rows = np.array([row for row, _ in snapshot.nodes()])
         snapshot.place_many(pod, rows, np.ones(len(rows), dtype=np.int64))

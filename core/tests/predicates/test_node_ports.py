@@ -37,8 +37,8 @@ def test_two_pods(held: dict[str, Any], wanted: dict[str, Any], fits: bool) -> N
 
 
 def test_only_init_containers_that_stay_hold_ports() -> None:
-    sidecar = {"initContainers": [{"ports": [{"hostPort": 80}], "restartPolicy": "Always"}]}
-    passing = {"initContainers": [{"ports": [{"hostPort": 80}]}]}
+    sidecar: dict[str, Any] = {"initContainers": [{"ports": [{"hostPort": 80}], "restartPolicy": "Always"}]}
+    passing: dict[str, Any] = {"initContainers": [{"ports": [{"hostPort": 80}]}]}
     assert refusals(cluster(node("n"), placed=[(pod("q", **sidecar), "n")]), pod(**_serving())) == REFUSED
     assert refusals(cluster(node("n"), placed=[(pod("q", **passing), "n")]), pod(**_serving())) == {}
 

@@ -129,4 +129,3 @@ def test_capacity_is_how_many_fit_one_after_another(world: tuple[Snapshot, list[
                 fork.place(pod_class, row)
                 counted += 1
             assert capacity(snapshot, pod_class, slice(row, row + 1)).tolist() == [counted]
-

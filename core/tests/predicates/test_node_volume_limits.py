@@ -1,0 +1,82 @@
+"""NodeVolumeLimits: behaviour/down.md B3.10."""
+
+from typing import Any
+
+import pytest
+from core.tests.predicates.manifests import (
+    assert_agreement,
+    claim,
+    cluster,
+    node,
+    pod,
+    refusals,
+    storage_class,
+    volume,
+    volume_context,
+)
+from core.tests.predicates.strategies import worlds
+from hypothesis import given, settings
+
+from nodewright.model.cluster import CsiAllocatable, CsiNode, CsiNodeDriver, CsiNodeSpec
+from nodewright.model.meta import Object, ObjectMeta
+from nodewright.predicates.node_volume_limits import PREDICATE
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+REASON = "NodeVolumeLimits: node(s) exceed max volume count"
+
+
+def _claiming(*names: str) -> dict[str, Any]:
+    return {"volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]}
+
+
+def _limited(count: int | None, *objects: Object, driver: str = "csi", migrated: str = "") -> Snapshot:
+    """One node whose driver attaches so many volumes, and one without a CSINode; claims a, b and c are bound."""
+    allocatable = CsiAllocatable(count=count)
+    csi_node = CsiNode(
+        metadata=ObjectMeta(name="n", annotations={"storage.alpha.kubernetes.io/migrated-plugins": migrated}),
+        spec=CsiNodeSpec(drivers=(CsiNodeDriver(name=driver, allocatable=allocatable),)),
+    )
+    bound = [claim(name, volume=f"v{name}") for name in "abc"]
+    volumes = [volume(f"v{name}", handle=name) for name in "abc"]
+    return cluster(node("n"), node("free"), context=volume_context(csi_node, *bound, *volumes, *objects))
+
+
+@pytest.mark.parametrize(("count", "fits"), [(None, True), (2, True), (1, False), (0, False)])
+def test_limit_of_the_driver(count: int | None, fits: bool) -> None:
+    assert refusals(_limited(count), pod(**_claiming("a", "b"))) == ({} if fits else {"n": REASON})
+
+
+def test_a_volume_that_is_there_already_counts_once() -> None:
+    snapshot = _limited(2)
+    snapshot.place(snapshot.class_of(pod("q", **_claiming("a", "b"))), 0)
+    snapshot.place(snapshot.class_of(pod("r", **_claiming("a", "b"))), 0)
+    assert refusals(snapshot, pod(**_claiming("b"))) == {}
+    assert refusals(snapshot, pod(**_claiming("c"))) == {"n": REASON}
+
+
+def test_an_unbound_claim_counts_for_the_driver_of_its_class() -> None:
+    snapshot = _limited(1, claim("d", storage_class="wait"), storage_class("wait"))
+    assert refusals(snapshot, pod(**_claiming("d"))) == {}
+    assert refusals(snapshot, pod(**_claiming("d", "a"))) == {"n": REASON}
+
+
+def test_in_tree_disks_count_where_the_node_has_migrated_them() -> None:
+    inline: dict[str, Any] = {"volumes": [{"awsElasticBlockStore": {"volumeID": f"aws://z/{name}"}} for name in "xy"]}
+    assert refusals(_limited(1, driver="ebs.csi.aws.com"), pod(**inline)) == {}
+    migrated = _limited(1, driver="ebs.csi.aws.com", migrated="kubernetes.io/aws-ebs")
+    assert refusals(migrated, pod(**inline)) == {"n": REASON}
+
+
+def test_copies_of_a_template_have_no_limit() -> None:
+    snapshot = _limited(0)
+    snapshot.add_copies(node("n"), 1)
+    assert refusals(snapshot, pod(**_claiming("a"))) == {"n": REASON}
+
+
+@given(worlds("volumes"))
+@settings(deadline=None)
+def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
+    snapshot, classes = world
+    for pod_class in classes:
+        assert_agreement(PREDICATE, snapshot, pod_class)
