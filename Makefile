@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test bench check format clean
+.PHONY: setup demo test bench check format pictures clean
 
 setup: .venv/.dev
 
@@ -27,6 +27,9 @@ check: .venv/.dev
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+pictures: .venv/.dev
+	$(BIN)/python docs/images/draw.py
 
 clean:
 	rm -rf .venv out

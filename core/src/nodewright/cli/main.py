@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a bug in nodewright, 2 bad input or a plugin that cannot b
 """
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -116,7 +117,7 @@ def _refuse(error: Exception, args: Sequence[str], *, debug: bool) -> int:
     if isinstance(error, NodewrightError) and not isinstance(error, InvariantError):
         _say(str(error))
         return BAD_INPUT
-    again = "" if debug else f"; nodewright --debug {' '.join(args)} shows where, please report it with that output"
+    again = "" if debug else f"; nodewright --debug {shlex.join(args)} shows where, please report it with that output"
     _say(f"a bug in nodewright: {type(error).__name__}: {error}{again}")
     return BUG
 

@@ -6,13 +6,25 @@ from pathlib import Path
 from nodewright.model.errors import ConfigError
 
 
+def check_writable(path: Path) -> None:
+    """Before a long run: can a report be written there? Raises ConfigError."""
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
 def save_report(page: str, path: Path) -> Path:
     """Writes the page to ``path``; answers it in full. Raises ConfigError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--report: {path}: {error.strerror}") from None
+        raise _refusal(path, error) from None
     return path.resolve()
 
 
@@ -22,3 +34,7 @@ def save_report_somewhere(page: str, wanted: Path) -> Path:
         return save_report(page, wanted)
     except ConfigError:
         return save_report(page, Path(tempfile.mkdtemp(prefix="nodewright-")) / wanted.name)
+
+
+def _refusal(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"--report: {path}: {error.strerror}")

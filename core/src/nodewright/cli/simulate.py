@@ -1,5 +1,6 @@
 """``nodewright simulate``: a scenario or a trace on virtual time."""
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import Scenario, load_scenario
 from nodewright.adapters.traces.openb import is_trace
 from nodewright.cli.progress import show_progress
-from nodewright.cli.report_file import save_report
+from nodewright.cli.report_file import check_writable, save_report
 from nodewright.cli.screen import count, make_console, output_option, safe, write_json
+from nodewright.cli.settings import load_settings
 from nodewright.cli.story import print_setbacks
 from nodewright.cli.summary import as_json, print_result
 from nodewright.model.errors import ConfigError, InvariantError
@@ -52,6 +54,8 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **wi
     Exit codes: 0 simulated, whatever became of the pods; 2 bad input; 1 a planned action broke a rule: a bug.
     """
     scenario = _change(_load(Path(source), Wish(**wish)), Wish(**wish))
+    if report is not None:
+        check_writable(Path(report))
     result = simulate(scenario, BuildOptions(every_tick=every_tick, folder=Path()))
     written = None
     if report is not None:
@@ -89,6 +93,7 @@ def _change(scenario: Scenario, wish: Wish) -> Scenario:
         if not equals:
             raise ConfigError(f"--set {text}: is not of the form flag=value")
         settings[flag] = _read_value(value, f"--set {flag}")
+    load_settings({}, {}, json.dumps(settings), f"scenario {scenario.name}: settings")  # raises what is wrong
     seed = scenario.seed if wish.seed is None else wish.seed
     return replace(scenario, settings=settings, seed=seed)
 

@@ -19,10 +19,11 @@ _MOST_GROUPS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSums:
-    """What one group went through; counts of machines and nodes."""
+    """What one group went through. ``peak`` and ``last`` count nodes, ``asked`` and ``failed`` machines."""
 
     group: str
     asked: int
+    failed: int
     failed_calls: int
     peak: int
     last: int
@@ -30,16 +31,19 @@ class GroupSums:
 
 def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
     """Groups that had a node or were asked for one, the largest first."""
-    asked, refused = Counter[str](), Counter[str]()
+    asked, failed, refused = Counter[str](), Counter[str](), Counter[str]()
     for decision in result.decisions:
         if decision.what == "increase":
             asked[decision.group] += max(0, decision.after - decision.before)
             refused[decision.group] += decision.outcome in ("refused", "unknown")
+        else:  # what is withdrawn or deleted never came up
+            failed[decision.group] += max(0, decision.before - decision.after)
     peaks = {group: max(counts, default=0) for group, counts in result.series.nodes.items()}
     found = [
         GroupSums(
             group=group,
             asked=asked[group],
+            failed=failed[group],
             failed_calls=refused[group],
             peak=peaks.get(group, 0),
             last=result.final.nodes.get(group, 0),
@@ -75,6 +79,7 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
             {
                 "group": sums.group,
                 "asked": sums.asked,
+                "failed": sums.failed,
                 "failed_calls": sums.failed_calls,
                 "peak": sums.peak,
                 "last": sums.last,
@@ -121,10 +126,10 @@ def _print_groups(console: Console, result: SimulationResult) -> None:
     groups = sum_groups(result)
     if not groups:
         return
-    numbers = ("peak", "at the end", "asked for", "refused")
+    numbers = ("peak", "at the end", "asked for", "failed", "refused")
     table = make_table("Nodes by group", "group", *numbers, right=numbers)
     for sums in groups[:_MOST_GROUPS]:
-        values = (sums.peak, sums.last, sums.asked, sums.failed_calls)
+        values = (sums.peak, sums.last, sums.asked, sums.failed, sums.failed_calls)
         table.add_row(safe(sums.group), *(safe(f"{value:,}") for value in values))
     console.print(table)
     if len(groups) > _MOST_GROUPS:
@@ -156,7 +161,7 @@ def _failures_in_words(result: SimulationResult) -> str:
 
 
 def _hours_in_words(used: float, busy: float, oracle: float) -> str:
-    share = f"; each group's peak from begin to end: {oracle:,.1f}" if oracle else ""
+    share = f"; each group's peak all the time: {oracle:,.1f}" if oracle else ""
     return f"{used:,.1f}, {busy:,.1f} with pods{share}"
 
 

@@ -1,0 +1,35 @@
+"""Draws demo.svg, the README's picture: what ``nodewright demo`` prints. ``make pictures`` runs it."""
+
+import re
+from io import StringIO
+from pathlib import Path
+
+from nodewright.adapters.simulated.build import BuildOptions
+from nodewright.adapters.simulated.demo import demo_scenario
+from nodewright.cli.demo import print_demo
+from nodewright.cli.screen import Screen, safe
+from nodewright.cli.simulate import simulate
+
+WIDTH = 96
+
+
+def main() -> None:
+    scenario = demo_scenario()
+    result = simulate(scenario, BuildOptions())
+    screen = Screen(
+        record=True, file=StringIO(), width=WIDTH, force_terminal=True, markup=False, highlight=False, emoji=False
+    )
+    screen.print(safe("$ make demo", "dim"))
+    print_demo(screen, scenario, result)
+    screen.print(safe("Report, to open in a browser: out/demo.html"))
+    svg = screen.export_svg(title="nodewright demo", unique_id="demo")
+    Path(__file__).with_name("demo.svg").write_text(_without_web_fonts(svg), encoding="utf-8")
+
+
+def _without_web_fonts(svg: str) -> str:
+    """The picture fetches nothing: any monospaced font will do."""
+    plain = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return "\n".join(line.rstrip() for line in plain.splitlines()) + "\n"
+
+
+main()

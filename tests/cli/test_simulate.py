@@ -1,0 +1,170 @@
+"""``simulate`` and ``demo`` as installed: results, reports, wrong scenarios."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+
+ROOT = Path(__file__).parents[2]
+SCENARIO = ROOT / "docs/examples/simulate/stock-out.yaml"
+
+
+def assert_refused(ended: Finished, *sentences: str) -> None:
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("nodewright: ")
+    assert ended.stderr.count("\n") == 1
+    for sentence in sentences:
+        assert sentence in ended.stderr
+
+
+def test_the_stock_out_is_seen_in_the_next_loop_and_another_group_grows(command: Command) -> None:
+    ended = command("simulate", SCENARIO)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    said = " ".join(ended.stdout.split())
+    assert "00:10:00 asked fake/zone-b 2 → 6, for 8 pods" in said
+    assert "00:10:10 failed seen 10 s after the call: Failed adding 4 nodes to group fake/zone-b" in said
+    assert "00:10:10 instead fake/zone-a 0 → 4, for 8 pods" in said
+    assert "12 started, 12 run at the end, 0 wait" in said
+
+
+def test_json_has_the_totals(command: Command) -> None:
+    document = json.loads(command("simulate", SCENARIO, "--output", "json").stdout)
+    assert document["pods"] == {"started": 12, "pending": 0, "running": 12}
+    assert document["failures"]["ScaleUpFailed"] == 1
+    assert [(g["group"], g["peak"], g["asked"], g["failed"]) for g in document["groups"]] == [
+        ("fake/zone-a", 4, 4, 0),
+        ("fake/zone-b", 2, 6, 4),
+    ]
+    assert document["report"] is None
+    assert document["violations"] == []
+
+
+def test_the_same_seed_gives_the_same_result_and_every_tick_changes_no_outcome(command: Command) -> None:
+    once, again, ticking = (
+        json.loads(command("simulate", SCENARIO, "-o", "json", *more).stdout) for more in ((), (), ("--every-tick",))
+    )
+    assert once == again
+    assert ticking["loops"] > once["loops"]
+    assert ticking["groups"] == once["groups"]
+    assert ticking["waiting_seconds"] == once["waiting_seconds"]
+
+
+def test_settings_are_stronger_than_the_scenario(command: Command) -> None:
+    document = json.loads(command("simulate", SCENARIO, "-o", "json", "--set", "max-nodes-total=3").stdout)
+    assert sum(group["last"] for group in document["groups"]) == 3
+    assert document["pods"]["pending"] > 0
+
+
+def test_a_trace_can_be_compressed(command: Command, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    (trace / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\n" + "n,4000,16384,0,\n" * 3)
+    columns = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase"
+    rows = [f"p{n},1000,1024,0,0,,LS,Running,{n * 600},{n * 600 + 3000},{n * 600}" for n in range(20)]
+    header = f"{columns},creation_time,deletion_time,scheduled_time"
+    (trace / "pods.csv").write_text("\n".join([header, *rows]) + "\n")
+    plain, compressed = (
+        json.loads(command("simulate", trace, "-o", "json", *more).stdout) for more in ((), ("--compress", 10))
+    )
+    assert plain["pods"]["started"] == compressed["pods"]["started"] == 20
+    assert plain["end"] > 5 * compressed["end"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentences"),
+    [
+        (("duration:", "duraton:"), ["unknown key duraton", "did you mean duration?"]),
+        (("30m", "soon"), ["duration"]),
+        (("max_size: 10", "min_size: 11, max_size: 10"), ["group zone-a: min_size 11 is above max_size 10"]),
+        (("stock_outs:", "stock_out:"), ["unknown key stock_out", "did you mean stock_outs?"]),
+        (("fake:", "nimbus:"), ["no installed package offers the provider nimbus"]),
+        (("expander: price", "expander: cheap"), ["expander", "there is no expander 'cheap'"]),
+        (("expander: price", "expandr: price"), ["there is no setting expandr; did you mean expander?"]),
+        (("deployment: web", "deployment: webb"), ["no deployment is called webb; did you mean web?"]),
+        (("cpu: 1500m", "cpu: lots"), ["web", "cpu", "'lots' is not a quantity"]),
+        (("do: scale", "do: explode"), ["timeline"]),
+    ],
+)
+def test_wrong_scenarios(command: Command, tmp_path: Path, change: tuple[str, str], sentences: list[str]) -> None:
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text(SCENARIO.read_text().replace(*change))
+    assert_refused(command("simulate", scenario), *sentences)
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["nowhere.yaml"], "nowhere.yaml: cannot be read: No such file or directory"),
+        (["."], ".: a trace is a folder with nodes.csv and pods.csv"),
+        ([SCENARIO, "--compress", "3"], "--compress: is for traces"),
+        ([SCENARIO, "--all-at-once"], "--all-at-once: is for traces"),
+        ([SCENARIO, "--compress", "0"], "'--compress'"),
+        ([SCENARIO, "--set", "expander"], "--set expander: is not of the form flag=value"),
+        ([SCENARIO, "--set", "expander=cheap"], "there is no expander 'cheap'"),
+        ([SCENARIO, "--set", "scan-interval=10"], "10 lacks a unit, as in 10s"),
+        ([SCENARIO, "--report", "/proc/none/report.html"], "--report: /proc/none/report.html: No such file"),
+    ],
+)
+def test_wrong_flags(command: Command, args: list[object], sentence: str) -> None:
+    assert_refused(command("simulate", *args), sentence)
+
+
+def test_markup_in_names_is_text(command: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "scenario.yaml"
+    evil = '"[red]x[/red]\\u001b[31m</script><script>alert(1)</script>"'
+    scenario.write_text(SCENARIO.read_text().replace("two zones, one sold out", evil))
+    report = tmp_path / "report.html"
+    ended = command("simulate", scenario, "--report", report)
+    assert ended.returncode == 0
+    assert r"[red]x[/red]\x1b[31m</script>" in ended.stdout
+    assert "\x1b" not in ended.stdout
+    page = report.read_text()
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_demo_writes_its_report_here(command: Command, tmp_path: Path) -> None:
+    ended = command("demo")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    report = tmp_path / "home" / "out" / "demo.html"
+    assert ended.stdout.endswith(f"Report, to open in a browser: {report}\n")
+    assert report.stat().st_size > 10_000
+    assert "failed" in ended.stdout
+    assert "instead" in ended.stdout
+
+
+def test_where_nothing_can_be_written_the_report_goes_to_the_temporary_folder(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "home" / "out").write_text("in the way")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    ended = command("demo", env={"TMPDIR": str(temporary)})
+    assert ended.returncode == 0
+    [report] = temporary.glob("nodewright-*/demo.html")
+    assert str(report) in ended.stdout
+
+
+def test_progress_is_for_terminals_only(tmp_path: Path) -> None:
+    """On a terminal, stderr shows where the simulation is; the result is on stdout."""
+    leader, follower = os.openpty()
+    with os.fdopen(follower, "w") as terminal:
+        ended = subprocess.run(
+            [sys.executable, "-m", "nodewright", "simulate", str(SCENARIO), "-o", "json"],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "TERM": "xterm"},
+        )
+    shown = os.read(leader, 100_000).decode()
+    os.close(leader)
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["pods"]["started"] == 12
+    assert "loop" in shown
