@@ -45,10 +45,9 @@ class Deployment:
         self._pods = [held for held in self._pods if not held.gone]
         while len(self._pods) < replicas:
             self._create(at)
-        surplus = len(self._pods) - replicas
-        ranked = sorted(self._pods, key=lambda held: (held.started is None, held.arrived), reverse=True)
-        self._pods = ranked[surplus:]
-        for doomed in ranked[:surplus]:
+        ranked = sorted(self._pods, key=lambda held: held.started is None)  # each in order of creation
+        self._pods, surplus = ranked[:replicas], ranked[replicas:]
+        for doomed in surplus:
             doomed.on_loss = None
             self._cluster.delete(doomed, at)
 
