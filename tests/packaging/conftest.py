@@ -51,12 +51,13 @@ def install(wheels: Path, tmp_path: Path) -> Install:
 
     def call(*packages: str, constraints: Sequence[str] = ()) -> Path:
         home = tmp_path / "clean"
-        _run(sys.executable, "-m", "venv", home)
+        _run(sys.executable, "-m", "venv", "--without-pip", home)
         bounds = tmp_path / "constraints.txt"
         bounds.write_text("\n".join(constraints))
         options = ["--quiet", "--disable-pip-version-check", "--find-links", str(wheels), "--constraint", str(bounds)]
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--retries", "2", "--timeout", "20", *options]
-        ended = subprocess.run([*pip, *packages], capture_output=True, text=True, check=False, timeout=300)
+        options += ["--retries", "2", "--timeout", "20"]
+        pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install", "--no-compile"]
+        ended = subprocess.run([*pip, *options, *packages], capture_output=True, text=True, check=False, timeout=300)
         if ended.returncode and os.environ.get("CI") != "true" and _lacks_network(ended.stderr):
             pytest.skip("no package index can be reached")
         assert ended.returncode == 0, ended.stderr
