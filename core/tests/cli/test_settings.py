@@ -241,3 +241,14 @@ def test_kinds_of_settings() -> None:
     assert SETTINGS["scan-interval"].kind is Kind.DURATION
     assert SETTINGS["memory-difference-ratio"].kind is Kind.NUMBER
     assert SETTINGS["startup-taint"].kind is Kind.LIST
+
+
+def test_a_choice_names_what_there_is() -> None:
+    with pytest.raises(ConfigError, match="--size-correction: must be one of prompt, ca, seed, not 'promt'; did you"):
+        load({"size-correction": "promt"})
+
+
+def test_the_profile_ca_implies_its_correction() -> None:
+    assert load({}).size_correction == "prompt"
+    assert load({"size-correction": "seed"}).size_correction == "seed"
+    assert load({"profile": "ca", "size-correction": "seed"}).size_correction == "ca"

@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from nodewright.model.complaint import find_misfit, printable, show
+from nodewright.model.complaint import find_misfit, printable, show, suggest
 from nodewright.model.duration import format_duration, parse_duration
 
 _TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
@@ -31,7 +31,14 @@ class Kind(Enum):
     MAPPING = "MAPPING"
 
 
-_KINDS = {bool: Kind.BOOLEAN, int: Kind.INTEGER, float: Kind.NUMBER, str: Kind.TEXT, tuple: Kind.LIST}
+_KINDS: Mapping[object, Kind] = {
+    bool: Kind.BOOLEAN,
+    int: Kind.INTEGER,
+    float: Kind.NUMBER,
+    str: Kind.TEXT,
+    Literal: Kind.TEXT,
+    tuple: Kind.LIST,
+}
 
 
 class Setting(NamedTuple):
@@ -142,6 +149,9 @@ def _fit(value: object, setting: Setting) -> Any:
         raise ValueError("the number is too large")
     if setting.kind is Kind.DURATION and isinstance(value, float) and value < 0:
         raise ValueError("must not be negative")
+    if get_origin(setting.type) is Literal and value not in get_args(setting.type):
+        known = get_args(setting.type)
+        raise ValueError(f"must be one of {', '.join(known)}, not {show(value)}{suggest(str(value), known)}")
     misfit = find_misfit(value, setting.type)
     if misfit:
         raise ValueError(str(misfit))

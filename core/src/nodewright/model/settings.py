@@ -4,7 +4,7 @@ A field's name with dashes is its flag, and CA's flag where CA has one. Duration
 Go-style text (``10m``, ``1h30m``) outside. Where a default differs from CA's, the docstring says why.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,8 @@ from msgspec import Meta
 Duration = Annotated[float, Meta(ge=0, extra={"duration": True})]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
+SizeCorrection = Literal["prompt", "ca", "seed"]
+Profile = Literal["nodewright", "ca"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -19,8 +21,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_
 
 
 class LoopSettings(Section, frozen=True, kw_only=True):
-    """How often the loop runs and when the cluster is too broken to act on."""
+    """How often the loop runs and when the cluster is too broken to act on.
 
+    ``profile`` "ca" switches off everything that departs from CA: for comparison and migration.
+    """
+
+    profile: Profile = "nodewright"
     scan_interval: Duration = 10.0
     ok_total_unready_count: Count = 3
     max_total_unready_percentage: Annotated[float, Meta(ge=0, le=100)] = 45.0
@@ -72,8 +78,13 @@ class LimitSettings(Section, frozen=True, kw_only=True):
 
 
 class FailureSettings(Section, frozen=True, kw_only=True):
-    """How long a group may take and how long it is left alone after a failure."""
+    """How long a group may take, what follows when it takes longer, and how long it is left alone then.
 
+    ``size_correction``: "prompt" withdraws what is overdue in the loop of its timeout; "ca" and "seed" are the rules
+    of today's and of an older CA (docs/adr/0006-size-correction.md).
+    """
+
+    size_correction: SizeCorrection = "prompt"
     max_node_provision_time: Duration = 900.0
     max_node_startup_time: Duration = 900.0
     initial_node_group_backoff_duration: Duration = 300.0
@@ -100,3 +111,13 @@ class Settings(Section, frozen=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()
     providers: dict[str, ProviderSettings] = {}
+
+    @property
+    def is_ca(self) -> bool:
+        """Whether everything is to be decided as CA does."""
+        return self.loop.profile == "ca"
+
+    @property
+    def size_correction(self) -> SizeCorrection:
+        """The rule in force: the profile is stronger than the flag."""
+        return "ca" if self.is_ca else self.failures.size_correction
