@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 a bug in nodewright, 2 bad input or a plugin that cannot b
 141 the reader of our output went away. Single commands add their own; their help says so.
 """
 
-import os
 import shlex
 import sys
 import traceback
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 import click
 
+from nodewright.cli.pipe import ReaderGone, abandon_output
 from nodewright.cli.version import find_version
 from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import InvariantError, NodewrightError
@@ -89,8 +89,8 @@ def run(args: Sequence[str], command: click.Command = cli) -> int:
     try:
         code = command.main(args=list(args), prog_name="nodewright", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _abandon_output()
+    except (ReaderGone, BrokenPipeError):
+        abandon_output()
         return BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
         click.echo("nodewright: interrupted", err=True)
@@ -125,8 +125,3 @@ def _refuse(error: Exception, args: Sequence[str], *, debug: bool) -> int:
 def _say(sentence: str) -> None:
     """One line on stderr, whatever is in it."""
     click.echo(f"nodewright: {printable(' '.join(sentence.split()), _LONGEST_MESSAGE)}", err=True)
-
-
-def _abandon_output() -> None:
-    """Nobody reads any more: keep the interpreter from complaining when it closes stdout."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

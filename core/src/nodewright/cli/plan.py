@@ -65,7 +65,7 @@ def command(settings: Settings, output: str, all_pods: bool, detailed_exitcode: 
     Exit codes: 0 a plan was made, also when there is nothing to do; 2 bad input. With --detailed-exitcode:
     0 nothing to do, 3 something would be done, 4 a pod is not helped, whatever else is done.
     """
-    dump = wish["dump"]
+    dump = "stdin" if wish["dump"] == "-" else wish["dump"]
     trial, cluster = _try(settings, Wish(**wish))
     if output == "json":
         write_json(as_json(trial, dump, cluster.strays))

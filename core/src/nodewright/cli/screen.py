@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nodewright.cli.pipe import ReaderGone
 from nodewright.model.complaint import printable
 
 _PIPE_WIDTH = 120
@@ -30,7 +31,7 @@ class Screen(Console):
     """A console that lets a broken pipe end the command, quietly, in one place."""
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+        raise ReaderGone
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
@@ -59,7 +60,10 @@ def make_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
 
 def write_json(document: dict[str, Any]) -> None:
     """One JSON document on stdout."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False))
+    try:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False))
+    except BrokenPipeError:
+        raise ReaderGone from None
 
 
 def count(number: int, noun: str) -> str:

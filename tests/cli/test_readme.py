@@ -1,0 +1,98 @@
+"""What the READMEs say is so: commands run, pictures and code are the current ones, links lead somewhere."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "core/README.md", ROOT / "docs/commands.md")
+ACME = ROOT / "docs/examples/acme/src/nodewright_acme/provider.py"
+DUMP = ROOT / "docs/examples/plan/dump.json"
+
+_BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str = "") -> list[str]:
+    return [found["text"] for found in _BLOCK.finditer(page.read_text()) if found["language"] == language]
+
+
+def commands(page: Path, word: str) -> Iterator[str]:
+    """Lines of code blocks that start with a word, without comments."""
+    for block in blocks(page):
+        for line in block.splitlines():
+            if line.startswith(f"{word} "):
+                yield line.partition("#")[0].strip()
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A checkout's examples, and the dump that a reader would have made."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "docs").symlink_to(ROOT / "docs")
+    (folder / "dump.json").write_bytes(DUMP.read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES[:2], ids=["root", "core"])
+def test_every_nodewright_command_runs(command: Command, workplace: Path, page: Path) -> None:
+    found = list(commands(page, "nodewright"))
+    assert found
+    for line in found:
+        ended = command(*shlex.split(line)[1:], cwd=workplace)
+        assert (ended.returncode, ended.stderr) == (0, ""), line
+
+
+def test_the_plan_that_is_shown_is_the_plan(command: Command, workplace: Path) -> None:
+    line = next(line for line in commands(README, "nodewright") if "docs/examples" in line)
+    said = command(*shlex.split(line)[1:], cwd=workplace, env={"COLUMNS": "110"}).stdout
+    assert "\n".join(row.rstrip() for row in said.splitlines()) + "\n" in blocks(README)
+
+
+def test_every_make_target_is_there() -> None:
+    for line in commands(README, "make"):
+        ended = subprocess.run(["make", "-n", *line.split()[1:]], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert ended.stdout
+    assert {line.split()[1] for line in commands(README, "make")} == {"demo", "test"}
+
+
+def test_the_conformance_numbers_are_current() -> None:
+    cases = sorted((ROOT / "tests/conformance/cases").iterdir())
+    ended = subprocess.run(
+        [sys.executable, "tests/conformance/run.py", *map(str, cases)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    text = README.read_text()
+    for kind, score in (line.split() for line in ended.stdout.splitlines()):
+        words = "similar groups" if kind == "similar" else kind
+        assert f"{words} {score}" in " ".join(text.split())
+
+
+def test_the_provider_that_is_shown_is_the_example() -> None:
+    assert ACME.read_text() in blocks(README, "python")
+
+
+def test_the_picture_is_whole_and_fetches_nothing() -> None:
+    picture = (ROOT / "docs/images/demo.svg").read_text()
+    assert "docs/images/demo.svg" in README.read_text()
+    assert "out_of_resources" in picture
+    assert picture.rstrip().endswith("</svg>")
+    assert "url(" not in picture.replace("url(#", "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
