@@ -297,10 +297,27 @@ def test_a_node_whose_instance_is_gone_is_deleted_not_unready() -> None:
 
 def test_somebody_elses_write_is_no_failure_of_the_group() -> None:
     world = World()
-    world.add_group("g")
+    world.add_group("g", target=5, instances=())
     action = IncreaseSize(group=G, expected_target=0, target=1)
     changed = Failed(action=action, started=world.now, code="targetChanged", message="5 by now")
     assert advance(world, 0, changed).groups[G].backoff is None
+
+
+def test_a_size_that_is_read_as_before_although_it_changed_is_a_failure_of_the_group() -> None:
+    world = World()
+    world.add_group("g")
+    action = IncreaseSize(group=G, expected_target=0, target=1)
+    changed = Failed(action=action, started=world.now, code="targetChanged", message="5 by now")
+    assert advance(world, 0, changed).groups[G].backoff is not None
+
+
+def test_an_increase_accepted_for_no_machine_is_a_failure_of_the_group() -> None:
+    world = World()
+    world.add_group("g")
+    action = IncreaseSize(group=G, expected_target=0, target=1)
+    backoff = advance(world, 0, Done(action=action, started=world.now, accepted=0)).groups[G].backoff
+    assert backoff is not None
+    assert backoff.code == "nothingAccepted"
 
 
 def test_unready_nodes_outside_all_groups_count_for_the_clusters_health() -> None:

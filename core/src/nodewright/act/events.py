@@ -74,11 +74,12 @@ def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion]) -> It
 
 def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
     group, current = action.group, action.expected_target
-    if isinstance(outcome, Done):
+    if isinstance(outcome, Done) and outcome.accepted:
         limit = f" (max: {expansions[group].maximum})" if group in expansions else ""
         size = current + outcome.accepted
         return _of_status("ScaledUpGroup", f"Scale-up: group {group} size set to {size} instead of {current}{limit}")
-    return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {outcome.message}", WARNING)
+    why = "the cloud accepted no machine" if isinstance(outcome, Done) else outcome.message
+    return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {why}", WARNING)
 
 
 def _deletion_events(outcome: Ended, action: DeleteInstances) -> Iterator[Event]:

@@ -10,9 +10,9 @@ from nodewright.act.actor import Ended
 from nodewright.engine.intent import with_intent
 from nodewright.engine.ports import World
 from nodewright.engine.timers import next_timer
-from nodewright.model.action import Done, Outcome, Unknown
+from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.clock import Clock
-from nodewright.model.errors import InvariantError, NodewrightError
+from nodewright.model.errors import InvariantError, NodewrightError, TargetChanged
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
 from nodewright.planner import make_plan
@@ -59,8 +59,16 @@ class LoopReport:
 
     @property
     def was_refused(self) -> bool:
-        """Was a call refused, or accepted in part? Then its pods are planned anew at once."""
-        return any(not isinstance(outcome, Done | Unknown) for outcome in self.outcomes)
+        """Did an increase fail? Then its group is backed off, and its pods are planned anew at once.
+
+        Where somebody else wrote the size, nothing is backed off: asking again at once might go on for ever.
+        """
+        increases = (outcome for outcome in self.outcomes if isinstance(outcome.action, IncreaseSize))
+        return any(
+            (isinstance(outcome, Failed) and outcome.code != TargetChanged.code)
+            or (isinstance(outcome, Done) and not outcome.accepted)
+            for outcome in increases
+        )
 
     @property
     def is_settled(self) -> bool:

@@ -15,8 +15,7 @@ from nodewright.snapshot.observation import GroupSeen
 
 TIMEOUT = "timeout"
 NEVER_REGISTERED = "neverRegistered"
-# Somebody else wrote the size: no fault of the group, which is planned anew.
-_NO_FAULT = TargetChanged.code
+NOTHING_ACCEPTED = "nothingAccepted"
 _INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
@@ -31,19 +30,33 @@ class Failure:
     message: str
 
 
-def refused(outcomes: Iterable[Outcome]) -> list[Failure]:
-    """Increases that the cloud did not accept."""
-    return [
-        Failure(
-            group=outcome.action.group,
-            error_class=outcome.error_class,
-            scope=outcome.scope,
-            code=outcome.code,
-            message=outcome.message,
-        )
-        for outcome in outcomes
-        if isinstance(outcome, Failed) and isinstance(outcome.action, IncreaseSize) and outcome.code != _NO_FAULT
-    ]
+def refused(outcomes: Iterable[Outcome], groups: Mapping[GroupRef, GroupSeen]) -> list[Failure]:
+    """Increases that the cloud did not accept, or accepted for no machine at all."""
+    found = []
+    for outcome in outcomes:
+        if not isinstance(outcome.action, IncreaseSize):
+            continue
+        if isinstance(outcome, Failed) and _is_fault(outcome, groups):
+            found.append(
+                Failure(
+                    group=outcome.action.group,
+                    error_class=outcome.error_class,
+                    scope=outcome.scope,
+                    code=outcome.code,
+                    message=outcome.message,
+                )
+            )
+        elif isinstance(outcome, Done) and not outcome.accepted:
+            found.append(_of_group(outcome.action.group, NOTHING_ACCEPTED, "the cloud accepted no machine"))
+    return found
+
+
+def _is_fault(outcome: Failed, groups: Mapping[GroupRef, GroupSeen]) -> bool:
+    """Somebody else's write is no fault of the group, which is planned anew; unless its size, read again, is what
+    it was: then what is read of the group cannot be acted upon.
+    """
+    group = groups.get(outcome.action.group)
+    return outcome.code != TargetChanged.code or (group is not None and group.target == outcome.action.expected_target)
 
 
 def failed_instances(groups: Iterable[GroupSeen], seen: frozenset[tuple[GroupRef, str]]) -> list[Failure]:
@@ -69,10 +82,7 @@ def late_machines(group: GroupState) -> list[Failure]:
         found.append((TIMEOUT, f"{group.timed_out} machines did not appear in time"))
     if group.newly_late:
         found.append((NEVER_REGISTERED, f"{len(group.newly_late)} machines did not become nodes in time"))
-    return [
-        Failure(group=group.ref, error_class=ErrorClass.OTHER, scope=FailureScope.GROUP, code=code, message=message)
-        for code, message in found
-    ]
+    return [_of_group(group.ref, code, message) for code, message in found]
 
 
 def backed_off(
@@ -107,6 +117,10 @@ def after_increases(
             request = opened(increase, outcome.started, patience)
             changed[action.group] = (*changed.get(action.group, ()), request)
     return changed
+
+
+def _of_group(ref: GroupRef, code: str, message: str) -> Failure:
+    return Failure(group=ref, error_class=ErrorClass.OTHER, scope=FailureScope.GROUP, code=code, message=message)
 
 
 def _in_scope(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:

@@ -43,7 +43,7 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
         judged = judge_group(group, readiness, requests.get(ref, ()), memory, seen.now)
         judged = replace(judged, healthy=is_group_healthy(judged, settings.loop))
         states[ref] = after_decreases(judged, outcomes, memory)
-    failures = refused(outcomes) + failed_instances(groups.values(), memory.seen_failures)
+    failures = refused(outcomes, groups) + failed_instances(groups.values(), memory.seen_failures)
     failures += [failure for state in states.values() for failure in late_machines(state)]
     return _conclude(_Findings(seen, states, members, since), failures, memory, settings)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from nodewright.adapters.simulated.agenda import Agenda
+from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.controllers import Jobs
@@ -117,6 +117,25 @@ class Simulation:
             self._wire.arm(write, after_effect=after_effect)
 
         self.agenda.at(at, arm)
+
+    def restart_engine(self, at: float, *, down_seconds: float = 0.0, keeps_memory: bool = True) -> None:
+        """The engine dies ``at``, between two loops, and starts again, with or without what it had saved."""
+
+        def die(_: float) -> None:
+            self._crash = _Crash(down_seconds=down_seconds, keeps_memory=keeps_memory)
+            self._die()
+
+        self.agenda.at(at, die)
+
+    def steer(self, at: float, change: Happening) -> None:
+        """Somebody else changes a cloud or the cluster."""
+
+        def happen(moment: float) -> None:
+            change(moment)
+            self.kubelets.sync(moment)
+            self._cloud_due = self.kubelets.next_change()
+
+        self.agenda.at(at, happen)
 
     def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
         """Everything up to the end."""

@@ -1,0 +1,155 @@
+"""A whole world on virtual time that a scenario test steers and then asks what happened."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.simulated.controllers import Deployment
+from nodewright.adapters.simulated.flat_settings import read_flat_settings
+from nodewright.adapters.simulated.journal import What
+from nodewright.adapters.simulated.result import Decision, SimulationResult
+from nodewright.adapters.simulated.scenario import PodTemplate
+from nodewright.adapters.simulated.simulation import RunOptions, Simulation
+from nodewright.adapters.simulated.workloads import pod_of
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupRef
+from nodewright.model.node import Node, NodeCondition, Taint
+from nodewright.model.settings import Settings
+from nodewright.planner import make_plan
+from nodewright.planner.plan import Plan
+from nodewright.registry.state import ClusterState, GroupState
+from nodewright.spec import ProviderContext
+from nodewright.testkit.contract import connect
+from nodewright_fake import FakeProvider
+
+MINUTE = 60.0
+LOOP = 10.0
+PROVISION = 900.0
+SILENT = (Capability.FAST_FAILURE_DETECTION.value,)
+Moment = Callable[[], object]
+
+
+class Story:
+    """One cluster on one fake cloud. Groups are the fake provider's options, settings are flags without dashes.
+
+    A pod asks for 1 cpu and a machine has 1, so that machines are counted in pods. ``price`` chooses the
+    group: the cheapest that is open. The engine is strict: a plan that breaks a rule fails the test.
+    """
+
+    def __init__(
+        self, *groups: Mapping[str, Any], settings: Mapping[str, Any] | None = None, minutes: float = 180, **cloud: Any
+    ) -> None:
+        shapes = [{"cpu": 1, "memory": "4Gi", "max_size": 50, **group} for group in groups]
+        self.clock = VirtualClock()
+        context = ProviderContext(clock=self.clock, random=Random(1), options={"groups": shapes, **cloud})
+        provider = FakeProvider(context)
+        self.cloud = provider.cloud
+        self.loops: list[tuple[ClusterState, Plan]] = []
+        options = RunOptions(
+            end=minutes * MINUTE,
+            settings=read_flat_settings({"expander": "price", **(settings or {})}, "story"),
+            brain=Brain(make_plan=self._plan, strict=True),
+        )
+        self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock)], options)
+        self._result: SimulationResult | None = None
+
+    # What is to happen
+
+    def pods(self, count: int, *, at: float = 0.0, name: str = "web", **template: Any) -> None:
+        """A deployment of so many pods from ``at`` on."""
+        pod = pod_of(name, PodTemplate(**{"cpu": "1", "memory": "1Gi", **template}))
+        deployment = Deployment(self.simulation.cluster, name, pod)
+        self.simulation.agenda.at(at, lambda moment: deployment.scale(count, moment))
+
+    def at(self, moment: float, happening: Moment) -> None:
+        """Somebody else does something to the cloud or the cluster."""
+
+        def happen(_: float) -> None:
+            happening()
+
+        self.simulation.steer(moment, happen)
+
+    def change_node(self, name: str, *, ready: bool | None = None, taint: str = "") -> None:
+        """The node of that name turns ready or not, or gets a taint, now."""
+        live = self.simulation.cluster.live
+        node = live.node(live.row(name))
+        if ready is not None:
+            node = _turned(node, ready=ready, at=self.clock.now())
+        if taint:
+            node = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, Taint(key=taint))))
+        self.simulation.cluster.change_node(node)
+
+    # What happened
+
+    @property
+    def result(self) -> SimulationResult:
+        """The run, from beginning to end, once."""
+        if self._result is None:
+            self._result = self.simulation.run()
+        return self._result
+
+    def writes(self, *kinds: str) -> list[tuple[float, str, str, int, int]]:
+        """Every write as (when, what, group, size before, size after)."""
+        return [
+            (d.at, d.what, d.group.removeprefix("fake/"), d.before, d.after)
+            for d in self.decisions()
+            if not kinds or d.what in kinds
+        ]
+
+    def decisions(self) -> list[Decision]:
+        return list(self.result.decisions)
+
+    def asked(self, group: str) -> list[float]:
+        """When the group was asked for machines, refused or not."""
+        return [d.at for d in self.decisions() if d.what == "increase" and d.group == f"fake/{group}"]
+
+    def events(self, reason: str) -> list[tuple[float, str]]:
+        """Events of one reason as (when, message)."""
+        return [(held.at, held.event.message) for held in self.result.events if held.event.reason == reason]
+
+    def state(self, group: str, at: float) -> GroupState:
+        """The group as the last loop up to ``at`` saw it."""
+        assert self.result
+        state = next(state for state, _ in reversed(self.loops) if state.now <= at)
+        return state.groups[GroupRef("fake", group)]
+
+    def states(self) -> list[ClusterState]:
+        assert self.result
+        return [state for state, _ in self.loops]
+
+    def machines(self, group: str) -> int:
+        """Machines of the group that run at the end."""
+        assert self.result
+        return len(self.cloud.living(group))
+
+    def first_running(self) -> float:
+        """When all pods ran for the first time after some waited."""
+        series = self.result.series
+        waited = False
+        for moment, pending in zip(series.times, series.pending, strict=True):
+            if waited and not pending:
+                return moment
+            waited |= pending > 0
+        raise AssertionError("some pods never ran")
+
+    def killed(self) -> list[str]:
+        """Machines that were nodes and are gone."""
+        nodes = {fact.name for fact in self.result.journal if fact.what == What.NODE_ADDED}
+        gone = (fact.name for fact in self.result.journal if fact.what == What.MACHINE_GONE)
+        return [machine for machine in gone if machine.rpartition("/")[2] in nodes]
+
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+        plan = make_plan(state, settings, random)
+        self.loops.append((state, plan))
+        return plan
+
+
+def _turned(node: Node, *, ready: bool, at: float) -> Node:
+    since = datetime.fromtimestamp(at, tz=UTC)
+    condition = NodeCondition(type="Ready", status="True" if ready else "False", last_transition_time=since)
+    return replace(node, status=replace(node.status, conditions=(condition,)))
