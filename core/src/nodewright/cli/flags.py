@@ -84,7 +84,7 @@ def _make_option(setting: Setting) -> Callable[[F], F]:
         )
     return click.option(
         f"--{setting.flag}",
-        metavar=setting.kind.value,
+        metavar=setting.metavar,
         multiple=setting.kind is Kind.LIST,
         expose_value=False,
         callback=_remember,

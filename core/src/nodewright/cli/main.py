@@ -14,7 +14,6 @@ from typing import NamedTuple
 import click
 
 from nodewright.cli.pipe import ReaderGone, abandon_output
-from nodewright.cli.version import find_version
 from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import InvariantError, NodewrightError
 
@@ -61,13 +60,21 @@ class Commands(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
 
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
+    if value and not ctx.resilient_parsing:
+        click.echo(f"nodewright {import_module('nodewright.cli.version').find_version()}")
+        ctx.exit()
+
+
 @click.group(
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
-@click.version_option(find_version(), message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show the version."
+)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Scale the node groups of a Kubernetes cluster; every cloud is a plugin.

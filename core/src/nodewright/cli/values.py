@@ -4,7 +4,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
@@ -52,12 +53,31 @@ class Setting(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        return _find_kind(self.type)
+        return _find_kind(_split_words(self.type)[0])
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What may stand in place of a value, as ``auto`` for a duration."""
+        return _split_words(self.type)[1]
+
+    @property
+    def metavar(self) -> str:
+        """What help shows in place of the value."""
+        return "|".join((self.kind.value, *self.words))
 
     @property
     def separator(self) -> str:
         """What separates the parts of a list in one text; a group's spec may itself hold commas."""
         return r"\s+" if self.field in _SPEC_FIELDS else r"[,\s]+"
+
+
+def _split_words(wanted: Any) -> tuple[Any, tuple[str, ...]]:
+    """A type, and the words that are taken besides its values."""
+    if get_origin(wanted) not in (Union, UnionType):
+        return wanted, ()
+    (base,) = (part for part in get_args(wanted) if get_origin(part) is not Literal)
+    words = (get_args(part) for part in get_args(wanted) if get_origin(part) is Literal)
+    return base, tuple(word for some in words for word in some)
 
 
 def _find_kind(wanted: Any) -> Kind:
@@ -85,7 +105,7 @@ def read_text(value: str | Sequence[str], setting: Setting) -> Any:
         if len(value) != 1:
             raise ValueError("is given more than once")
         value = value[0]
-    return _fit(_parse(value, setting.kind), setting)
+    return value if value in setting.words else _fit(_parse(value, setting.kind), setting)
 
 
 def read_yaml(value: object, setting: Setting) -> Any:
@@ -94,7 +114,7 @@ def read_yaml(value: object, setting: Setting) -> Any:
         raise ValueError("has no value")
     if setting.kind is Kind.LIST and isinstance(value, str):
         value = _split(value, setting)
-    if setting.kind is Kind.DURATION:
+    if setting.kind is Kind.DURATION and value not in setting.words:
         value = _read_duration(value)
     return _fit(value, setting)
 
