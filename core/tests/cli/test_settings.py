@@ -252,3 +252,31 @@ def test_the_profile_ca_implies_its_correction() -> None:
     assert load({}).size_correction == "prompt"
     assert load({"size-correction": "seed"}).size_correction == "seed"
     assert load({"profile": "ca", "size-correction": "seed"}).size_correction == "ca"
+
+
+def test_a_provision_time_may_be_learned() -> None:
+    flag = {"max-node-provision-time": "auto"}
+    for failures in (load(flag).failures, load(text="max-node-provision-time: auto").failures):
+        assert failures.learns_provision_time
+        assert failures.ordinary_provision_seconds == 900.0
+    assert load({"max-node-provision-time": "7m"}).failures.ordinary_provision_seconds == 420.0
+    assert not load().failures.learns_provision_time
+    assert SETTINGS["max-node-provision-time"].metavar == "DURATION|auto"
+
+
+def test_what_is_neither_a_duration_nor_auto_is_refused() -> None:
+    said = refusal({"max-node-provision-time": "atuo"})
+    assert said == "--max-node-provision-time: 'atuo' is not a duration (like 10s, 1.5m or 1h30m) nor auto"
+    assert "negative" in refusal({"max-node-provision-time": "-1s"})
+    assert "'auto' is not a duration" in refusal({"scan-interval": "auto"})
+
+
+def test_the_bounds_of_what_is_learned_are_in_order() -> None:
+    said = refusal({"min-learned-provision-time": "1h"})
+    assert said == "--min-learned-provision-time: a learned provision time cannot be at least 1h and at most 30m"
+
+
+def test_probing_is_off_wherever_ca_decides() -> None:
+    assert load().probes_after_backoff
+    for flags in ({"probe-after-backoff": "false"}, {"size-correction": "seed"}, {"profile": "ca"}):
+        assert not load(flags).probes_after_backoff

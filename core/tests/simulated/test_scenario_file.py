@@ -85,6 +85,7 @@ def test_settings_are_flags() -> None:
     assert settings.failures.max_node_provision_time == 300.0
     assert settings.loop.scan_interval == 20.0
     assert settings.scale_up.balancing_label == ("pool",)
+    assert read_flat_settings({"max-node-provision-time": "auto"}, "s").failures.learns_provision_time
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,7 @@ def test_settings_are_flags() -> None:
     [
         ({"expandre": "price"}, "did you mean expander"),
         ({"scan-interval": "soon"}, "settings.scan-interval: 'soon' is not a duration"),
+        ({"max-node-provision-time": "atuo"}, "nor auto"),
         ({"max-nodes-total": -1}, "settings.max-nodes-total"),
         ({"expander": 5}, "settings.expander"),
     ],

@@ -14,6 +14,7 @@ import msgspec
 
 from nodewright.cli.values import Setting, read_text, read_yaml
 from nodewright.model.complaint import printable, show, suggest
+from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.limits import parse_gpu_limits, parse_memory_limits, parse_min_max, parse_node_group_spec
 from nodewright.model.settings import ProviderSettings, Section, Settings
@@ -72,6 +73,7 @@ def load_settings(
     values = {flag: _read_value(_KNOWN[flag], place) for flag, place in given.items()}
     providers = _read_providers(document.get("providers"), f"{file_name}: providers")
     _check_schedulers(given, values)
+    _check_learned_bounds(given, values)
     return Settings(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
         providers=_add_short_form(providers, given, values),
@@ -248,3 +250,13 @@ def _check_schedulers(given: _Layer, values: Mapping[str, Any]) -> None:
     if outside:
         origin = given["bypassed-scheduler-names"].origin
         raise ConfigError(f"{origin}: {printable(outside[0])} is not among allowed-scheduler-names")
+
+
+def _check_learned_bounds(given: _Layer, values: Mapping[str, Any]) -> None:
+    """What is learned of provision times lies between two bounds."""
+    names = ("min-learned-provision-time", "max-learned-provision-time")
+    least, most = (values.get(name, SETTINGS[name].default) for name in names)
+    if least > most:
+        origin = next(given[name].origin for name in names if name in given)
+        bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
+        raise ConfigError(f"{origin}: a learned provision time cannot be {bounds}")

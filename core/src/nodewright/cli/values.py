@@ -105,7 +105,13 @@ def read_text(value: str | Sequence[str], setting: Setting) -> Any:
         if len(value) != 1:
             raise ValueError("is given more than once")
         value = value[0]
-    return value if value in setting.words else _fit(_parse(value, setting.kind), setting)
+    if value in setting.words:
+        return value
+    try:
+        parsed = _parse(value, setting.kind)
+    except ValueError as error:
+        raise ValueError(" nor ".join((str(error), *setting.words))) from None
+    return _fit(parsed, setting)
 
 
 def read_yaml(value: object, setting: Setting) -> Any:

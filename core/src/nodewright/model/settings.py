@@ -10,10 +10,12 @@ import msgspec
 from msgspec import Meta
 
 Duration = Annotated[float, Meta(ge=0, extra={"duration": True})]
+DurationOrAuto = Duration | Literal["auto"]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
 SizeCorrection = Literal["prompt", "ca", "seed"]
 Profile = Literal["nodewright", "ca"]
+ORDINARY_PROVISION_SECONDS = 900.0
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
@@ -81,15 +83,30 @@ class FailureSettings(Section, frozen=True, kw_only=True):
     """How long a group may take, what follows when it takes longer, and how long it is left alone then.
 
     ``size_correction``: "prompt" withdraws what is overdue in the loop of its timeout; "ca" and "seed" are the rules
-    of today's and of an older CA (docs/adr/0006-size-correction.md).
+    of today's and of an older CA (docs/adr/0006-size-correction.md). ``max_node_provision_time`` "auto" learns each
+    group's own from its arrivals, within the two bounds; ``probe_after_backoff`` asks little of a group that failed
+    until it delivers (docs/adr/0008-probation-and-learned-time.md).
     """
 
     size_correction: SizeCorrection = "prompt"
-    max_node_provision_time: Duration = 900.0
+    probe_after_backoff: bool = True
+    max_node_provision_time: DurationOrAuto = ORDINARY_PROVISION_SECONDS
+    min_learned_provision_time: Duration = 120.0
+    max_learned_provision_time: Duration = 1800.0
     max_node_startup_time: Duration = 900.0
     initial_node_group_backoff_duration: Duration = 300.0
     max_node_group_backoff_duration: Duration = 1800.0
     node_group_backoff_reset_timeout: Duration = 10800.0
+
+    @property
+    def learns_provision_time(self) -> bool:
+        return self.max_node_provision_time == "auto"
+
+    @property
+    def ordinary_provision_seconds(self) -> float:
+        """How long a group may take of which nothing else is said or learned."""
+        given = self.max_node_provision_time
+        return ORDINARY_PROVISION_SECONDS if given == "auto" else given
 
 
 class ProviderSettings(Section, frozen=True, kw_only=True):
@@ -121,3 +138,8 @@ class Settings(Section, frozen=True, kw_only=True):
     def size_correction(self) -> SizeCorrection:
         """The rule in force: the profile is stronger than the flag."""
         return "ca" if self.is_ca else self.failures.size_correction
+
+    @property
+    def probes_after_backoff(self) -> bool:
+        """Whether a group that failed must prove itself: no version of CA asks that."""
+        return self.failures.probe_after_backoff and self.size_correction == "prompt"

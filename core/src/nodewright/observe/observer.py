@@ -16,7 +16,7 @@ class Observer:
 
     def __init__(self, cluster: ClusterReader, providers: Iterable[ProviderReads], settings: FailureSettings) -> None:
         defaults = GroupOptions(
-            max_node_provision_seconds=settings.max_node_provision_time,
+            max_node_provision_seconds=settings.ordinary_provision_seconds,
             max_node_startup_seconds=settings.max_node_startup_time,
         )
         self._cluster = cluster

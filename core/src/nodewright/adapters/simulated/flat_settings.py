@@ -43,13 +43,19 @@ def _flags(section: msgspec.structs.FieldInfo) -> tuple[msgspec.structs.FieldInf
 def _read(kind: Any, value: Any, where: str) -> Any:
     """Durations may be Go-style text; what is repeated on a command line may stand alone."""
     info = msgspec.inspect.type_info(kind)
-    if isinstance(info, msgspec.inspect.Metadata) and (info.extra or {}).get("duration") and isinstance(value, str):
+    choices = info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
+    words = [word for choice in choices if isinstance(choice, msgspec.inspect.LiteralType) for word in choice.values]
+    if isinstance(value, str) and value not in words and any(_is_duration(choice) for choice in choices):
         try:
             return parse_duration(value)
         except ValueError as error:
-            raise ConfigError(f"{where}: {error}") from error
+            raise ConfigError(f"{where}: {' nor '.join((str(error), *map(str, words)))}") from error
     is_list = isinstance(info, msgspec.inspect.VarTupleType)
     return [value] if is_list and not isinstance(value, list) else value
+
+
+def _is_duration(info: msgspec.inspect.Type) -> bool:
+    return isinstance(info, msgspec.inspect.Metadata) and bool((info.extra or {}).get("duration"))
 
 
 def _convert(given: Mapping[str, Any], kind: Any, source: str) -> Section:
