@@ -269,6 +269,28 @@ def test_what_was_given_up_is_not_upcoming_and_is_adopted_if_it_comes() -> None:
     assert advance(world, 10).groups[G].given_up == 1
 
 
+def test_what_was_withdrawn_is_no_longer_given_up_and_no_other_request_pays_for_it() -> None:
+    """Otherwise the machines of a younger request would count as arrived, and be bought again."""
+    world = World()
+    world.add_group("g", target=2, instances=())
+    advance(world, 800, increase(world, 2, 2))
+    world.groups[G] = replace(world.groups[G], target=5)
+    advance(world, 101, increase(world, 5, 3))
+    assert advance(world, 10).groups[G].given_up == 2
+    world.groups[G] = replace(world.groups[G], target=3)
+    after = advance(world, 10).groups[G]
+    assert (after.given_up, after.upcoming, [request.increase for request in after.requests]) == (0, 3, [3])
+
+
+def test_a_machine_deleted_by_id_is_not_taken_for_a_withdrawal() -> None:
+    world = World()
+    world.add_group("g", target=3, instances=(Instance(id="x"),))
+    world.memory = Memory(given_up={G: 2}, unregistered_since={(G, "x"): world.now - 901}, late=frozenset({(G, "x")}))
+    advance(world, 10)
+    world.groups[G] = replace(world.groups[G], target=2, instances=())
+    assert advance(world, 10).groups[G].given_up == 2
+
+
 def test_a_decrease_that_does_nothing_is_noticed() -> None:
     world = World()
     world.add_group("g", target=2, instances=())

@@ -18,7 +18,7 @@ def judge_group(group: GroupSeen, readiness: Readiness, requests: Requests, memo
     """
     new = tuple(f for f in group.failed or () if (group.ref, f.failure_id) not in memory.seen_failures)
     newly_late = tuple(i for i in readiness.long_unregistered if (group.ref, i) not in memory.late)
-    given_up = min(memory.given_up.get(group.ref, 0), _without_machine(group))
+    given_up = _still_given_up(group, memory)
     owed = max(0, _owed(group, readiness) - given_up)
     requests = without(requests, sum(failure.count for failure in new) + len(newly_late))
     requests = settled(requests, owed, now, group.options.max_node_provision_seconds)
@@ -42,6 +42,29 @@ def after_decreases(group: GroupState, outcomes: Iterable[Outcome], memory: Memo
     ineffective = any(isinstance(o, Done) and o.accepted and target >= o.action.expected_target for o in decreases)
     last = max((outcome.started for outcome in decreases), default=memory.withdrawn_at.get(group.ref, 0.0))
     return replace(group, withdrawn_at=last if group.given_up else 0.0, withdrawal_failed=ineffective)
+
+
+def _still_given_up(group: GroupSeen, memory: Memory) -> int:
+    """What was given up, is still part of the target and has not come after all."""
+    held = memory.given_up.get(group.ref, 0)
+    before = memory.last_known.get(group.ref)
+    if held and before is not None and before.is_known:
+        held = max(0, held - _withdrawn(before, group))
+    return min(held, _without_machine(group))
+
+
+def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
+    """How much the target fell without a machine or a failure going: told by looking, for a crash leaves no outcome."""
+    (ids, nameless), (ids_now, nameless_now) = _places(before), _places(now)
+    gone = len(ids - ids_now) + max(0, nameless - nameless_now)
+    return max(0, (before.target or 0) - (now.target or 0) - gone)
+
+
+def _places(group: GroupSeen) -> tuple[set[str], int]:
+    """What fills places of the target: ids of machines and failures, and failures without a machine to name."""
+    ids = {instance.id for instance in group.instances or () if instance.state != InstanceState.DELETING}
+    ids |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
+    return ids, sum(failure.count for failure in group.failed or () if failure.instance_id is None)
 
 
 def _owed(group: GroupSeen, readiness: Readiness) -> int:
