@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.engine.autoscaler import Autoscaler, Brain
-from nodewright.engine.ports import ClusterPicture, Event, World
+from nodewright.engine.ports import ClusterPicture, Event, Loaded, World
 from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
@@ -76,11 +76,10 @@ class Desk:
 
     # The store
 
-    def load(self) -> Memory | None:
-        return self.saved[-1] if self.saved else None
+    def load(self) -> Loaded:
+        return Loaded(memory=self.saved[-1]) if self.saved else Loaded()
 
-    def save(self, memory: Memory, plan: Plan) -> None:
-        assert plan is not None
+    def save_if_changed(self, memory: Memory) -> None:
         self.order.append("save")
         if self.save_error is not None:
             raise self.save_error

@@ -106,7 +106,9 @@ class Autoscaler:
         self._observer = Observer(world.cluster, world.providers, settings.failures)
         self._actor = Actor(world.providers, clock, self._inbox)
         self._filter = EventFilter()
-        self._memory = world.store.load() or Memory()
+        loaded = world.store.load()
+        self._memory: Memory = loaded.memory
+        self._warning = loaded.warning
 
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
@@ -136,7 +138,7 @@ class Autoscaler:
         plan = self._brain.make_plan(state, self._settings, self._random)
         step.violations = self._check(state, plan)
         step.plan = plan = without_violations(plan, step.violations)
-        self._world.store.save(with_intent(state, plan.actions), plan)
+        self._world.store.save_if_changed(with_intent(state, plan.actions))
         if not step.problem:
             step.outcomes = self._actor.act(plan.actions)
         events = [*alerts(step.violations), *draw_events(state, plan, step.outcomes)]

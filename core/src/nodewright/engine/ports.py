@@ -1,11 +1,10 @@
 """The ports through which the engine meets the world; adapters implement them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodewright.act.ports import Event, EventSink, ProviderWrites
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
-from nodewright.planner.plan import Plan
 from nodewright.registry.state import Memory
 
 __all__ = [
@@ -13,6 +12,7 @@ __all__ = [
     "ClusterReader",
     "Event",
     "EventSink",
+    "Loaded",
     "ProviderPort",
     "ProviderReads",
     "ProviderWrites",
@@ -29,14 +29,22 @@ class ProviderPort(ProviderReads, ProviderWrites, Protocol):
     def name(self) -> str: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What a store held; ``warning`` says what of it could not be used, and where that is now."""
+
+    memory: Memory = field(default_factory=Memory)
+    warning: str = ""
+
+
 class StateStore(Protocol):
     """Where memory survives a restart. Raises NodewrightError when it cannot be reached."""
 
-    def load(self) -> Memory | None:
-        """What was saved last; None if nothing was."""
+    def load(self) -> Loaded:
+        """What was saved last; empty if nothing was, or if it cannot be understood."""
 
-    def save(self, memory: Memory, plan: Plan) -> None:
-        """Keep ``memory``, which contains what ``plan`` is about to ask for; a store may skip what did not change."""
+    def save_if_changed(self, memory: Memory) -> None:
+        """Keep ``memory``; nothing is written when what must last is as it was."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,24 +1,28 @@
 """Where a simulated engine keeps its memory."""
 
+from nodewright.adapters.store.codec import decode_memory, encode_memory
+from nodewright.engine.ports import Loaded
 from nodewright.model.errors import NodewrightError
-from nodewright.planner.plan import Plan
 from nodewright.registry.state import Memory
 
 
 class MemoryStore:
-    """Keeps the last memory saved. ``fail`` makes every save fail, as a lost API server does."""
+    """Implements StateStore with the bytes that a file would hold: each restart goes through them.
+
+    ``fail`` makes every save fail, as a lost API server does.
+    """
 
     def __init__(self) -> None:
         self.fail = False
-        self._saved: Memory | None = None
+        self._saved: bytes | None = None
 
-    def load(self) -> Memory | None:
-        return self._saved
+    def load(self) -> Loaded:
+        return Loaded() if self._saved is None else Loaded(memory=decode_memory(self._saved))
 
-    def save(self, memory: Memory, plan: Plan) -> None:  # noqa: ARG002 - the port hands over both
+    def save_if_changed(self, memory: Memory) -> None:
         if self.fail:
             raise NodewrightError("the store cannot be reached")
-        self._saved = memory
+        self._saved = encode_memory(memory)
 
     def lose(self) -> None:
         """Forget everything, as if the store had been deleted."""

@@ -1,0 +1,6 @@
+"""Where memory outlives the process: its document, and the file that holds it."""
+
+from nodewright.adapters.store.codec import decode_memory, encode_memory
+from nodewright.adapters.store.file import FileStore
+
+__all__ = ["FileStore", "decode_memory", "encode_memory"]

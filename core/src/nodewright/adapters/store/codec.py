@@ -1,0 +1,152 @@
+"""Memory to bytes and back.
+
+Kept is what a new engine could not see by looking. Left out are sample nodes, which it learns anew from the nodes
+that are ready, and the machines of groups of which nothing else is remembered.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from nodewright.adapters.store.document import KIND, SCHEMA, Document, SavedFlight, SavedGroup
+from nodewright.model.capability import Capability
+from nodewright.model.decode import decode_quantity
+from nodewright.model.group import GroupOptions, GroupRef, NodeGroup
+from nodewright.model.quantity import Quantity
+from nodewright.registry.state import Memory
+from nodewright.snapshot.observation import GroupSeen
+
+_CAPABILITIES = {capability.value: capability for capability in Capability}
+
+
+class UnreadableState(Exception):
+    """Saved memory that this version cannot read; the message says why."""
+
+
+def encode_memory(memory: Memory) -> bytes:
+    """The same memory gives the same bytes."""
+    fields = _by_group(memory)
+    saved = []
+    for ref in sorted(fields):
+        sketch = _sketch(memory.last_known.get(ref), in_flight=not fields[ref].keys() <= {"backoff", "departed"})
+        saved.append(SavedGroup(provider=ref.provider, id=ref.group_id, **sketch, **fields[ref]))
+    return _ENCODER.encode(Document(kind=KIND, schema=SCHEMA, groups=tuple(saved)))
+
+
+def decode_memory(raw: bytes) -> Memory:
+    """Raises UnreadableState."""
+    try:
+        head = _HEAD.decode(raw)
+        if head.kind != KIND or head.schema < 1:
+            raise UnreadableState("it is no saved state of nodewright")
+        if head.schema > SCHEMA:
+            raise UnreadableState(f"a later version wrote it (schema {head.schema}, this version reads {SCHEMA})")
+        groups = _DECODER.decode(raw).groups
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise UnreadableState(f"it is damaged: {error}") from error
+    return _memory({GroupRef(group.provider, group.id): group for group in groups})
+
+
+def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
+    """The fields of each group's record that are not empty; a group that was only seen has none."""
+    found: dict[GroupRef, dict[str, Any]] = defaultdict(dict)
+    for ref in memory.last_known:
+        found[ref] = {}
+    for ref, requests in memory.requests.items():
+        found[ref]["requests"] = requests
+    for ref, backoff in memory.backoffs.items():
+        found[ref]["backoff"] = backoff
+    for ref, count in memory.given_up.items():
+        found[ref]["given_up"] = count
+    for ref, moment in memory.withdrawn_at.items():
+        found[ref]["withdrawn_at"] = moment
+    for (ref, instance_id), moment in sorted(memory.unregistered_since.items()):
+        found[ref].setdefault("unregistered", {})[instance_id] = moment
+    _collect(found, "late", memory.late)
+    _collect(found, "seen_failures", memory.seen_failures)
+    _collect(found, "departed", _departed(memory))
+    return found
+
+
+def _collect(found: dict[GroupRef, dict[str, Any]], field: str, pairs: Iterable[tuple[GroupRef, str]]) -> None:
+    for ref, name in sorted(pairs):
+        found[ref][field] = (*found[ref].get(field, ()), name)
+
+
+def _departed(memory: Memory) -> list[tuple[GroupRef, str]]:
+    """What no longer goes back to a living instance; all else is seen again by looking."""
+    living: set[str] = set()
+    for group in memory.last_known.values():
+        for instance in group.instances or ():
+            living.update((instance.id, instance.id.lower()))
+    return [(ref, name) for name, ref in memory.node_groups.items() if name not in living]
+
+
+def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
+    """How the group was last seen, with its machines only if memory is about them."""
+    if seen is None:
+        return {}
+    flight = SavedFlight(instances=seen.instances or (), failed=seen.failed, template=seen.template)
+    return {
+        "min_size": seen.group.min_size,
+        "max_size": seen.group.max_size,
+        "target": seen.target,
+        "capabilities": tuple(sorted(seen.capabilities)),
+        "switched_off": dict(sorted(seen.group.switched_off.items())),
+        "in_flight": flight if in_flight and seen.instances is not None else None,
+        **msgspec.structs.asdict(seen.options),
+    }
+
+
+def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
+    return Memory(
+        requests={ref: group.requests for ref, group in groups.items() if group.requests},
+        backoffs={ref: group.backoff for ref, group in groups.items() if group.backoff is not None},
+        given_up={ref: group.given_up for ref, group in groups.items() if group.given_up},
+        withdrawn_at={ref: group.withdrawn_at for ref, group in groups.items() if group.withdrawn_at is not None},
+        unregistered_since={(ref, i): at for ref, group in groups.items() for i, at in group.unregistered.items()},
+        late=frozenset((ref, i) for ref, group in groups.items() for i in group.late),
+        seen_failures=frozenset((ref, i) for ref, group in groups.items() for i in group.seen_failures),
+        node_groups={name: ref for ref, group in groups.items() for name in group.departed},
+        last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},
+    )
+
+
+def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:
+    """The group as it was; without its machines it does not count as known."""
+    flight = saved.in_flight
+    switched_off = {_CAPABILITIES[name]: why for name, why in saved.switched_off.items() if name in _CAPABILITIES}
+    return GroupSeen(
+        ref=ref,
+        group=NodeGroup(id=saved.id, min_size=saved.min_size, max_size=saved.max_size, switched_off=switched_off),
+        capabilities=frozenset(_CAPABILITIES[name] for name in saved.capabilities if name in _CAPABILITIES),
+        target=saved.target,
+        instances=flight.instances if flight is not None else None,
+        failed=flight.failed if flight is not None else None,
+        template=flight.template if flight is not None else None,
+        options=GroupOptions(
+            max_node_provision_seconds=saved.max_node_provision_seconds,
+            max_node_startup_seconds=saved.max_node_startup_seconds,
+            zero_or_max_node_scaling=saved.zero_or_max_node_scaling,
+        ),
+    )
+
+
+def _encode_quantity(value: object) -> str:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise TypeError(f"saved memory holds no {type(value).__name__}")
+
+
+class _Head(msgspec.Struct):
+    """As much as any version must be able to read."""
+
+    kind: str = ""
+    schema: int = 0
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_quantity)
+_DECODER = msgspec.json.Decoder(Document, dec_hook=decode_quantity)
+_HEAD = msgspec.json.Decoder(_Head)

@@ -1,0 +1,68 @@
+"""The shape of saved memory: a versioned JSON document, one record for each node group.
+
+Fields are only ever added, each with a default that stands for its absence, and unknown ones are passed over: so
+the previous version reads what this one wrote. A change that it could not read raises ``SCHEMA``.
+"""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from nodewright.model.group import FailedInstance, Instance
+from nodewright.model.node import Node
+from nodewright.registry.state import Backoff, ScaleUpRequest
+
+KIND = "nodewright-state"
+SCHEMA = 1
+
+Moment = float
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of what is saved: what is empty takes no room."""
+
+
+class SavedFlight(Record, frozen=True, kw_only=True):
+    """The machines of a group whose memory is about them, so that they still count while it cannot be read."""
+
+    instances: tuple[Instance, ...] = ()
+    failed: tuple[FailedInstance, ...] | None = None
+    template: Node | None = None
+
+
+class SavedGroup(Record, frozen=True, kw_only=True):
+    """One node group: how it was last seen, then what is remembered of it. Times in epoch seconds.
+
+    ``target`` is None for a group that was never seen. ``in_flight`` is there when anything is remembered of its
+    machines. ``departed`` are providerIDs whose instance is gone.
+    """
+
+    provider: str
+    id: str
+    min_size: int = 0
+    max_size: int = 0
+    target: int | None = None
+    capabilities: tuple[str, ...] = ()
+    switched_off: dict[str, str] = {}
+    max_node_provision_seconds: float = 900.0
+    max_node_startup_seconds: float = 900.0
+    zero_or_max_node_scaling: bool = False
+    in_flight: SavedFlight | None = None
+    requests: tuple[ScaleUpRequest, ...] = ()
+    backoff: Backoff | None = None
+    given_up: Count = 0
+    withdrawn_at: Moment | None = None
+    unregistered: dict[str, Moment] = {}
+    late: tuple[str, ...] = ()
+    seen_failures: tuple[str, ...] = ()
+    departed: tuple[str, ...] = ()
+
+
+class Document(Record, frozen=True, kw_only=True):
+    """The whole of it."""
+
+    kind: str = ""
+    schema: int = 0
+    groups: tuple[SavedGroup, ...] = ()

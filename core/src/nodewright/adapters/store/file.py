@@ -1,0 +1,87 @@
+"""Memory in a file."""
+
+import os
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
+from nodewright.engine.ports import Loaded
+from nodewright.model.errors import NodewrightError
+from nodewright.registry.state import Memory
+
+_PRIVATE = 0o600
+
+
+class FileStore:
+    """Implements StateStore: one file, for its owner alone, replaced as a whole or not at all.
+
+    A file that cannot be understood is put aside, as ``<name>.damaged-<n>``; one that cannot be read stays where
+    it is, and is an error: to begin without memory that exists would not be safe.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()
+        self._written: bytes | None = None
+
+    def load(self) -> Loaded:
+        """Raises NodewrightError when the file cannot be read, or be put aside."""
+        raw = _read(self._path)
+        if raw is None:
+            return Loaded()
+        try:
+            memory = decode_memory(raw)
+        except UnreadableState as error:
+            return Loaded(warning=_put_aside(self._path, str(error)))
+        self._written = raw
+        return Loaded(memory=memory)
+
+    def save_if_changed(self, memory: Memory) -> None:
+        encoded = encode_memory(memory)
+        if encoded != self._written:
+            replace_file(self._path, encoded)
+            self._written = encoded
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """The file holds ``content`` and is on the disk, or is as it was; raises NodewrightError."""
+    fresh = path.with_name(f"{path.name}.new")  # one name: what a killed writer left is overwritten
+    try:
+        with suppress(FileNotFoundError):
+            fresh.unlink()
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise NodewrightError(f"{path}: state cannot be saved: {error.strerror or error}") from error
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NodewrightError(f"{path}: state cannot be read: {error.strerror or error}") from error
+
+
+def _put_aside(path: Path, why: str) -> str:
+    """Renames the file; answers a sentence that says so."""
+    aside = next(path for path in (path.with_name(f"{path.name}.damaged-{n}") for n in count(1)) if not path.exists())
+    try:
+        path.rename(aside)
+    except OSError as error:
+        raise NodewrightError(f"{path}: state cannot be put aside: {error.strerror or error}") from error
+    return f"saved state {path} is not used: {why}; it was put aside as {aside.name}"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the new name of a file lasting."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

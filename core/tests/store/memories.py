@@ -1,0 +1,108 @@
+"""Strategies for memory: whatever an engine may remember, of groups and machines that a test names."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from nodewright.model.capability import Capability
+from nodewright.model.group import (
+    ErrorClass,
+    FailedInstance,
+    FailureScope,
+    GroupOptions,
+    GroupRef,
+    Instance,
+    InstanceState,
+    NodeGroup,
+)
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.snapshot.observation import GroupSeen
+from nodewright.testkit import build_node
+
+REFS = tuple(GroupRef(provider, name) for provider in ("a", "b/c") for name in ("g", 'g"1', "größe/2"))
+IDS = tuple(f"cloud:///zone-1/{name}" for name in "abcdef")
+TEMPLATES = (
+    build_node("template", cpu="3920m", memory="12.5Gi", labels={"zone": "z", "é": ""}),
+    build_node("big", cpu="1e3", extended={"example.com/gpu": 8}),
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+moments = st.floats(0, 4e9)
+seconds = st.floats(0, 1e6)
+names = st.text(max_size=8)
+
+
+def memories(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) -> st.SearchStrategy[Memory]:
+    groups, machines = st.sampled_from(refs), st.sampled_from(ids)
+    pairs = st.tuples(groups, machines)
+    return st.builds(
+        Memory,
+        requests=_few(groups, st.lists(_requests, min_size=1, max_size=2).map(tuple)),
+        backoffs=_few(groups, _backoffs),
+        given_up=_few(groups, st.integers(1, 1000)),
+        withdrawn_at=_few(groups, moments),
+        unregistered_since=_few(pairs, moments),
+        late=st.frozensets(pairs, max_size=2),
+        seen_failures=st.frozensets(pairs, max_size=2),
+        node_groups=_few(machines, groups),
+        last_known=st.lists(groups, unique=True, max_size=2).flatmap(
+            lambda found: st.fixed_dictionaries({ref: _groups(ref, machines) for ref in found})
+        ),
+    )
+
+
+def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchStrategy[dict[K, V]]:
+    return st.dictionaries(keys, values, max_size=2)
+
+
+_requests = st.builds(ScaleUpRequest, increase=st.integers(1, 10_000), started=moments, deadline=moments)
+_backoffs = st.builds(
+    Backoff,
+    until=moments,
+    duration=seconds,
+    last_failure=moments,
+    error_class=st.sampled_from(ErrorClass),
+    code=names,
+    message=names,
+)
+_failures = st.builds(
+    FailedInstance,
+    failure_id=names,
+    instance_id=st.none() | names,
+    count=st.integers(1, 9),
+    error_class=st.sampled_from(ErrorClass),
+    scope=st.sampled_from(FailureScope),
+    code=names,
+    message=names,
+)
+
+
+_OPTIONS = (
+    GroupOptions(),
+    GroupOptions(max_node_provision_seconds=61.5, max_node_startup_seconds=0.1, zero_or_max_node_scaling=True),
+)
+_OFF: tuple[dict[Capability, str], ...] = (
+    {},
+    {Capability.FAST_FAILURE_DETECTION: "größer"},
+    {Capability.PRICING: "", Capability.GPU: "none"},
+)
+
+
+def _groups(ref: GroupRef, machines: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    instances = st.builds(Instance, id=machines, state=st.sampled_from(InstanceState))
+    described = [NodeGroup(id=ref.group_id, min_size=1, max_size=99, switched_off=off) for off in _OFF]
+    return st.builds(
+        GroupSeen,
+        ref=st.just(ref),
+        group=st.sampled_from(described),
+        capabilities=st.frozensets(st.sampled_from(Capability), max_size=2),
+        target=st.integers(0, 99),
+        instances=st.lists(instances, max_size=3).map(tuple),
+        failed=st.none() | st.lists(_failures, max_size=1).map(tuple),
+        template=st.none() | st.sampled_from(TEMPLATES),
+        options=st.sampled_from(_OPTIONS),
+        hourly_price=st.none() | st.just(1.5),
+    )
