@@ -45,6 +45,10 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
         patience = format_duration(group.seen.options.max_node_provision_seconds)
         message = f"{late} nodes added to group {group.ref} failed to register within {patience}"
         yield _of_status("ScaleUpTimedOut", message, WARNING)
+    if group.newly_unready:
+        patience = format_duration(group.seen.options.max_node_startup_seconds)
+        message = f"{len(group.newly_unready)} nodes added to group {group.ref} were not ready within {patience}"
+        yield _of_status("ScaleUpTimedOut", message, WARNING)
     if group.withdrawal_failed:
         message = f"Withdrawing machines of group {group.ref} was accepted, and its target size did not change"
         yield _of_status("FailedToRevertScaleUp", message, WARNING)

@@ -16,7 +16,7 @@ def plan_corrections(state: ClusterState, settings: FailureSettings) -> list[Cor
     """At most one correction a group: its next observation decides on the next.
 
     An unhealthy cluster allows nothing but the removal of machines that never registered, which may be what
-    heals it. Corrections may take a group below its minimum; it is refilled from there.
+    heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
     """
     found: list[Correction] = []
     for ref, group in state.groups.items():
@@ -49,11 +49,15 @@ def _clean_up(group: GroupState) -> Iterator[DeleteInstances]:
 
 
 def _remove_unregistered(group: GroupState) -> Iterator[DeleteInstances]:
-    if group.readiness.long_unregistered:
+    """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole."""
+    target, late = group.seen.target or 0, group.readiness.long_unregistered
+    allowed = len(late) if group.seen.options.zero_or_max_node_scaling else 1
+    allowed = min(allowed, target - group.seen.group.min_size)
+    if late and allowed > 0:
         yield DeleteInstances(
             group=group.ref,
-            expected_target=group.seen.target or 0,
-            instance_ids=group.readiness.long_unregistered,
+            expected_target=target,
+            instance_ids=late[:allowed],
             reason=NEVER_REGISTERED,
         )
 

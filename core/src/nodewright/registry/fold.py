@@ -15,6 +15,8 @@ from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen, Observation
 
+_JUDGES: Mapping[SizeCorrection, Judge] = {"prompt": judge_prompt, "ca": judge_ca, "seed": judge_seed}
+
 
 @dataclass(frozen=True)
 class _Findings:

@@ -1,70 +1,53 @@
-"""One group: what is on its way, what is overdue, and whether it is well (design.md §6)."""
+"""The prompt rule for one group: what is on its way, what is overdue, and whether it is well (design.md §6)."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from nodewright.model.action import DecreaseTargetSize, Done, Outcome
+from nodewright.model.action import DecreaseTargetSize, Done
 from nodewright.model.group import InstanceState
-from nodewright.registry.requests import Requests, settled, split_overdue, without
-from nodewright.registry.state import GroupState, Memory, Readiness
+from nodewright.registry.case import GroupCase
+from nodewright.registry.failures import failed_to_start, late_machines, refused
+from nodewright.registry.health import is_group_healthy
+from nodewright.registry.requests import settled, split_overdue, with_increases, without
+from nodewright.registry.state import GroupState, Readiness
 from nodewright.snapshot.observation import GroupSeen
 
 
-def judge_group(group: GroupSeen, readiness: Readiness, requests: Requests, memory: Memory, now: float) -> GroupState:
-    """The prompt rule: arrivals settle the oldest request, what is overdue is given up in the same loop.
+def judge_prompt(case: GroupCase) -> GroupState:
+    """Arrivals settle the oldest request, what is overdue is given up in the same loop.
 
     A machine has arrived when its node registers. One that has an instance and no node is timed by the
     instance's own clock. A machine that was given up and comes after all is simply there: it is adopted.
     """
-    new = tuple(f for f in group.failed or () if (group.ref, f.failure_id) not in memory.seen_failures)
-    newly_late = tuple(i for i in readiness.long_unregistered if (group.ref, i) not in memory.late)
-    given_up = _still_given_up(group, memory)
+    group, readiness = case.seen, case.readiness
+    newly_late = tuple(i for i in readiness.long_unregistered if (case.ref, i) not in case.memory.late)
+    given_up = min(case.memory.given_up.get(case.ref, 0), _without_machine(group))
     owed = max(0, _owed(group, readiness) - given_up)
-    requests = without(requests, sum(failure.count for failure in new) + len(newly_late))
-    requests = settled(requests, owed, now, group.options.max_node_provision_seconds)
-    requests, overdue = split_overdue(requests, len(readiness.unregistered), now)
-    return GroupState(
+    requests = with_increases(case.requests, case.increases, case.patience)
+    requests = without(requests, sum(failure.count for failure in case.new_failures) + len(newly_late))
+    requests = settled(requests, owed, case.now, case.patience)
+    requests, overdue = split_overdue(requests, len(readiness.unregistered), case.now)
+    judged = GroupState(
         seen=group,
         readiness=readiness,
         upcoming=owed - overdue + len(readiness.not_started),
         timed_out=overdue,
         given_up=given_up + overdue,
+        healthy=is_group_healthy(readiness, case.settings.loop),
         requests=requests,
         newly_late=newly_late,
-        new_failures=new,
+        new_failures=case.new_failures,
+        failures=(*refused(case), *failed_to_start(case), *late_machines(case, overdue, newly_late)),
     )
+    return with_withdrawal(judged, case)
 
 
-def after_decreases(group: GroupState, outcomes: Iterable[Outcome], memory: Memory) -> GroupState:
+def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
     """The group with when a decrease was last tried, and whether one was accepted and did nothing."""
-    decreases = [o for o in outcomes if isinstance(o.action, DecreaseTargetSize) and o.action.group == group.ref]
-    target = group.seen.target or 0
-    ineffective = any(isinstance(o, Done) and o.accepted and target >= o.action.expected_target for o in decreases)
-    last = max((outcome.started for outcome in decreases), default=memory.withdrawn_at.get(group.ref, 0.0))
+    decreases = [outcome for outcome in case.outcomes if isinstance(outcome.action, DecreaseTargetSize)]
+    ineffective = any(isinstance(o, Done) and o.accepted and case.target >= o.action.expected_target for o in decreases)
+    held = case.memory.withdrawn_at.get(case.ref, 0.0)
+    last = max((outcome.started for outcome in decreases), default=held)
     return replace(group, withdrawn_at=last if group.given_up else 0.0, withdrawal_failed=ineffective)
-
-
-def _still_given_up(group: GroupSeen, memory: Memory) -> int:
-    """What was given up, is still part of the target and has not come after all."""
-    held = memory.given_up.get(group.ref, 0)
-    before = memory.last_known.get(group.ref)
-    if held and before is not None and before.is_known:
-        held = max(0, held - _withdrawn(before, group))
-    return min(held, _without_machine(group))
-
-
-def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
-    """How much the target fell without a machine or a failure going: told by looking, for a crash leaves no outcome."""
-    (ids, nameless), (ids_now, nameless_now) = _places(before), _places(now)
-    gone = len(ids - ids_now) + max(0, nameless - nameless_now)
-    return max(0, (before.target or 0) - (now.target or 0) - gone)
-
-
-def _places(group: GroupSeen) -> tuple[set[str], int]:
-    """What fills places of the target: ids of machines and failures, and failures without a machine to name."""
-    ids = {instance.id for instance in group.instances or () if instance.state != InstanceState.DELETING}
-    ids |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
-    return ids, sum(failure.count for failure in group.failed or () if failure.instance_id is None)
 
 
 def _owed(group: GroupSeen, readiness: Readiness) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
-from nodewright.registry.readiness import is_ready
+from nodewright.registry.readiness import is_being_deleted, is_ready, was_never_ready
 from nodewright.registry.state import Readiness
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
@@ -51,16 +51,23 @@ def sort_readiness(
 ) -> Readiness:
     """Every node and every instance without a node in exactly one class."""
     classes: dict[str, list[str]] = {
-        name: [] for name in ("ready", "unready", "not_started", "deleted", "unregistered", "long_unregistered")
+        name: []
+        for name in ("ready", "unready", "leaving", "not_started", "deleted", "unregistered", "long_unregistered")
     }
+    never_ready = []
     for node in members.nodes.get(group.ref, ()):
         gone = not members.going.isdisjoint(_names_of(node))
-        classes["deleted" if gone else class_of(node, group, settings, now)].append(node.name)
+        found = "deleted" if gone else class_of(node, group, settings, now)
+        if found == "unready" and not settings.is_ca and is_being_deleted(node):
+            found = "leaving"
+        elif found == "unready" and not settings.is_ca and _started_in_vain(node, group, settings, now):
+            never_ready.append(node.name)
+        classes[found].append(node.name)
     patience = group.options.max_node_provision_seconds
     for instance_id in unregistered_ids(group, members):
         late = since.get((group.ref, instance_id), now) + patience < now
         classes["long_unregistered" if late else "unregistered"].append(instance_id)
-    return Readiness(**{name: tuple(names) for name, names in classes.items()})
+    return Readiness(never_ready=tuple(never_ready), **{name: tuple(names) for name, names in classes.items()})
 
 
 def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
@@ -83,6 +90,13 @@ def class_of(node: Node, group: GroupSeen | None, settings: Settings, now: float
     default = settings.failures.max_node_startup_time
     limit = group.options.max_node_startup_seconds if group is not None else default
     return "not_started" if created is not None and created.timestamp() + limit > now else "unready"
+
+
+def _started_in_vain(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:
+    """Never ready, and overdue for less than a first backoff: an older failure is history when we first see it."""
+    created = node.metadata.creation_timestamp
+    patience = group.options.max_node_startup_seconds + settings.failures.initial_node_group_backoff_duration
+    return created is not None and created.timestamp() + patience > now and was_never_ready(node)
 
 
 def _known_as(instance_id: str, ref: GroupRef, providers: Mapping[str, ProviderSeen]) -> str:

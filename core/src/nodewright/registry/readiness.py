@@ -10,6 +10,8 @@ _STARTUP_PREFIXES = (
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 )
+# A kubelet's first status follows its registration by no more than that; clocks differ a little, too.
+_FIRST_WORD_SECONDS = 30.0
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 
 
@@ -28,6 +30,15 @@ def ready_since(node: Node) -> float:
     times = [c.last_transition_time for c in node.status.conditions if c.type in _READINESS_CONDITIONS]
     times += [t.time_added for t in node.spec.taints if t.key in _UNREADY_TAINTS]
     return max((time.timestamp() for time in times if time is not None), default=0.0)
+
+
+def was_never_ready(node: Node) -> bool:
+    """Unready since it registered (seed 000, UC3): what the kubelet said first, it still says."""
+    created = node.metadata.creation_timestamp
+    said = next((c for c in node.status.conditions if c.type == "Ready"), None)
+    if created is None or said is None or said.status == "True" or said.last_transition_time is None:
+        return False
+    return (said.last_transition_time - created).total_seconds() <= _FIRST_WORD_SECONDS
 
 
 def is_startup_taint(key: str, settings: TemplateSettings) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
+from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupRef
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -20,6 +20,26 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     increase: int
     started: float
     deadline: float
+
+
+class SizeGap(msgspec.Struct, frozen=True, kw_only=True):
+    """More or fewer nodes than the target, unchanged since ``since`` (epoch seconds): modes ca and seed watch it."""
+
+    registered: int
+    target: int
+    since: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One reason to leave a group, and those that share its scope, alone; ``at`` in epoch seconds."""
+
+    group: GroupRef
+    at: float
+    error_class: ErrorClass = ErrorClass.OTHER
+    scope: FailureScope = FailureScope.GROUP
+    code: str
+    message: str
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +67,7 @@ class Memory:
 
     ``requests`` are each group's, oldest first; ``given_up`` counts machines that are overdue and still part of
     the target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an instance without a node was first seen, ``late`` which of them
-    have been for too long. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
+    have been for too long, and by their names which nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
     be read.
     """
@@ -56,6 +76,7 @@ class Memory:
     backoffs: Mapping[GroupRef, Backoff] = field(default_factory=dict)
     given_up: Mapping[GroupRef, int] = field(default_factory=dict)
     withdrawn_at: Mapping[GroupRef, float] = field(default_factory=dict)
+    size_gaps: Mapping[GroupRef, SizeGap] = field(default_factory=dict)
     unregistered_since: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     late: frozenset[tuple[GroupRef, str]] = frozenset()
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
@@ -68,11 +89,15 @@ class Memory:
 class Readiness:
     """Nodes and instances of a group by class (behaviour/up.md §2.3); node names, instance ids.
 
-    ``deleted`` are nodes whose instance is gone or going; ``unregistered`` are instances without a node.
+    ``deleted`` are nodes whose instance is gone or going; ``leaving`` are unready ones that scale-down is taking
+    away (seed 000, UC7); ``unregistered`` are instances without a node. ``never_ready`` are those of ``unready``
+    that never were anything else, and are overdue only now (UC3).
     """
 
     ready: tuple[str, ...] = ()
     unready: tuple[str, ...] = ()
+    never_ready: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
     not_started: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     unregistered: tuple[str, ...] = ()
@@ -81,7 +106,7 @@ class Readiness:
     @property
     def registered(self) -> int:
         """Nodes with an instance behind them."""
-        return len(self.ready) + len(self.unready) + len(self.not_started)
+        return len(self.ready) + len(self.unready) + len(self.leaving) + len(self.not_started)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +116,9 @@ class GroupState:
     ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming`` counts
     machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in
     this loop, ``given_up`` are all those that did and that the target still holds; ``newly_late`` are instances
-    that have now been without a node for too long, ``new_failures`` failures seen for the first time.
-    ``withdrawn_at`` is when a decrease was last tried (0: never), ``withdrawal_failed`` says that one was accepted
+    that have now been without a node for too long, ``newly_unready`` nodes that did not start in time,
+    ``new_failures`` failures seen for the first time.
+    ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never), ``withdrawal_failed`` says that one was accepted
     and the target did not move.
     """
 
@@ -105,9 +131,12 @@ class GroupState:
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
     newly_late: tuple[str, ...] = ()
+    newly_unready: tuple[str, ...] = ()
     new_failures: tuple[FailedInstance, ...] = ()
     withdrawn_at: float = 0.0
     withdrawal_failed: bool = False
+    failures: tuple[Failure, ...] = ()
+    size_gap: SizeGap | None = None
 
     @property
     def ref(self) -> GroupRef:

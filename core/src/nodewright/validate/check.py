@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.group import InstanceState
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -42,8 +43,9 @@ def _broken_rules(seen: Observation, action: Planned) -> Iterator[str]:
     elif isinstance(action, IncreaseSize):
         yield from _broken_by_increase(group, action)
     elif isinstance(action, DecreaseTargetSize):
-        if not len(group.instances) <= action.target < action.expected_target:
-            yield f"a target of {action.target} is below the {len(group.instances)} machines that exist"
+        there = sum(1 for instance in group.instances if instance.state != InstanceState.DELETING)
+        if not there <= action.target < action.expected_target:
+            yield f"a target of {action.target} is below the {there} machines that exist"
     else:
         yield from _broken_by_deletion(group, action)
 
