@@ -58,7 +58,6 @@ def test_a_dump_that_is_not_there(command: Command) -> None:
         ("groups: [{name: a, max_size: 2}]", ["group a: the dump has no node of it", "cpu and memory"]),
         ("groups: [{name: a, max_size: 2, cpu: lots, memory: 1}]", ["group 'a': cpu: 'lots' is not a quantity"]),
         ("groups: [{name: a, max_size: 2, cpu: -1, memory: 1}]", ["group 'a': cpu", "negative"]),
-        ("groups: [{name: a, max_size: 0, nodes: {pool: a}}]", ["the dump has 1 nodes of it", "max_size 0"]),
         ("groups: [{name: a, max_size: 1e9}]", ["max_size"]),
         (
             "groups: [{name: a, max_size: 2, nodes: {pool: a}}, {name: b, max_size: 2, nodes: {pool: a}}]",

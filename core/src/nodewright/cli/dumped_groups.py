@@ -88,10 +88,6 @@ class DumpedGroups:
 
 def _hold(entry: GroupEntry, nodes: Sequence[Node]) -> _Held:
     own = [node for node in nodes if entry.nodes and entry.nodes.items() <= node.metadata.labels.items()]
-    if len(own) > entry.max_size:
-        raise ConfigError(
-            f"group {printable(entry.name)}: the dump has {len(own)} nodes of it, more than its max_size {entry.max_size}"
-        )
     group = NodeGroup(id=entry.name, min_size=entry.min_size, max_size=entry.max_size)
     return _Held(group, entry, own, _make_template(entry, own))
 

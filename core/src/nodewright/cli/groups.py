@@ -1,6 +1,6 @@
 """Node groups as people write them down: in a file, or by a label that the nodes of a dump carry."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -71,11 +71,11 @@ def read_groups_file(source: bytes, name: str) -> tuple[GroupEntry, ...]:
     return entries
 
 
-def group_by_label(nodes: Iterable[Node], label: str, max_size: int) -> tuple[GroupEntry, ...]:
+def group_by_label(nodes: Sequence[Node], label: str, max_size: int) -> tuple[GroupEntry, ...]:
     """One group per value of a label; raises ConfigError where no node has it."""
-    keys = {key for node in nodes for key in node.metadata.labels}
     values = {node.metadata.labels[label]: None for node in nodes if node.metadata.labels.get(label)}
     if not values:
+        keys = {key for node in nodes for key in node.metadata.labels}
         raise ConfigError(f"--group-by: no node of the dump has the label {printable(label)}{suggest(label, keys)}")
     return tuple(GroupEntry(name=value, nodes={label: value}, max_size=max_size) for value in values)
 

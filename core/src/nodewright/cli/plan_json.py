@@ -1,13 +1,13 @@
 """The document of ``nodewright plan --output json``; docs/commands.md describes its keys, which only ever grow."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.verdicts import Verdict, find_verdicts
+from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.planner.plan import Expansion, PlannedAction, ScaleUpReport
@@ -41,11 +41,6 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
         "pods": [_pod(verdict) for verdict in find_verdicts(trial)],
     }
-
-
-def format_moment(epoch_seconds: float) -> str:
-    """RFC 3339 in UTC, to the second."""
-    return datetime.fromtimestamp(epoch_seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _action(action: PlannedAction) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.text import Text
 
 from nodewright.cli.dry_run import Trial
-from nodewright.cli.plan_json import format_moment
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.cli.verdicts import Fate, Verdict, find_verdicts
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.planner.plan import Expansion
 from nodewright.registry.state import GroupState
@@ -61,7 +61,7 @@ def _print_groups(console: Console, trial: Trial) -> None:
     shown.sort(key=lambda row: (row[0] not in growing, row[0] in report.skipped))
     for ref, group, why in shown:
         grows = ref in growing
-        cells = (_size(group, growing.get(ref)), safe(group.seen.group.max_size))
+        cells = (_size(group, growing.get(ref)), safe(f"{group.seen.group.max_size:,}"))
         table.add_row(safe(ref, "bold" if grows else ""), *cells, safe(why or "no pending pod needs it"))
     if shown:
         console.print(table)
@@ -79,8 +79,8 @@ def _expansions(trial: Trial) -> Iterator[Expansion]:
 
 def _size(group: GroupState, expansion: Expansion | None) -> Text:
     if expansion is not None:
-        return safe(f"{expansion.current} → {expansion.target}", "bold green")
-    return safe("?" if group.seen.target is None else group.seen.target)
+        return safe(f"{expansion.current:,} → {expansion.target:,}", "bold green")
+    return safe("?" if group.seen.target is None else f"{group.seen.target:,}")
 
 
 def _why_group(trial: Trial, ref: GroupRef) -> str:
