@@ -47,6 +47,8 @@ def memories(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) -> st.Se
         unregistered_since=_few(pairs, moments),
         late=st.frozensets(pairs, max_size=2),
         seen_failures=st.frozensets(pairs, max_size=2),
+        never_ran=st.frozensets(pairs, max_size=2),
+        deletions=_few(pairs, moments),
         node_groups=_few(machines, groups),
         last_known=st.lists(groups, unique=True, max_size=2).flatmap(
             lambda found: st.fixed_dictionaries({ref: _groups(ref, machines) for ref in found})

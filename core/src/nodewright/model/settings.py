@@ -109,6 +109,16 @@ class FailureSettings(Section, frozen=True, kw_only=True):
         return ORDINARY_PROVISION_SECONDS if given == "auto" else given
 
 
+class SafetySettings(Section, frozen=True, kw_only=True):
+    """How much may be taken away. Of each group, and of the whole cluster, at most ``max_deletions_per_window``
+    machines are deleted within any ``deletion_window``; those that never ran do not count. 0 machines stands for 10
+    or 5 % of the nodes, whichever is more; a window of 0 sets no limit.
+    """
+
+    max_deletions_per_window: Count = 0
+    deletion_window: Duration = 600.0
+
+
 class ProviderSettings(Section, frozen=True, kw_only=True):
     """One provider: its own options, and node groups in the form its plugin reads."""
 
@@ -127,6 +137,7 @@ class Settings(Section, frozen=True, kw_only=True):
     scale_up: ScaleUpSettings = ScaleUpSettings()
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()
+    safety: SafetySettings = SafetySettings()
     providers: dict[str, ProviderSettings] = {}
 
     @property

@@ -7,6 +7,7 @@ from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.registry.backoff import without_stale
+from nodewright.registry.deletions import find_never_ran, recent_deletions
 from nodewright.registry.failures import Failure, after_increases, backed_off, failed_instances, late_machines, refused
 from nodewright.registry.health import is_cluster_healthy, is_group_healthy
 from nodewright.registry.judge import after_decreases, judge_group
@@ -51,8 +52,9 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
-    """An Unknown group as it was when it could last be read."""
-    return group if group.is_known else last_known.get(group.ref, group)
+    """An Unknown group as it was when it could last be read; of one that was only remembered that is not known."""
+    held = last_known.get(group.ref)
+    return held if not group.is_known and held is not None and held.is_known else group
 
 
 def _unregistered_since(
@@ -94,7 +96,15 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         unregistered_since=found.since,
         late=frozenset(late),
         seen_failures=frozenset(failure_ids),
+        never_ran=find_never_ran(memory, groups, found.since),
+        deletions=recent_deletions(memory.deletions, settings.safety.deletion_window, found.seen.now),
         node_groups=found.members.group_of_id,
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
-        last_known={ref: group for ref, group in groups.items() if group.is_known},
+        last_known=_last_known(groups, memory),
     )
+
+
+def _last_known(groups: Mapping[GroupRef, GroupSeen], memory: Memory) -> dict[GroupRef, GroupSeen]:
+    """Each group as it could last be read, or as a former engine left it."""
+    held = {ref: group if group.is_known else memory.last_known.get(ref) for ref, group in groups.items()}
+    return {ref: group for ref, group in held.items() if group is not None}

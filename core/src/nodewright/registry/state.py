@@ -69,7 +69,8 @@ class Memory:
     the target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an instance without a node was first seen, ``late`` which of them
     have been for too long, and by their names which nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
-    be read.
+    be read. ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
+    that counts towards a deletion budget was first asked to be deleted.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -80,6 +81,8 @@ class Memory:
     unregistered_since: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     late: frozenset[tuple[GroupRef, str]] = frozenset()
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
+    never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
+    deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)

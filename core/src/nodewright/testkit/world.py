@@ -14,6 +14,7 @@ from nodewright.model.settings import (
     LimitSettings,
     LoopSettings,
     PodSettings,
+    SafetySettings,
     ScaleUpSettings,
     Settings,
     TemplateSettings,
@@ -34,6 +35,7 @@ _SECTIONS = {
     "scale_up": ScaleUpSettings,
     "limits": LimitSettings,
     "failures": FailureSettings,
+    "safety": SafetySettings,
 }
 
 

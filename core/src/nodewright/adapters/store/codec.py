@@ -21,6 +21,10 @@ from nodewright.snapshot.observation import GroupSeen
 _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
+# What is remembered of a group without being about machines of it that are there.
+_NO_MACHINES = {"backoff", "departed", "deletions"}
+
+
 class UnreadableState(Exception):
     """Saved memory that this version cannot read; the message says why."""
 
@@ -30,7 +34,7 @@ def encode_memory(memory: Memory) -> bytes:
     fields = _by_group(memory)
     saved = []
     for ref in sorted(fields):
-        sketch = _sketch(memory.last_known.get(ref), in_flight=not fields[ref].keys() <= {"backoff", "departed"})
+        sketch = _sketch(memory.last_known.get(ref), in_flight=not fields[ref].keys() <= _NO_MACHINES)
         saved.append(SavedGroup(provider=ref.provider, id=ref.group_id, **sketch, **fields[ref]))
     return _ENCODER.encode(Document(kind=KIND, schema=SCHEMA, groups=tuple(saved)))
 
@@ -62,10 +66,12 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
         found[ref]["given_up"] = count
     for ref, moment in memory.withdrawn_at.items():
         found[ref]["withdrawn_at"] = moment
-    for (ref, instance_id), moment in sorted(memory.unregistered_since.items()):
-        found[ref].setdefault("unregistered", {})[instance_id] = moment
+    for field, moments in (("unregistered", memory.unregistered_since), ("deletions", memory.deletions)):
+        for (ref, instance_id), moment in sorted(moments.items()):
+            found[ref].setdefault(field, {})[instance_id] = moment
     _collect(found, "late", memory.late)
     _collect(found, "seen_failures", memory.seen_failures)
+    _collect(found, "never_ran", memory.never_ran)
     _collect(found, "departed", _departed(memory))
     return found
 
@@ -109,6 +115,8 @@ def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
         unregistered_since={(ref, i): at for ref, group in groups.items() for i, at in group.unregistered.items()},
         late=frozenset((ref, i) for ref, group in groups.items() for i in group.late),
         seen_failures=frozenset((ref, i) for ref, group in groups.items() for i in group.seen_failures),
+        never_ran=frozenset((ref, i) for ref, group in groups.items() for i in group.never_ran),
+        deletions={(ref, i): at for ref, group in groups.items() for i, at in group.deletions.items()},
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},
         last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},
     )

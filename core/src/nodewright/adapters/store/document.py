@@ -57,6 +57,8 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     unregistered: dict[str, Moment] = {}
     late: tuple[str, ...] = ()
     seen_failures: tuple[str, ...] = ()
+    never_ran: tuple[str, ...] = ()
+    deletions: dict[str, Moment] = {}
     departed: tuple[str, ...] = ()
 
 
