@@ -2,31 +2,29 @@
 
 from collections.abc import Mapping
 
-from nodewright.model.group import ErrorClass, GroupRef
+from nodewright.model.group import GroupRef
 from nodewright.model.settings import FailureSettings
-from nodewright.registry.state import Backoff
+from nodewright.registry.state import Backoff, Failure
 
 
-def after_failure(
-    held: Backoff | None, settings: FailureSettings, now: float, error_class: ErrorClass, code: str, message: str
-) -> Backoff:
+def after_failure(held: Backoff | None, settings: FailureSettings, failure: Failure) -> Backoff:
     """The backoff that a failure leaves: a first one starts short, one after an ended backoff doubles it.
 
     A failure while the backoff lasts changes what is shown, not how long it lasts from now.
     """
     if held is None:
         duration = settings.initial_node_group_backoff_duration
-    elif held.until < now:
+    elif held.until < failure.at:
         duration = min(2 * held.duration, settings.max_node_group_backoff_duration)
     else:
         duration = held.duration
     return Backoff(
-        until=now + duration,
+        until=failure.at + duration,
         duration=duration,
-        last_failure=now,
-        error_class=error_class,
-        code=code,
-        message=message,
+        last_failure=failure.at,
+        error_class=failure.error_class,
+        code=failure.code,
+        message=failure.message,
     )
 
 

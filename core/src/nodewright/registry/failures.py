@@ -64,13 +64,17 @@ def failed_to_start(case: GroupCase) -> list[Failure]:
     ]
 
 
-def late_machines(case: GroupCase, timed_out: int, newly_late: Sequence[str]) -> list[Failure]:
-    """Machines that are overdue: those that never appeared, and those that run and never registered."""
+def late_machines(
+    case: GroupCase, timed_out: int, newly_late: Sequence[str] = (), newly_unready: Sequence[str] = ()
+) -> list[Failure]:
+    """Machines that are overdue: those that never appeared, never registered, or never became ready."""
     found = []
     if timed_out:
         found.append((TIMEOUT, f"{timed_out} machines did not appear in time"))
     if newly_late:
         found.append((NEVER_REGISTERED, f"{len(newly_late)} machines did not become nodes in time"))
+    if newly_unready:
+        found.append((NEVER_READY, f"{len(newly_unready)} nodes were not ready in time"))
     return [Failure(group=case.ref, at=case.now, code=code, message=message) for code, message in found]
 
 

@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.registry.backoff import without_stale
+from nodewright.registry.case import GroupCase, Judge
 from nodewright.registry.deletions import find_never_ran, recent_deletions
-from nodewright.registry.failures import Failure, after_increases, backed_off, failed_instances, late_machines, refused
-from nodewright.registry.health import is_cluster_healthy, is_group_healthy
-from nodewright.registry.judge import after_decreases, judge_group
+from nodewright.registry.failures import backed_off
+from nodewright.registry.health import is_cluster_healthy
+from nodewright.registry.judge import judge_prompt
+from nodewright.registry.judge_ca import judge_ca
+from nodewright.registry.judge_seed import judge_seed
 from nodewright.registry.nodes import Membership, class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
@@ -39,16 +42,18 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
     nodes = [node for _, node in seen.snapshot.nodes()]
     members = find_members(nodes, groups, seen.providers, memory.node_groups)
     since = _unregistered_since(memory, groups, members, seen.now)
-    requests = after_increases(memory.requests, outcomes, groups)
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
-        readiness = sort_readiness(group, members, since, settings, seen.now)
-        judged = judge_group(group, readiness, requests.get(ref, ()), memory, seen.now)
-        judged = replace(judged, healthy=is_group_healthy(judged, settings.loop))
-        states[ref] = after_decreases(judged, outcomes, memory)
-    failures = refused(outcomes, groups) + failed_instances(groups.values(), memory.seen_failures)
-    failures += [failure for state in states.values() for failure in late_machines(state)]
-    return _conclude(_Findings(seen, states, members, since), failures, memory, settings)
+        case = GroupCase(
+            seen=group,
+            readiness=sort_readiness(group, members, since, settings, seen.now),
+            outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
+            memory=memory,
+            settings=settings,
+            now=seen.now,
+        )
+        states[ref] = _JUDGES[settings.size_correction](case)
+    return _conclude(_Findings(seen, states, members, since), memory, settings)
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
@@ -67,11 +72,12 @@ def _unregistered_since(
     }
 
 
-def _conclude(found: _Findings, failures: list[Failure], memory: Memory, settings: Settings) -> ClusterState:
+def _conclude(found: _Findings, memory: Memory, settings: Settings) -> ClusterState:
     """The state of the cluster, and what is remembered of it."""
     now = found.seen.now
     backoffs = without_stale(memory.backoffs, settings.failures, now)
-    backoffs = backed_off(backoffs, failures, found.groups, settings.failures, now)
+    failures = [failure for state in found.states.values() for failure in state.failures]
+    backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
     states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in found.states.items()}
     strangers = [class_of(node, None, settings, now) for node in found.members.strangers]
     unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())
@@ -87,12 +93,14 @@ def _conclude(found: _Findings, failures: list[Failure], memory: Memory, setting
 def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings) -> Memory:
     groups, states = found.groups, found.states
     failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
-    late = {(ref, instance_id) for ref, state in states.items() for instance_id in state.readiness.long_unregistered}
+    overdue = {ref: (*s.readiness.long_unregistered, *s.readiness.never_ready) for ref, s in states.items()}
+    late = {(ref, name) for ref, names in overdue.items() for name in names}
     return Memory(
         requests={ref: state.requests for ref, state in states.items() if state.requests},
         backoffs=backoffs,
         given_up={ref: state.given_up for ref, state in states.items() if state.given_up},
         withdrawn_at={ref: state.withdrawn_at for ref, state in states.items() if state.withdrawn_at},
+        size_gaps={ref: state.size_gap for ref, state in states.items() if state.size_gap is not None},
         unregistered_since=found.since,
         late=frozenset(late),
         seen_failures=frozenset(failure_ids),

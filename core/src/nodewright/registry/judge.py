@@ -8,7 +8,7 @@ from nodewright.registry.case import GroupCase
 from nodewright.registry.failures import failed_to_start, late_machines, refused
 from nodewright.registry.health import is_group_healthy
 from nodewright.registry.requests import settled, split_overdue, with_increases, without
-from nodewright.registry.state import GroupState, Readiness
+from nodewright.registry.state import GroupState, Memory, Readiness
 from nodewright.snapshot.observation import GroupSeen
 
 
@@ -20,7 +20,8 @@ def judge_prompt(case: GroupCase) -> GroupState:
     """
     group, readiness = case.seen, case.readiness
     newly_late = tuple(i for i in readiness.long_unregistered if (case.ref, i) not in case.memory.late)
-    given_up = min(case.memory.given_up.get(case.ref, 0), _without_machine(group))
+    newly_unready = tuple(name for name in readiness.never_ready if (case.ref, name) not in case.memory.late)
+    given_up = _still_given_up(group, case.memory)
     owed = max(0, _owed(group, readiness) - given_up)
     requests = with_increases(case.requests, case.increases, case.patience)
     requests = without(requests, sum(failure.count for failure in case.new_failures) + len(newly_late))
@@ -35,8 +36,13 @@ def judge_prompt(case: GroupCase) -> GroupState:
         healthy=is_group_healthy(readiness, case.settings.loop),
         requests=requests,
         newly_late=newly_late,
+        newly_unready=newly_unready,
         new_failures=case.new_failures,
-        failures=(*refused(case), *failed_to_start(case), *late_machines(case, overdue, newly_late)),
+        failures=(
+            *refused(case),
+            *failed_to_start(case),
+            *late_machines(case, overdue, newly_late, newly_unready),
+        ),
     )
     return with_withdrawal(judged, case)
 
@@ -48,6 +54,29 @@ def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
     held = case.memory.withdrawn_at.get(case.ref, 0.0)
     last = max((outcome.started for outcome in decreases), default=held)
     return replace(group, withdrawn_at=last if group.given_up else 0.0, withdrawal_failed=ineffective)
+
+
+def _still_given_up(group: GroupSeen, memory: Memory) -> int:
+    """What was given up, is still part of the target and has not come after all."""
+    held = memory.given_up.get(group.ref, 0)
+    before = memory.last_known.get(group.ref)
+    if held and before is not None and before.is_known:
+        held = max(0, held - _withdrawn(before, group))
+    return min(held, _without_machine(group))
+
+
+def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
+    """How much the target fell without a machine or a failure going: told by looking, for a crash leaves no outcome."""
+    (ids, nameless), (ids_now, nameless_now) = _places(before), _places(now)
+    gone = len(ids - ids_now) + max(0, nameless - nameless_now)
+    return max(0, (before.target or 0) - (now.target or 0) - gone)
+
+
+def _places(group: GroupSeen) -> tuple[set[str], int]:
+    """What fills places of the target: ids of machines and failures, and failures without a machine to name."""
+    ids = {instance.id for instance in group.instances or () if instance.state != InstanceState.DELETING}
+    ids |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
+    return ids, sum(failure.count for failure in group.failed or () if failure.instance_id is None)
 
 
 def _owed(group: GroupSeen, readiness: Readiness) -> int:

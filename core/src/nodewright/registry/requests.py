@@ -1,5 +1,7 @@
 """Scale-up requests: who still owes machines, and who is out of time (design.md §6)."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from nodewright.registry.state import ScaleUpRequest
@@ -9,6 +11,11 @@ Requests = tuple[ScaleUpRequest, ...]
 
 def opened(increase: int, started: float, provision_seconds: float) -> ScaleUpRequest:
     return ScaleUpRequest(increase=increase, started=started, deadline=started + provision_seconds)
+
+
+def with_increases(requests: Requests, increases: Iterable[tuple[int, float]], provision_seconds: float) -> Requests:
+    """A request of its own for every increase."""
+    return (*requests, *(opened(count, started, provision_seconds) for count, started in increases))
 
 
 def settled(requests: Requests, owed: int, now: float, provision_seconds: float) -> Requests:
@@ -61,3 +68,11 @@ def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[R
         if covered:
             kept.append(replace(request, increase=covered))
     return tuple(kept), overdue
+
+
+def merged(requests: Requests, increases: Iterable[tuple[int, float]], provision_seconds: float) -> Requests:
+    """One request for all increases, whose deadline starts anew with each: the rule of modes ca and seed."""
+    for count, started in increases:
+        owed = sum(request.increase for request in requests)
+        requests = (opened(owed + count, started, provision_seconds),)
+    return requests

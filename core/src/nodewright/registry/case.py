@@ -1,0 +1,62 @@
+"""What is laid before the judge of one group, whichever the rule of size correction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.group import FailedInstance, GroupRef
+from nodewright.model.settings import Settings
+from nodewright.registry.state import GroupState, Memory, Readiness, ScaleUpRequest
+from nodewright.snapshot.observation import GroupSeen
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupCase:
+    """One group now (``seen``, ``readiness``), how our calls to it ended since, and what was known before."""
+
+    seen: GroupSeen
+    readiness: Readiness
+    outcomes: tuple[Outcome, ...]
+    memory: Memory
+    settings: Settings
+    now: float
+
+    @property
+    def ref(self) -> GroupRef:
+        return self.seen.ref
+
+    @property
+    def target(self) -> int:
+        """The group's size as wanted; 0 for one that could never be read."""
+        return self.seen.target or 0
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a machine may take to become a node."""
+        return self.seen.options.max_node_provision_seconds
+
+    @property
+    def requests(self) -> tuple[ScaleUpRequest, ...]:
+        """The requests known before, oldest first."""
+        return self.memory.requests.get(self.ref, ())
+
+    @property
+    def increases(self) -> list[tuple[int, float]]:
+        """What was asked for since: how many machines, and when. Without an answer it counts in full."""
+        found = []
+        for outcome in self.outcomes:
+            action = outcome.action
+            if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
+                accepted = outcome.accepted if isinstance(outcome, Done) else action.target - action.expected_target
+                found.append((accepted, outcome.started))
+        return [(count, started) for count, started in found if count > 0]
+
+    @cached_property
+    def new_failures(self) -> tuple[FailedInstance, ...]:
+        """Failures that are reported for the first time."""
+        known = self.memory.seen_failures
+        return tuple(f for f in self.seen.failed or () if (self.ref, f.failure_id) not in known)
+
+
+Judge = Callable[[GroupCase], GroupState]
