@@ -29,6 +29,7 @@ from nodewright_fake import FakeProvider
 
 MINUTE = 60.0
 LOOP = 10.0
+NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 PROVISION = 900.0
 SILENT = (Capability.FAST_FAILURE_DETECTION.value,)
 Moment = Callable[[], object]
@@ -74,15 +75,18 @@ class Story:
 
         self.simulation.steer(moment, happen)
 
-    def change_node(self, name: str, *, ready: bool | None = None, taint: str = "") -> None:
-        """The node of that name turns ready or not, or gets a taint, now."""
-        live = self.simulation.cluster.live
-        node = live.node(live.row(name))
-        if ready is not None:
-            node = _turned(node, ready=ready, at=self.clock.now())
-        if taint:
-            node = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, Taint(key=taint))))
-        self.simulation.cluster.change_node(node)
+    def turn(self, *names: str, at: float, ready: bool, taint: str = "") -> None:
+        """Nodes turn ready or not, and may get a further taint."""
+
+        def happen() -> None:
+            live = self.simulation.cluster.live
+            for name in names:
+                node = _turned(live.node(live.row(name)), ready=ready, at=at)
+                if taint:
+                    node = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, Taint(key=taint))))
+                self.simulation.cluster.change_node(node)
+
+        self.at(at, happen)
 
     # What happened
 
@@ -152,4 +156,6 @@ class Story:
 def _turned(node: Node, *, ready: bool, at: float) -> Node:
     since = datetime.fromtimestamp(at, tz=UTC)
     condition = NodeCondition(type="Ready", status="True" if ready else "False", last_transition_time=since)
-    return replace(node, status=replace(node.status, conditions=(condition,)))
+    others = tuple(taint for taint in node.spec.taints if taint.key != NOT_READY.key)
+    spec = replace(node.spec, taints=others if ready else (*others, NOT_READY))
+    return replace(node, spec=spec, status=replace(node.status, conditions=(condition,)))

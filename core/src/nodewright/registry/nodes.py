@@ -54,13 +54,13 @@ def sort_readiness(
         name: []
         for name in ("ready", "unready", "leaving", "not_started", "deleted", "unregistered", "long_unregistered")
     }
-    never_ready = []
+    never_ready, prompt = list[str](), settings.size_correction == "prompt"
     for node in members.nodes.get(group.ref, ()):
         gone = not members.going.isdisjoint(_names_of(node))
         found = "deleted" if gone else class_of(node, group, settings, now)
-        if found == "unready" and not settings.is_ca and is_being_deleted(node):
+        if found == "unready" and prompt and is_being_deleted(node):
             found = "leaving"
-        elif found == "unready" and not settings.is_ca and _started_in_vain(node, group, settings, now):
+        elif found == "unready" and prompt and _started_in_vain(node, group, settings, now):
             never_ready.append(node.name)
         classes[found].append(node.name)
     patience = group.options.max_node_provision_seconds
