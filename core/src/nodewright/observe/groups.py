@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate
 from nodewright.model.node import Node
@@ -22,15 +23,31 @@ FACTS_SECONDS = 300.0
 
 @dataclass
 class _Facts:
-    """What a group is like, read now and then; ``node`` is the node that ``template`` stands for."""
+    """What a group is like, read now and then; ``node`` is the node that ``template`` stands for.
+
+    ``seen`` is the group as it was last described from these facts.
+    """
 
     group: NodeGroup
-
+    ref: GroupRef
+    capabilities: frozenset[Capability]
     template: NodeTemplate | None = None
     node: Node | None = None
     options: GroupOptions | None = None
     hourly_price: float | None = None
     read_again_at: float = -math.inf
+    seen: GroupSeen | None = None
+
+    def described(self, defaults: GroupOptions) -> GroupSeen:
+        """The group without its sizes."""
+        return GroupSeen(
+            ref=self.ref,
+            group=self.group,
+            capabilities=self.capabilities,
+            template=self.node,
+            options=self.options or defaults,
+            hourly_price=self.hourly_price,
+        )
 
 
 class ProviderWatch:
@@ -41,10 +58,7 @@ class ProviderWatch:
         self._defaults = defaults
         self._facts: dict[str, _Facts] = {}
         self._seen = ProviderSeen(name=provider.name)
-
-    @property
-    def name(self) -> str:
-        return self._provider.name
+        self.name = provider.name
 
     def read(
         self, wanted: frozenset[str], last_known: dict[GroupRef, GroupSeen], now: float
@@ -66,9 +80,10 @@ class ProviderWatch:
         """What is known of the group; all of it is read again when the group itself has changed."""
         held = self._facts.get(group.id)
         if held is None:
-            return _Facts(group)
+            return _Facts(group, GroupRef(self.name, group.id), self._provider.capabilities(group))
         if held.group != group:
             held.group, held.read_again_at = group, -math.inf
+            held.capabilities = self._provider.capabilities(group)
         return held
 
     def _describe(self) -> ProviderSeen:
@@ -89,25 +104,24 @@ class ProviderWatch:
     def _group(self, group: NodeGroup, now: float) -> GroupSeen:
         provider, facts = self._provider, self._facts[group.id]
         problem = self._learn(group, facts, now) if facts.read_again_at <= now else ""
-        target, instances, failed = None, None, None
         try:
             target = provider.target_size(group.id)
             instances = provider.instances(group.id)
             failed = provider.failed_instances(group.id)
         except ProviderError as error:
-            target, instances, problem = None, None, _message(error)
-        return GroupSeen(
-            ref=GroupRef(self.name, group.id),
-            group=group,
-            capabilities=provider.capabilities(group),
-            target=target,
-            instances=instances,
-            failed=failed,
-            template=facts.node,
-            options=facts.options or self._defaults,
-            hourly_price=facts.hourly_price,
-            problem=problem,
+            return _unknown(facts.described(self._defaults), _message(error))
+        last = facts.seen
+        if (
+            last is not None
+            and not problem
+            and (target, instances, failed) == (last.target, last.instances, last.failed)
+        ):
+            return last  # nothing changed: what was drawn from this value need not be drawn again
+        seen = replace(
+            facts.described(self._defaults), target=target, instances=instances, failed=failed, problem=problem
         )
+        facts.seen = None if problem else seen
+        return seen
 
     def _learn(self, group: NodeGroup, facts: _Facts, now: float) -> str:
         """Bring the facts up to date; answers what went wrong, if anything did."""
@@ -121,9 +135,10 @@ class ProviderWatch:
                 return held
 
         provider, group_id = self._provider, group.id
+        facts.seen = None
         template = ask(lambda: provider.template_node(group_id), facts.template)
         if template is not None and template != facts.template:
-            facts.template, facts.node = template, make_template_node(GroupRef(self.name, group_id), template)
+            facts.template, facts.node = template, make_template_node(facts.ref, template)
         facts.options = ask(lambda: provider.group_options(group_id, self._defaults), facts.options)
         facts.hourly_price = ask(lambda: provider.node_price(group_id, now, now + _HOUR), facts.hourly_price)
         facts.read_again_at = now if problems else now + FACTS_SECONDS

@@ -1,6 +1,7 @@
 """Crashes of the engine: one of the faults of a simulated world."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from nodewright.engine.ports import ProviderPort
@@ -28,7 +29,7 @@ class Tripwire:
         """The provider, with the wire across its writes."""
         return cast("ProviderPort", _Guarded(provider, self))
 
-    def write(self, call: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
+    def write(self, call: Callable[..., Any], *arguments: object) -> Any:
         """Make one call, unless the engine dies first; it may die right after, too."""
         self._countdown -= 1
         if self._countdown != 0:
@@ -39,14 +40,12 @@ class Tripwire:
 
 
 class _Guarded:
-    """Passes every attribute on; writes touch the wire."""
+    """Every method of the provider; writes touch the wire, reads are the provider's own and cost nothing more."""
 
     def __init__(self, provider: ProviderPort, wire: Tripwire) -> None:
-        self._provider = provider
-        self._wire = wire
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._provider, name)
-        if name not in _WRITES:
-            return found
-        return lambda *arguments: self._wire.write(found, arguments)
+        for name in dir(provider):
+            if not name.startswith("_"):
+                setattr(self, name, getattr(provider, name))
+        for name in _WRITES:
+            if hasattr(provider, name):
+                setattr(self, name, partial(wire.write, getattr(provider, name)))
