@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from nodewright.act import Actor, Inbox
-from nodewright.act.actor import Write
+from nodewright.act import Actor, AuditLog, Inbox
+from nodewright.act.audit import Write
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.errors import (
     AccessDenied,
@@ -68,7 +68,7 @@ def one_of_each() -> list[Write]:
 
 def test_each_action_is_its_call() -> None:
     provider, clock, inbox = Provider(), FakeClock(50.0), Inbox()
-    outcomes = Actor([provider], clock, inbox).act(one_of_each())
+    outcomes = Actor([provider], clock, inbox, AuditLog()).act(one_of_each())
     assert provider.calls == [
         ("increase", "a", 1, 3),
         ("atomic", "a", 1, 3),
@@ -93,7 +93,7 @@ def test_each_action_is_its_call() -> None:
 def test_a_refusal_is_an_outcome(error: ProviderError, error_class: ErrorClass, scope: FailureScope, code: str) -> None:
     provider = Provider()
     provider.raises["a"] = error
-    (outcome,) = Actor([provider], FakeClock(), Inbox()).act([increase(A)])
+    (outcome,) = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.scope, outcome.code) == (error_class, scope, code)
     assert outcome.message == str(error)
@@ -102,7 +102,7 @@ def test_a_refusal_is_an_outcome(error: ProviderError, error_class: ErrorClass, 
 def test_a_call_without_an_answer_is_unknown() -> None:
     provider = Provider()
     provider.raises["a"] = OutcomeUnknown("silence")
-    (outcome,) = Actor([provider], FakeClock(), Inbox()).act([increase(A)])
+    (outcome,) = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Unknown)
     assert outcome.message == "silence"
 
@@ -111,13 +111,13 @@ def test_a_call_without_an_answer_is_unknown() -> None:
 def test_a_failure_stops_its_group_and_no_other(error: ProviderError) -> None:
     provider = Provider()
     provider.raises["a"] = error
-    outcomes = Actor([provider], FakeClock(), Inbox()).act([increase(A), increase(A), increase(B)])
+    outcomes = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), increase(A), increase(B)])
     assert [call[1] for call in provider.calls] == ["a", "b"]
     assert isinstance(outcomes[1], Done)
 
 
 def test_an_action_of_a_provider_that_is_not_loaded_fails() -> None:
-    (outcome,) = Actor([], FakeClock(), Inbox()).act([increase(A)])
+    (outcome,) = Actor([], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Failed)
     assert outcome.code == "unknownProvider"
 
@@ -127,6 +127,6 @@ def test_a_bug_is_not_an_outcome() -> None:
         def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
             raise ZeroDivisionError(group_id, expected_target, target)
 
-    act: Callable[..., Any] = Actor([Broken()], FakeClock(), Inbox()).act
+    act: Callable[..., Any] = Actor([Broken()], FakeClock(), Inbox(), AuditLog()).act
     with pytest.raises(ZeroDivisionError):
         act([increase(A)])

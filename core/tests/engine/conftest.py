@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from nodewright.act import AuditLog
 from nodewright.engine.autoscaler import Autoscaler, Brain
-from nodewright.engine.ports import ClusterPicture, Event, Loaded, World
+from nodewright.engine.ports import ClusterPicture, Event, Loaded, Pause, World
 from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
@@ -42,11 +43,14 @@ class Desk:
         self.save_error: NodewrightError | None = None
         self.refusal: ProviderError | None = None
         self.problem = ""
+        self.pause: Pause | NodewrightError | None = None
+        self.warning = ""
+        self.audit = AuditLog()
 
     def engine(self, *, strict: bool = False, memory: Memory | None = None) -> Autoscaler:
         if memory is not None:
             self.saved.append(memory)
-        world = World(cluster=self, providers=(self,), store=self, events=self)
+        world = World(cluster=self, providers=(self,), store=self, events=self, audit=self.audit)
         brain = Brain(make_plan=self._plan, check_actions=self._check, strict=strict)
         return Autoscaler(world, self.clock, Settings(), Random(1), brain=brain)
 
@@ -77,7 +81,12 @@ class Desk:
     # The store
 
     def load(self) -> Loaded:
-        return Loaded(memory=self.saved[-1]) if self.saved else Loaded()
+        return Loaded(memory=self.saved[-1] if self.saved else Memory(), warning=self.warning)
+
+    def load_pause(self) -> Pause | None:
+        if isinstance(self.pause, NodewrightError):
+            raise self.pause
+        return self.pause
 
     def save_if_changed(self, memory: Memory) -> None:
         self.order.append("save")

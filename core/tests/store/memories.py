@@ -16,7 +16,7 @@ from nodewright.model.group import (
     InstanceState,
     NodeGroup,
 )
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest, SizeGap
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
 
@@ -36,24 +36,29 @@ names = st.text(max_size=8)
 
 
 def memories(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) -> st.SearchStrategy[Memory]:
+    return st.fixed_dictionaries(fields_of_memory(refs, ids)).map(lambda drawn: Memory(**drawn))
+
+
+def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) -> dict[str, st.SearchStrategy[Any]]:
     groups, machines = st.sampled_from(refs), st.sampled_from(ids)
     pairs = st.tuples(groups, machines)
-    return st.builds(
-        Memory,
-        requests=_few(groups, st.lists(_requests, min_size=1, max_size=2).map(tuple)),
-        backoffs=_few(groups, _backoffs),
-        given_up=_few(groups, st.integers(1, 1000)),
-        withdrawn_at=_few(groups, moments),
-        unregistered_since=_few(pairs, moments),
-        late=st.frozensets(pairs, max_size=2),
-        seen_failures=st.frozensets(pairs, max_size=2),
-        never_ran=st.frozensets(pairs, max_size=2),
-        deletions=_few(pairs, moments),
-        node_groups=_few(machines, groups),
-        last_known=st.lists(groups, unique=True, max_size=2).flatmap(
+    gaps = st.builds(SizeGap, registered=st.integers(0, 9), target=st.integers(0, 9), since=moments)
+    return {
+        "requests": _few(groups, st.lists(_requests, min_size=1, max_size=2).map(tuple)),
+        "backoffs": _few(groups, _backoffs),
+        "given_up": _few(groups, st.integers(1, 1000)),
+        "withdrawn_at": _few(groups, st.floats(1, 4e9)),
+        "size_gaps": _few(groups, gaps),
+        "unregistered_since": _few(pairs, moments),
+        "late": st.frozensets(pairs, max_size=2),
+        "seen_failures": st.frozensets(pairs, max_size=2),
+        "never_ran": st.frozensets(pairs, max_size=2),
+        "deletions": _few(pairs, moments),
+        "node_groups": _few(machines, groups),
+        "last_known": st.lists(groups, unique=True, max_size=2).flatmap(
             lambda found: st.fixed_dictionaries({ref: _groups(ref, machines) for ref in found})
         ),
-    )
+    }
 
 
 def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchStrategy[dict[K, V]]:

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from core.tests.store.memories import memories
+from core.tests.store.memories import fields_of_memory, memories
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +20,11 @@ from nodewright.testkit import build_node
 
 # Learned anew by looking; of the last two, what concerns no work in flight.
 RELEARNED = {"samples", "last_known", "node_groups"}
+
+
+def test_every_field_of_memory_is_saved_or_known_to_be_learned_anew() -> None:
+    """Whoever adds a field decides which: in the codec and in ``fields_of_memory``, or here."""
+    assert {*fields_of_memory(), "samples"} == {field.name for field in fields(Memory)}
 
 
 @given(memories())

@@ -1,8 +1,26 @@
 """All writes to the world."""
 
 from nodewright.act.actor import Actor
-from nodewright.act.events import EventFilter, alerts, draw_events
+from nodewright.act.audit import AuditLog, AuditRecord, AuditSink
+from nodewright.act.events import EventFilter, alerts, draw_events, loss_of_state
 from nodewright.act.inbox import Inbox
+from nodewright.act.pause import Pause
 from nodewright.act.ports import Event, EventSink, ProviderWrites
+from nodewright.act.restraint import Restraint
 
-__all__ = ["Actor", "Event", "EventFilter", "EventSink", "Inbox", "ProviderWrites", "alerts", "draw_events"]
+__all__ = [
+    "Actor",
+    "AuditLog",
+    "AuditRecord",
+    "AuditSink",
+    "Event",
+    "EventFilter",
+    "EventSink",
+    "Inbox",
+    "Pause",
+    "ProviderWrites",
+    "Restraint",
+    "alerts",
+    "draw_events",
+    "loss_of_state",
+]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from nodewright.act.audit import AuditSink, Write, answered, asked
 from nodewright.act.inbox import Inbox
 from nodewright.act.ports import ProviderWrites
 from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
@@ -9,32 +10,35 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import OutcomeUnknown, OutOfCapacity, ProviderError, QuotaExceeded
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 
-Write = IncreaseSize | DecreaseTargetSize | DeleteInstances
 Ended = Done | Failed | Unknown
 
 
 class Actor:
-    """Makes the calls, one after the other, and posts how each ended."""
+    """Makes the calls, one after the other, records each in the audit and posts how it ended."""
 
-    def __init__(self, providers: Iterable[ProviderWrites], clock: Clock, inbox: Inbox) -> None:
+    def __init__(self, providers: Iterable[ProviderWrites], clock: Clock, inbox: Inbox, audit: AuditSink) -> None:
         self._providers: Mapping[str, ProviderWrites] = {provider.name: provider for provider in providers}
         self._clock = clock
         self._inbox = inbox
+        self._audit = audit
 
-    def act(self, actions: Iterable[Write]) -> tuple[Ended, ...]:
-        """Every action in order. After one that was not done, its group is left alone until the next loop:
-        what follows was planned for a target that the group does not have.
+    def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]:
+        """Every action in order; ``loop`` names this loop in the audit. After one that was not done, its group is
+        left alone until the next loop: what follows was planned for a target that the group does not have.
         """
         outcomes: list[Ended] = []
         stopped: set[GroupRef] = set()
-        for action in actions:
+        for number, action in enumerate(actions, start=1):
             if action.group in stopped:
                 continue
+            record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
+            self._audit.record(record)
             outcome = self._attempt(action)
             if not isinstance(outcome, Done):
                 stopped.add(action.group)
             self._inbox.post(outcome)
             outcomes.append(outcome)
+            self._audit.record(answered(record, outcome, self._clock.now()))
         return tuple(outcomes)
 
     def _attempt(self, action: Write) -> Ended:

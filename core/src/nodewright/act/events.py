@@ -25,6 +25,7 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
         yield from _failure_events(group)
     if plan.halted:
         yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
+    yield from _waiting_events(plan)
     reports = [report for report in (plan.scale_up, plan.min_size) if report is not None]
     expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
     for outcome in outcomes:
@@ -37,6 +38,24 @@ def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
     for violation in violations:
         message = f"Dropped a planned {type(violation.action).__name__} of {violation.action.group}: {violation.rule}"
         yield _of_status("PlanViolation", message, WARNING)
+
+
+def loss_of_state(warning: str) -> Iterator[Event]:
+    """For memory of a former engine that cannot be used."""
+    if warning:
+        yield _of_status("StateNotUsable", warning, WARNING)
+
+
+def _waiting_events(plan: Plan) -> Iterator[Event]:
+    if plan.paused:
+        waiting = f"; {len(plan.held_back)} planned writes wait" if plan.held_back else ""
+        yield _of_status("Paused", f"Writes to clouds are {plan.paused}{waiting}", WARNING)
+        return
+    for held in plan.held_back:
+        if held.is_alert and isinstance(held.action, DeleteInstances):
+            count, group = len(held.action.instance_ids), held.action.group
+            message = f"{count} machines of group {group} are not deleted: {held.reason}"
+            yield _of_status("DeletionBudgetExhausted", message, WARNING)
 
 
 def _failure_events(group: GroupState) -> Iterator[Event]:

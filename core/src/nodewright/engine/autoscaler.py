@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from nodewright.act import Actor, EventFilter, Inbox, alerts, draw_events
+from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
 from nodewright.engine.intent import with_intent
 from nodewright.engine.ports import World
@@ -18,6 +18,7 @@ from nodewright.observe import Observer
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.registry.fold import fold
+from nodewright.registry.recall import recalled
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import Violation, check_actions
@@ -104,15 +105,19 @@ class Autoscaler:
         self._brain = brain or Brain()
         self._inbox = Inbox()
         self._observer = Observer(world.cluster, world.providers, settings.failures)
-        self._actor = Actor(world.providers, clock, self._inbox)
+        self._actor = Actor(world.providers, clock, self._inbox, world.audit)
         self._filter = EventFilter()
         loaded = world.store.load()
-        self._memory: Memory = loaded.memory
+        self._memory: Memory = recalled(loaded.memory, clock.now())
         self._warning = loaded.warning
+        self._has_looked = False
+        self._name = f"{clock.now():.3f}"
+        self._loops = 0
 
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
         started = self._clock.now()
+        self._loops += 1
         step = _Step()
         try:
             self._run(step, started)
@@ -137,13 +142,33 @@ class Autoscaler:
         step.state = state
         plan = self._brain.make_plan(state, self._settings, self._random)
         step.violations = self._check(state, plan)
-        step.plan = plan = without_violations(plan, step.violations)
-        self._world.store.save_if_changed(with_intent(state, plan.actions))
-        if not step.problem:
-            step.outcomes = self._actor.act(plan.actions)
-        events = [*alerts(step.violations), *draw_events(state, plan, step.outcomes)]
+        step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
+        self._world.store.save_if_changed(with_intent(self._memory, state, plan.actions))
+        step.outcomes = self._actor.act(plan.actions, f"{self._name}-{self._loops}")
+        self._has_looked = self._has_looked or not step.problem
+        events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
+        self._warning = ""
+
+    def _restrain(self, plan: Plan, state: ClusterState, problem: str) -> Plan:
+        """The plan with only what may be done now; what it deletes is remembered."""
+        if problem:
+            return replace(plan, actions=())
+        paused, until = self._find_pause(state.now)
+        safety = self._settings.safety
+        restraint = Restraint(settings=safety, paused=paused, paused_until=until, has_looked=self._has_looked)
+        plan, deletions = restraint.apply(plan, state)
+        self._memory = replace(state.memory, deletions=deletions)
+        return plan
+
+    def _find_pause(self, now: float) -> tuple[str, float]:
+        """Why nothing may be written, and until when. A pause that cannot be read is one: somebody wanted it."""
+        try:
+            pause = self._world.store.load_pause()
+        except NodewrightError as error:
+            return f"paused: {error}", now
+        return (str(pause), pause.until) if pause is not None and pause.holds(now) else ("", 0.0)
 
     def _check(self, state: ClusterState, plan: Plan) -> tuple[Violation, ...]:
         violations = self._brain.check_actions(state.observation, plan.actions, self._settings)

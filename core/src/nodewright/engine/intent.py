@@ -7,17 +7,17 @@ from nodewright.registry.requests import opened
 from nodewright.registry.state import ClusterState, Memory
 
 
-def with_intent(state: ClusterState, actions: tuple[Action, ...]) -> Memory:
-    """The memory of ``state`` with every planned increase as a scale-up request of now.
+def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]) -> Memory:
+    """``memory`` with every planned increase as a scale-up request of now.
 
     Whoever finds it after a crash cannot tell whether the call was made. A request that never was is credited
     away by the next fold, because the cloud owes nothing for it; one that was keeps its clock.
     """
-    requests = dict(state.memory.requests)
+    requests = dict(memory.requests)
     for action in actions:
         group = state.groups.get(action.group)
         if isinstance(action, IncreaseSize) and group is not None:
             patience = group.seen.options.max_node_provision_seconds
             request = opened(action.target - action.expected_target, state.now, patience)
             requests[action.group] = (*requests.get(action.group, ()), request)
-    return replace(state.memory, requests=requests)
+    return replace(memory, requests=requests)

@@ -3,16 +3,18 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodewright.act.ports import Event, EventSink, ProviderWrites
+from nodewright.act import AuditSink, Event, EventSink, Pause, ProviderWrites
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
 from nodewright.registry.state import Memory
 
 __all__ = [
+    "AuditSink",
     "ClusterPicture",
     "ClusterReader",
     "Event",
     "EventSink",
     "Loaded",
+    "Pause",
     "ProviderPort",
     "ProviderReads",
     "ProviderWrites",
@@ -46,6 +48,9 @@ class StateStore(Protocol):
     def save_if_changed(self, memory: Memory) -> None:
         """Keep ``memory``; nothing is written when what must last is as it was."""
 
+    def load_pause(self) -> Pause | None:
+        """The pause that somebody ordered last, also one that is over. Somebody else writes it, at any time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -55,3 +60,4 @@ class World:
     providers: tuple[ProviderPort, ...]
     store: StateStore
     events: EventSink
+    audit: AuditSink

@@ -19,7 +19,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
 
     Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
     """
-    moments = [*_pod_moments(plan.waiting, settings)]
+    moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
     for group in state.groups.values():
         moments.extend(_group_moments(group, state))

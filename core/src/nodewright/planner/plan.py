@@ -53,12 +53,27 @@ class ScaleUpReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldBack:
+    """An action that was planned and waits: why, and until when (epoch seconds) at least.
+
+    ``is_alert`` says that somebody should look into it.
+    """
+
+    action: PlannedAction
+    reason: str
+    until: float
+    is_alert: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What to do now, in order, and the reasons.
 
     ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are
     too young to be planned for. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
-    why nothing but clean-up is planned, empty otherwise.
+    why nothing but clean-up is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next
+    loop. ``held_back`` is no part of ``actions``; ``paused`` says why
+    all of it waits, and until when.
     """
 
     actions: tuple[PlannedAction, ...] = ()
@@ -67,3 +82,6 @@ class Plan:
     fitting: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()
     halted: str = ""
+    cut_short: str = ""
+    held_back: tuple[HeldBack, ...] = ()
+    paused: str = ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from nodewright.act import AuditLog
 from nodewright.act.actor import Ended
 from nodewright.act.ports import Event
 from nodewright.adapters.simulated.cluster import SimulatedCluster
@@ -22,10 +23,11 @@ from nodewright.registry.readiness import is_ready
 
 
 class Recorder:
-    """Implements EventSink."""
+    """Implements EventSink; ``audit`` is the AuditSink."""
 
     def __init__(self, clock: Clock) -> None:
         self.loops = 0
+        self.audit = AuditLog()
         self._clock = clock
         self._increases = 0
         self._decisions: list[Decision] = []
@@ -77,6 +79,7 @@ class Recorder:
             problems=tuple(self._problems),
             pod_waits=waits,
             journal=journal.facts(),
+            audit=self.audit.records(),
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodewright.act.ports import Event
+from nodewright.act import AuditRecord, Event
 from nodewright.adapters.simulated.journal import Fact
 
 
@@ -119,3 +119,4 @@ class SimulationResult:
     problems: Sequence[str] = ()
     pod_waits: Mapping[str, float] = field(default_factory=dict)
     journal: Sequence[Fact] = ()
+    audit: Sequence[AuditRecord] = ()

@@ -98,7 +98,7 @@ class Simulation:
         self._wire = Tripwire()
         self._crash = _Crash(down_seconds=0.0, keeps_memory=True)
         guarded = tuple(self._wire.guard(provider) for provider in providers)
-        self._world = World(cluster=self.cluster, providers=guarded, store=self.store, events=self._recorder)
+        self._world = World(cluster=self.cluster, providers=guarded, store=self.store, events=self._recorder, audit=self._recorder.audit)
         self._engine: Autoscaler | None = None
         interval = options.settings.loop.scan_interval
         self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)

@@ -1,7 +1,7 @@
 """Where a simulated engine keeps its memory."""
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
-from nodewright.engine.ports import Loaded
+from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
 from nodewright.registry.state import Memory
 
@@ -15,6 +15,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.fail = False
         self._saved: bytes | None = None
+        self._pause: Pause | None = None
 
     def load(self) -> Loaded:
         return Loaded() if self._saved is None else Loaded(memory=decode_memory(self._saved))
@@ -24,6 +25,13 @@ class MemoryStore:
             raise NodewrightError("the store cannot be reached")
         self._saved = encode_memory(memory)
 
+    def load_pause(self) -> Pause | None:
+        return self._pause
+
+    def save_pause(self, pause: Pause | None) -> None:
+        self._pause = pause
+
     def lose(self) -> None:
         """Forget everything, as if the store had been deleted."""
         self._saved = None
+        self._pause = None

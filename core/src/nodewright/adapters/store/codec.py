@@ -22,7 +22,17 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
 # What is remembered of a group without being about machines of it that are there.
-_NO_MACHINES = {"backoff", "departed", "deletions"}
+_NO_MACHINES = {"backoff", "departed", "deletions", "size_gap"}
+
+
+# A record's field, and the field of memory that holds one such value for each group.
+_BY_GROUP = {
+    "requests": "requests",
+    "backoff": "backoffs",
+    "given_up": "given_up",
+    "withdrawn_at": "withdrawn_at",
+    "size_gap": "size_gaps",
+}
 
 
 class UnreadableState(Exception):
@@ -58,14 +68,9 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
     found: dict[GroupRef, dict[str, Any]] = defaultdict(dict)
     for ref in memory.last_known:
         found[ref] = {}
-    for ref, requests in memory.requests.items():
-        found[ref]["requests"] = requests
-    for ref, backoff in memory.backoffs.items():
-        found[ref]["backoff"] = backoff
-    for ref, count in memory.given_up.items():
-        found[ref]["given_up"] = count
-    for ref, moment in memory.withdrawn_at.items():
-        found[ref]["withdrawn_at"] = moment
+    for field, held in _BY_GROUP.items():
+        for ref, value in getattr(memory, held).items():
+            found[ref][field] = value
     for field, moments in (("unregistered", memory.unregistered_since), ("deletions", memory.deletions)):
         for (ref, instance_id), moment in sorted(moments.items()):
             found[ref].setdefault(field, {})[instance_id] = moment
@@ -108,10 +113,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
 
 def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
     return Memory(
-        requests={ref: group.requests for ref, group in groups.items() if group.requests},
-        backoffs={ref: group.backoff for ref, group in groups.items() if group.backoff is not None},
-        given_up={ref: group.given_up for ref, group in groups.items() if group.given_up},
-        withdrawn_at={ref: group.withdrawn_at for ref, group in groups.items() if group.withdrawn_at is not None},
+        **{held: _gather(groups, field) for field, held in _BY_GROUP.items()},
         unregistered_since={(ref, i): at for ref, group in groups.items() for i, at in group.unregistered.items()},
         late=frozenset((ref, i) for ref, group in groups.items() for i in group.late),
         seen_failures=frozenset((ref, i) for ref, group in groups.items() for i in group.seen_failures),
@@ -120,6 +122,12 @@ def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},
         last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},
     )
+
+
+def _gather(groups: dict[GroupRef, SavedGroup], field: str) -> dict[GroupRef, Any]:
+    """The field of every group that has it."""
+    values = {ref: getattr(group, field) for ref, group in groups.items()}
+    return {ref: value for ref, value in values.items() if value not in (None, 0, ())}
 
 
 def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from nodewright.model.group import FailedInstance, Instance
 from nodewright.model.node import Node
-from nodewright.registry.state import Backoff, ScaleUpRequest
+from nodewright.registry.state import Backoff, ScaleUpRequest, SizeGap
 
 KIND = "nodewright-state"
 SCHEMA = 1
@@ -53,7 +53,8 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
     given_up: Count = 0
-    withdrawn_at: Moment | None = None
+    withdrawn_at: Moment = 0
+    size_gap: SizeGap | None = None
     unregistered: dict[str, Moment] = {}
     late: tuple[str, ...] = ()
     seen_failures: tuple[str, ...] = ()

@@ -5,12 +5,15 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import msgspec
+
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
-from nodewright.engine.ports import Loaded
+from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
 from nodewright.registry.state import Memory
 
 _PRIVATE = 0o600
+_PAUSE = msgspec.json.Decoder(Pause)
 
 
 class FileStore:
@@ -22,6 +25,7 @@ class FileStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()
+        self._pause_path = self._path.with_name(f"{self._path.name}.pause")
         self._written: bytes | None = None
 
     def load(self) -> Loaded:
@@ -41,6 +45,33 @@ class FileStore:
         if encoded != self._written:
             replace_file(self._path, encoded)
             self._written = encoded
+
+    def peek(self) -> Memory:
+        """What is saved, for a reader that leaves everything as it is; raises NodewrightError."""
+        raw = _read(self._path)
+        try:
+            return Memory() if raw is None else decode_memory(raw)
+        except UnreadableState as error:
+            raise NodewrightError(f"{self._path}: saved state cannot be used: {error}") from error
+
+    def load_pause(self) -> Pause | None:
+        """Raises NodewrightError for one that cannot be read or understood."""
+        raw = _read(self._pause_path)
+        try:
+            return None if raw is None else _PAUSE.decode(raw)
+        except (msgspec.DecodeError, ValueError) as error:
+            hint = "nodewright resume removes it"
+            raise NodewrightError(f"{self._pause_path}: the pause cannot be understood ({error}); {hint}") from error
+
+    def save_pause(self, pause: Pause | None) -> None:
+        """Order a pause, or end it. Its file is its own, so that a running engine never writes over it."""
+        if pause is not None:
+            replace_file(self._pause_path, msgspec.json.encode(pause))
+            return
+        try:
+            self._pause_path.unlink(missing_ok=True)
+        except OSError as error:
+            raise NodewrightError(f"{self._pause_path}: cannot be removed: {error.strerror or error}") from error
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -1,0 +1,95 @@
+"""What was asked of a cloud, by whom and why: one record for each write."""
+
+from typing import Protocol
+
+import msgspec
+
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Outcome
+
+Write = IncreaseSize | DecreaseTargetSize | DeleteInstances
+
+ASKED = "asked"
+_MOST_PODS = 3
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One cloud write. ``time`` in epoch seconds; sizes count machines.
+
+    A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and with what
+    became of it: ``done``, ``partial``, ``refused`` or ``unknown``. One that stays ``asked`` was the last that its
+    engine did.
+    """
+
+    time: float
+    loop: str
+    request: str
+    action: str
+    group: str
+    expected_target: int
+    target: int
+    reason: str
+    outcome: str = ASKED
+    instance_ids: tuple[str, ...] = ()
+    accepted: int = 0
+    message: str = ""
+
+
+class AuditSink(Protocol):
+    """Where records go. Raises NodewrightError when one cannot be kept: then the write is not made."""
+
+    def record(self, record: AuditRecord) -> None: ...
+
+
+class AuditLog:
+    """Keeps the last record of each write in memory."""
+
+    def __init__(self) -> None:
+        self._records: list[AuditRecord] = []
+
+    def record(self, record: AuditRecord) -> None:
+        if self._records and self._records[-1].request == record.request and record.outcome != ASKED:
+            self._records.pop()
+        self._records.append(record)
+
+    def records(self) -> tuple[AuditRecord, ...]:
+        return tuple(self._records)
+
+
+def asked(action: Write, *, time: float, loop: str, request: str) -> AuditRecord:
+    """The record of a write that is about to be made."""
+    match action:
+        case DeleteInstances():
+            ids, target = action.instance_ids, action.expected_target - len(action.instance_ids)
+        case _:
+            ids, target = (), action.target
+    return AuditRecord(
+        time=time,
+        loop=loop,
+        request=request,
+        action=type(action).__name__,
+        group=str(action.group),
+        expected_target=action.expected_target,
+        target=target,
+        reason=_for_pods(action.pods) if isinstance(action, IncreaseSize) else action.reason,
+        instance_ids=ids,
+    )
+
+
+def answered(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
+    """The record with what became of the write."""
+    size = abs(record.target - record.expected_target)
+    match outcome:
+        case Done():
+            became, accepted, message = ("done" if outcome.accepted == size else "partial"), outcome.accepted, ""
+        case Failed():
+            became, accepted, message = "refused", 0, f"{outcome.code}: {outcome.message}"
+        case _:
+            became, accepted, message = "unknown", 0, getattr(outcome, "message", "")
+    return msgspec.structs.replace(record, time=time, outcome=became, accepted=accepted, message=message)
+
+
+def _for_pods(pods: tuple[str, ...]) -> str:
+    if not pods:
+        return "enforced minimum size"
+    more = f" and {len(pods) - _MOST_PODS} more" if len(pods) > _MOST_PODS else ""
+    return f"pending pods {', '.join(pods[:_MOST_PODS])}{more}"

@@ -1,0 +1,97 @@
+"""One budget for all deletions (design.md §6): of each group and of the cluster, whatever the reason."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from nodewright.model.action import DeleteInstances
+from nodewright.model.duration import format_duration
+from nodewright.model.group import GroupRef
+from nodewright.model.settings import SafetySettings
+from nodewright.planner.plan import HeldBack
+from nodewright.registry.state import ClusterState
+
+_ALWAYS = 10
+_SHARE = 0.05
+
+Machine = tuple[GroupRef, str]
+
+
+class DeletionBudget:
+    """What may be deleted in one loop. A machine that never ran is free, one that was charged already costs no more.
+
+    ``charged`` is what the next loops must remember, the earlier deletions included.
+    """
+
+    def __init__(self, state: ClusterState, settings: SafetySettings) -> None:
+        self.charged: dict[Machine, float] = dict(state.memory.deletions)
+        self._state = state
+        self._window = settings.deletion_window
+        fixed = settings.max_deletions_per_window
+        nodes = sum(group.readiness.registered for group in state.groups.values())
+        self._most_of_all = fixed or _default(nodes)
+        self._most = {ref: fixed or _default(group.readiness.registered) for ref, group in state.groups.items()}
+        self._used = Counter(ref for ref, _ in self.charged)
+        self._with_node = {node.spec.provider_id.lower() for _, node in state.observation.snapshot.nodes()}
+
+    def take(self, action: DeleteInstances) -> tuple[DeleteInstances | None, HeldBack | None]:
+        """As much of the deletion as the budget allows, and the rest with the reason why it waits."""
+        allowed = [place for place, machine in enumerate(self._machines(action)) if self._charge(machine)]
+        if len(allowed) == len(action.instance_ids):
+            return action, None
+        rest = [place for place in range(len(action.instance_ids)) if place not in set(allowed)]
+        why, until = self._why(action.group), self._frees_at(action.group)
+        held = HeldBack(action=_part(action, rest), reason=why, until=until, is_alert=True)
+        return (_part(action, allowed) if allowed else None), held
+
+    def _machines(self, action: DeleteInstances) -> Iterator[Machine]:
+        return ((action.group, instance_id) for instance_id in action.instance_ids)
+
+    def _charge(self, machine: Machine) -> bool:
+        """May it be deleted? Then it is charged, unless it is free."""
+        ref, _ = machine
+        if not self._window or machine in self.charged or self._never_ran(machine):
+            return True
+        if self._is_used_up(ref):
+            return False
+        self.charged[machine] = self._state.now
+        self._used[ref] += 1
+        return True
+
+    def _never_ran(self, machine: Machine) -> bool:
+        """A failed creation that no node stands for, or an instance that was watched and never was a node."""
+        ref, instance_id = machine
+        if machine in self._state.memory.never_ran:
+            return True
+        failures = self._state.groups[ref].seen.failed or ()
+        failed = {failure.instance_id or failure.failure_id for failure in failures}
+        return instance_id in failed and instance_id.lower() not in self._with_node
+
+    def _is_used_up(self, ref: GroupRef) -> bool:
+        return self._used[ref] >= self._most[ref] or self._used.total() >= self._most_of_all
+
+    def _why(self, ref: GroupRef) -> str:
+        of_group = self._used[ref] >= self._most[ref]
+        whose, most = (f"group {ref}", self._most[ref]) if of_group else ("the cluster", self._most_of_all)
+        window = format_duration(self._window)
+        return f"the deletion budget of {whose} is used up: {most} machines within {window}"
+
+    def _frees_at(self, ref: GroupRef) -> float:
+        of_group = self._used[ref] >= self._most[ref]
+        moments = [at for (charged, _), at in self.charged.items() if charged == ref or not of_group]
+        return min(moments, default=self._state.now) + self._window
+
+
+def _default(nodes: int) -> int:
+    return max(_ALWAYS, int(_SHARE * nodes))
+
+
+def _part(action: DeleteInstances, places: list[int]) -> DeleteInstances:
+    """Some of the machines, each with its failure."""
+    ids, failures = action.instance_ids, action.failure_ids
+    return replace(
+        action,
+        instance_ids=tuple(ids[place] for place in places),
+        failure_ids=tuple(failures[place] for place in places) if failures else (),
+    )

@@ -1,0 +1,39 @@
+"""Memory as a new engine takes it up: nothing in it lies in the future, whatever the clock did meanwhile."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec.structs import replace as changed
+
+from nodewright.model.group import GroupRef
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+
+
+def recalled(memory: Memory, now: float) -> Memory:
+    """What began later than ``now`` begins now, and ends no later than it would have from there.
+
+    So a clock that was set back, or a file from elsewhere, makes nothing wait for ever.
+    """
+    return replace(
+        memory,
+        requests={ref: tuple(_request(request, now) for request in held) for ref, held in memory.requests.items()},
+        backoffs={ref: _backoff(held, now) for ref, held in memory.backoffs.items()},
+        withdrawn_at={ref: min(at, now) for ref, at in memory.withdrawn_at.items()},
+        unregistered_since=_no_later(memory.unregistered_since, now),
+        deletions=_no_later(memory.deletions, now),
+    )
+
+
+def _request(held: ScaleUpRequest, now: float) -> ScaleUpRequest:
+    late = max(0.0, held.started - now)
+    return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
+
+
+def _backoff(held: Backoff, now: float) -> Backoff:
+    if held.last_failure <= now and held.until <= now + held.duration:
+        return held
+    return changed(held, last_failure=min(held.last_failure, now), until=min(held.until, now + held.duration))
+
+
+def _no_later(moments: Mapping[tuple[GroupRef, str], float], now: float) -> dict[tuple[GroupRef, str], float]:
+    return {machine: min(at, now) for machine, at in moments.items()}
