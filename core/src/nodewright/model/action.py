@@ -28,11 +28,15 @@ class DecreaseTargetSize(Action, frozen=True, kw_only=True):
 
 
 class DeleteInstances(Action, frozen=True, kw_only=True):
-    """Delete machines by id; ``failure_ids`` are the failures that this cleans up."""
+    """Delete machines by id; ``failure_ids`` are the failures that this cleans up.
+
+    ``force`` asks for no minimum-size check and no waiting, where the provider can do without.
+    """
 
     instance_ids: tuple[str, ...]
     reason: str
     failure_ids: tuple[str, ...] = ()
+    force: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -97,6 +97,8 @@ class FailureSettings(Section, frozen=True, kw_only=True):
     initial_node_group_backoff_duration: Duration = 300.0
     max_node_group_backoff_duration: Duration = 1800.0
     node_group_backoff_reset_timeout: Duration = 10800.0
+    force_delete_unregistered_nodes: bool = False
+    force_delete_failed_nodes: bool = False
 
     @property
     def learns_provision_time(self) -> bool:

@@ -1,18 +1,32 @@
 """Restoring reality: what failed is cleaned up, what never came is withdrawn (design.md §6)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import InstanceState
-from nodewright.model.settings import FailureSettings
+from nodewright.model.settings import FailureSettings, Settings
 from nodewright.registry.state import ClusterState, GroupState
 
 Correction = DeleteInstances | DecreaseTargetSize
 NEVER_REGISTERED = "did not become a node in time"
+SIZES_FIXED = "target sizes were corrected; the rest waits for the next loop"
 
 
-def plan_corrections(state: ClusterState, settings: FailureSettings) -> list[Correction]:
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """How reality is restored, and the state in which the rest of the loop is planned.
+
+    ``cut_short`` says why nothing else is planned in this loop; empty: it is.
+    """
+
+    actions: tuple[Correction, ...]
+    state: ClusterState
+    cut_short: str = ""
+
+
+def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
     """At most one correction a group: its next observation decides on the next.
 
     An unhealthy cluster allows nothing but the removal of machines that never registered, which may be what
@@ -22,9 +36,16 @@ def plan_corrections(state: ClusterState, settings: FailureSettings) -> list[Cor
     for ref, group in state.groups.items():
         if not state.observation.groups[ref].is_known:
             continue
-        steps = _corrections(group, settings, state.now) if state.healthy else _remove_unregistered(group)
+        steps = _corrections(group, settings.failures, state.now) if state.healthy else _remove_unregistered(group)
         found.extend(islice(steps, 1))
-    return found
+    return Restored(actions=tuple(found), state=state)
+
+
+def restore_as_seed(state: ClusterState, settings: Settings) -> Restored:
+    """The same steps; a corrected target ends the loop (seed 000)."""
+    restored = restore_promptly(state, settings)
+    fixed = any(isinstance(action, DecreaseTargetSize) for action in restored.actions)
+    return Restored(actions=restored.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
 
 
 def _corrections(group: GroupState, settings: FailureSettings, now: float) -> Iterator[Correction]:

@@ -1,12 +1,15 @@
 """The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
 
+from collections.abc import Callable, Mapping
 from random import Random
 
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.candidates import Ground
-from nodewright.planner.correction import plan_corrections
+from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
+from nodewright.planner.correction_ca import restore_as_ca
+from nodewright.planner.gate import count_ready_nodes, reason_to_wait
 from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import drop_expendable, is_pending, split_young, take_fitting
 from nodewright.planner.plan import Plan, PlannedAction, ScaleUpReport
@@ -19,16 +22,24 @@ from nodewright.registry.state import ClusterState
 UNHEALTHY = "cluster is unhealthy: too many nodes are not ready"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
+_RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] = {
+    "prompt": restore_promptly,
+    "seed": restore_as_seed,
+    "ca": restore_as_ca,
+}
+
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
-    corrections = plan_corrections(state, settings.failures)
+    restored = _RESTORE[settings.size_correction](state, settings)
+    state, actions = restored.state, list[PlannedAction](restored.actions)
     if not state.healthy:
-        return Plan(actions=tuple(corrections), halted=UNHEALTHY)
-    if not settings.loop.scale_up_from_zero and not any(g.readiness.ready for g in state.groups.values()):
-        return Plan(actions=tuple(corrections), halted=NO_READY_NODES)
+        return Plan(actions=tuple(actions), halted=UNHEALTHY)
+    if not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings):
+        return Plan(actions=() if settings.is_ca else tuple(actions), halted=NO_READY_NODES)
+    if restored.cut_short:
+        return Plan(actions=tuple(actions), cut_short=restored.cut_short)
     ground = _prepare(state, settings)
-    actions: list[PlannedAction] = [*corrections]
     pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
     old, young = split_young(pods, settings.pods, state.now)
     fitting, left = take_fitting(ground.snapshot, old)
@@ -61,8 +72,9 @@ def _prepare(state: ClusterState, settings: Settings) -> Ground:
 
 def _scale_up(ground: Ground, pods: list[Pod], random: Random, actions: list[PlannedAction]) -> ScaleUpReport:
     """Plan growth for pods that fit nowhere; a group that is being corrected is not asked in the same loop."""
-    if not pods:
-        return ScaleUpReport()
+    wait = reason_to_wait(ground, pods)
+    if wait is not None:
+        return ScaleUp(ground, pods, random).postpone(wait)
     increases, report = ScaleUp(ground, pods, random).plan()
     actions += increases
     return report

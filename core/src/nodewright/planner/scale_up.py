@@ -35,9 +35,6 @@ class ScaleUp:
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """The increases to ask for, and the report that explains them."""
-        left = self._ground.nodes_left
-        if left is not None and left <= 0:
-            return [], self._report(ScaleUpResult.NODE_LIMIT, [])
         options = self._options()
         chosen = self._choose(options)
         if chosen is None:
@@ -48,6 +45,10 @@ class ScaleUp:
         report = self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
         helped = tuple(pod.key for pod in chosen.pods)
         return increases(expansions, helped), report
+
+    def postpone(self, result: ScaleUpResult) -> ScaleUpReport:
+        """The report when nothing may be asked for now, whatever would help."""
+        return self._report(result, [])
 
     def _options(self) -> list[Option]:
         open_groups = (ref for ref in self._ground.state.groups if ref not in self._skipped)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
-from nodewright.model.group import InstanceState
+from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -26,7 +26,8 @@ class Violation:
 
 def check_actions(seen: Observation, actions: Sequence[Planned], settings: Settings) -> tuple[Violation, ...]:
     """Every violation of sizes, limits and identities; none for a sound plan."""
-    found = [Violation(action, rule) for action in actions for rule in _broken_rules(seen, action)]
+    course = _Course(seen, leaves_refusing_to_cloud=settings.size_correction == "ca")
+    found = [Violation(action, rule) for action in actions for rule in course.follow(action)]
     growth = [action for action in actions if isinstance(action, IncreaseSize)]
     grown = Counter(action.group for action in growth)
     found += [Violation(action, "two increases of one group") for action in growth if grown[action.group] > 1]
@@ -34,20 +35,54 @@ def check_actions(seen: Observation, actions: Sequence[Planned], settings: Setti
     return tuple(found)
 
 
-def _broken_rules(seen: Observation, action: Planned) -> Iterator[str]:
-    group = seen.groups.get(action.group)
-    if group is None or group.target is None or group.instances is None:
-        yield "the group's size is unknown"
-    elif action.expected_target != group.target:
-        yield f"planned for a target of {action.expected_target}, observed {group.target}"
-    elif isinstance(action, IncreaseSize):
-        yield from _broken_by_increase(group, action)
-    elif isinstance(action, DecreaseTargetSize):
-        there = sum(1 for instance in group.instances if instance.state != InstanceState.DELETING)
-        if not there <= action.target < action.expected_target:
-            yield f"a target of {action.target} is below the {there} machines that exist"
-    else:
-        yield from _broken_by_deletion(group, action)
+class _Course:
+    """Target sizes and machines as one action after the other leaves them.
+
+    CA asks for decreases without looking whether machines exist for them: clouds refuse those.
+    """
+
+    def __init__(self, seen: Observation, *, leaves_refusing_to_cloud: bool) -> None:
+        self._seen = seen
+        self._leaves_refusing_to_cloud = leaves_refusing_to_cloud
+        self._targets = {ref: group.target for ref, group in seen.groups.items()}
+        self._deleted: set[tuple[GroupRef, str]] = set()
+
+    def follow(self, action: Planned) -> list[str]:
+        """The rules that the action breaks; it counts as done for those after it."""
+        broken = list(self._broken_rules(action))
+        group = self._seen.groups.get(action.group)
+        if group is not None and not broken:
+            self._targets[action.group] = self._target_after(group, action)
+        return broken
+
+    def _broken_rules(self, action: Planned) -> Iterator[str]:
+        group, target = self._seen.groups.get(action.group), self._targets.get(action.group)
+        if group is None or target is None or group.instances is None:
+            yield "the group's size is unknown"
+        elif action.expected_target != target:
+            yield f"planned for a target of {action.expected_target}, observed {target}"
+        elif isinstance(action, IncreaseSize):
+            yield from _broken_by_increase(group, action)
+        elif isinstance(action, DeleteInstances):
+            yield from _broken_by_deletion(group, action)
+        elif not action.target < target:
+            yield "a decrease that does not decrease"
+        elif action.target < self._there(group) and not self._leaves_refusing_to_cloud:
+            yield f"a target of {action.target} is below the {self._there(group)} machines that exist"
+
+    def _target_after(self, group: GroupSeen, action: Planned) -> int:
+        if isinstance(action, IncreaseSize):
+            return action.expected_target  # nothing may follow on it in the same plan
+        if isinstance(action, DecreaseTargetSize):
+            return action.target if action.target >= self._there(group) else action.expected_target
+        counts = {f.instance_id or f.failure_id: f.count for f in group.failed or ()}
+        self._deleted.update((group.ref, instance_id) for instance_id in action.instance_ids)
+        return action.expected_target - sum(counts.get(instance_id, 1) for instance_id in action.instance_ids)
+
+    def _there(self, group: GroupSeen) -> int:
+        """Machines that exist and stay."""
+        living = (i.id for i in group.instances or () if i.state != InstanceState.DELETING)
+        return sum((group.ref, instance_id) not in self._deleted for instance_id in living)
 
 
 def _broken_by_increase(group: GroupSeen, action: IncreaseSize) -> Iterator[str]:

@@ -1,0 +1,135 @@
+"""How today's CA restores reality, call by call, its traps included (behaviour/up.md §2.1, §2.8 to §2.11).
+
+CA reads target sizes anew between its calls. A plan is made of one observation, so what each call will leave is
+foretold by the contract of providers: a decrease is refused when machines exist for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupRef
+from nodewright.model.settings import Settings
+from nodewright.planner.correction import NEVER_REGISTERED, SIZES_FIXED, Correction, Restored
+from nodewright.registry.backoff import is_active
+from nodewright.registry.judge_ca import with_outlook
+from nodewright.registry.state import ClusterState, GroupState
+
+SIZES_NOT_FIXED = "a target size could not be corrected: the cloud has machines for it"
+
+
+def restore_as_ca(state: ClusterState, settings: Settings) -> Restored:
+    """Revert what timed out, remove what never registered, delete what failed, fix lasting differences."""
+    forecast = _foretell(state)
+    for group in forecast.known:
+        if group.timed_out:
+            forecast.decrease(group, group.timed_out, "scale-up timed out")
+    for group in forecast.known:
+        _remove_unregistered(forecast, group, settings)
+    if not state.healthy:
+        return Restored(actions=tuple(forecast.actions), state=state)
+    cleaned = [_clean_up(forecast, group, settings) for group in forecast.known]
+    cut_short = _fix_sizes(forecast, state.now)
+    after = _foreseen(state, forecast, settings, anew=any(cleaned))
+    return Restored(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
+
+
+@dataclass(frozen=True)
+class _Forecast:
+    """Target sizes and machines as each planned call leaves them, for the groups that can be read."""
+
+    known: list[GroupState]
+    targets: dict[GroupRef, int]
+    machines: dict[GroupRef, list[str]]
+    actions: list[Correction] = field(default_factory=list)
+
+    def decrease(self, group: GroupState, count: int, reason: str) -> bool:
+        """Ask for a lower target; answers whether it will be accepted."""
+        target = self.targets[group.ref]
+        action = DecreaseTargetSize(group=group.ref, expected_target=target, target=target - count, reason=reason)
+        self.actions.append(action)
+        accepted = target - count >= len(self.machines[group.ref])
+        if accepted:
+            self.targets[group.ref] = target - count
+        return accepted
+
+    def delete(self, action: DeleteInstances) -> None:
+        """Ask for machines to go; each that is there lowers the target."""
+        self.actions.append(action)
+        left = [i for i in self.machines[action.group] if i not in action.instance_ids]
+        self.targets[action.group] -= len(self.machines[action.group]) - len(left)
+        self.machines[action.group] = left
+
+
+def _foretell(state: ClusterState) -> _Forecast:
+    known = [group for ref, group in state.groups.items() if state.observation.groups[ref].is_known]
+    targets = {group.ref: group.seen.target or 0 for group in known}
+    return _Forecast(known, targets, {group.ref: [i.id for i in group.seen.instances or ()] for group in known})
+
+
+def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: Settings) -> None:
+    """All in one call, down to the minimum size unless they are to be deleted by force."""
+    late: Sequence[str] = group.readiness.long_unregistered
+    force = settings.failures.force_delete_unregistered_nodes
+    if not force:
+        late = late[: max(0, forecast.targets[group.ref] - group.seen.group.min_size)]
+    if late:
+        forecast.delete(_deletion(forecast, group, late, force=force))
+
+
+def _clean_up(forecast: _Forecast, group: GroupState, settings: Settings) -> bool:
+    """Delete what failed to start; answers whether there was any."""
+    failed = group.seen.failed or ()
+    ids = tuple(failure.instance_id or failure.failure_id for failure in failed)
+    if ids:
+        deletion = _deletion(forecast, group, ids, force=settings.failures.force_delete_failed_nodes)
+        failure_ids = tuple(failure.failure_id for failure in failed)
+        reason = f"failed to start: {failed[0].code or failed[0].error_class}"
+        forecast.delete(msgspec.structs.replace(deletion, failure_ids=failure_ids, reason=reason))
+    return bool(ids)
+
+
+def _deletion(forecast: _Forecast, group: GroupState, ids: Sequence[str], *, force: bool) -> DeleteInstances:
+    """A group that is all or nothing loses all of its machines with one."""
+    whole = group.seen.options.zero_or_max_node_scaling
+    return DeleteInstances(
+        group=group.ref,
+        expected_target=forecast.targets[group.ref],
+        instance_ids=tuple(forecast.machines[group.ref]) if whole else tuple(ids),
+        reason=NEVER_REGISTERED,
+        force=force and Capability.FORCE_DELETE in group.seen.capabilities,
+    )
+
+
+def _fix_sizes(forecast: _Forecast, now: float) -> str:
+    """Lower targets by differences that lasted, as they were observed; why the loop ends after it, if it does."""
+    fixed = ""
+    for group, missing in _lasting_gaps(forecast, now):
+        if not forecast.decrease(group, missing, "fewer nodes than the target for too long"):
+            return SIZES_NOT_FIXED
+        fixed = SIZES_FIXED
+    return fixed
+
+
+def _lasting_gaps(forecast: _Forecast, now: float) -> Iterator[tuple[GroupState, int]]:
+    for group in forecast.known:
+        gap, patience = group.size_gap, group.seen.options.max_node_provision_seconds
+        if gap is not None and gap.since + patience < now and gap.registered < gap.target:
+            yield group, gap.target - gap.registered
+
+
+def _foreseen(state: ClusterState, forecast: _Forecast, settings: Settings, *, anew: bool) -> ClusterState:
+    """The state with target sizes as the calls leave them. Only after deleting what failed (``anew``) does CA
+    also judge the groups anew.
+    """
+    groups = dict(state.groups)
+    for group in forecast.known:
+        target = forecast.targets[group.ref]
+        foreseen = replace(group, seen=replace(group.seen, target=target))
+        if anew:
+            foreseen = with_outlook(foreseen, target, settings.loop, hidden=is_active(group.backoff, state.now))
+        groups[group.ref] = foreseen
+    return replace(state, groups=groups)
