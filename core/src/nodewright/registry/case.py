@@ -1,6 +1,6 @@
 """What is laid before the judge of one group, whichever the rule of size correction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,20 +43,25 @@ class GroupCase:
 
     @property
     def increases(self) -> list[tuple[int, float]]:
-        """What was asked for since: how many machines, and when. Without an answer it counts in full."""
-        found = []
-        for outcome in self.outcomes:
-            action = outcome.action
-            if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
-                accepted = outcome.accepted if isinstance(outcome, Done) else action.target - action.expected_target
-                found.append((accepted, outcome.started))
-        return [(count, started) for count, started in found if count > 0]
+        """What was asked for since: how many machines, and when."""
+        return find_increases(self.outcomes)
 
     @cached_property
     def new_failures(self) -> tuple[FailedInstance, ...]:
         """Failures that are reported for the first time."""
         known = self.memory.seen_failures
         return tuple(f for f in self.seen.failed or () if (self.ref, f.failure_id) not in known)
+
+
+def find_increases(outcomes: Iterable[Outcome]) -> list[tuple[int, float]]:
+    """What was asked for: how many machines, and when. Without an answer it counts in full."""
+    found = []
+    for outcome in outcomes:
+        action = outcome.action
+        if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
+            accepted = outcome.accepted if isinstance(outcome, Done) else action.target - action.expected_target
+            found.append((accepted, outcome.started))
+    return [(count, started) for count, started in found if count > 0]
 
 
 Judge = Callable[[GroupCase], GroupState]

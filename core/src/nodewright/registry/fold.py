@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.registry.arrivals import after_timeouts, learn_provision_times, with_patience
 from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
 from nodewright.registry.deletions import find_never_ran, recent_deletions
@@ -14,6 +15,7 @@ from nodewright.registry.health import is_cluster_healthy
 from nodewright.registry.judge import judge_prompt
 from nodewright.registry.judge_ca import judge_ca
 from nodewright.registry.judge_seed import judge_seed
+from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.nodes import Membership, class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
@@ -30,6 +32,7 @@ class _Findings:
     states: Mapping[GroupRef, GroupState]
     members: Membership
     since: Mapping[tuple[GroupRef, str], float]
+    arrivals: Mapping[GroupRef, ArrivalHistory]
 
     @property
     def groups(self) -> dict[GroupRef, GroupSeen]:
@@ -42,6 +45,8 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
     nodes = [node for _, node in seen.snapshot.nodes()]
     members = find_members(nodes, groups, seen.providers, memory.node_groups)
     since = _unregistered_since(memory, groups, members, seen.now)
+    arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
+    groups = with_patience(groups, arrivals, settings.failures, seen.now)
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
         case = GroupCase(
@@ -53,7 +58,8 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
             now=seen.now,
         )
         states[ref] = _JUDGES[settings.size_correction](case)
-    return _conclude(_Findings(seen, states, members, since), memory, settings)
+    arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
+    return _conclude(_Findings(seen, states, members, since, arrivals), memory, settings)
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
@@ -108,11 +114,12 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         deletions=recent_deletions(memory.deletions, settings.safety.deletion_window, found.seen.now),
         node_groups=found.members.group_of_id,
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
-        last_known=_last_known(groups, memory),
+        arrivals=found.arrivals,
+        last_known=_last_known(found.seen.groups, memory),
     )
 
 
 def _last_known(groups: Mapping[GroupRef, GroupSeen], memory: Memory) -> dict[GroupRef, GroupSeen]:
-    """Each group as it could last be read, or as a former engine left it."""
+    """Each group as its provider last described it, or as a former engine left it."""
     held = {ref: group if group.is_known else memory.last_known.get(ref) for ref, group in groups.items()}
     return {ref: group for ref, group in held.items() if group is not None}

@@ -8,6 +8,7 @@ import msgspec
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupRef
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.registry.learned import ArrivalHistory
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 
@@ -70,7 +71,8 @@ class Memory:
     have been for too long, and by their names which nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
     be read. ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
-    that counts towards a deletion budget was first asked to be deleted.
+    that counts towards a deletion budget was first asked to be deleted. ``arrivals`` is what is learned of each
+    group's provision time.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class Memory:
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
     never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
     deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
