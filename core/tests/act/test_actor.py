@@ -52,6 +52,12 @@ class Provider:
         self._accept("delete", group_id, tuple(instance_ids), expected_target)
         return tuple(instance_ids[:1])
 
+    def force_delete_instances(
+        self, group_id: str, instance_ids: Sequence[str], expected_target: int
+    ) -> tuple[str, ...]:
+        self._accept("force", group_id, tuple(instance_ids), expected_target)
+        return tuple(instance_ids)
+
 
 def increase(group: GroupRef, *, atomic: bool = False) -> IncreaseSize:
     return IncreaseSize(group=group, expected_target=1, target=3, atomic=atomic)
@@ -114,6 +120,18 @@ def test_a_failure_stops_its_group_and_no_other(error: ProviderError) -> None:
     outcomes = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), increase(A), increase(B)])
     assert [call[1] for call in provider.calls] == ["a", "b"]
     assert isinstance(outcomes[1], Done)
+
+
+def test_a_refused_decrease_lets_through_what_was_planned_for_the_same_target() -> None:
+    provider = Provider()
+    provider.raises["a"] = OutOfCapacity("machines exist")
+    actions: list[Write] = [
+        DecreaseTargetSize(group=A, expected_target=3, target=2, reason="late"),
+        increase(A),
+        DeleteInstances(group=A, expected_target=3, instance_ids=("i",), reason="late", force=True),
+    ]
+    Actor([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
+    assert provider.calls == [("decrease", "a", 3, 2), ("force", "a", ("i",), 3)]
 
 
 def test_an_action_of_a_provider_that_is_not_loaded_fails() -> None:

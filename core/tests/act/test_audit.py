@@ -39,6 +39,8 @@ class Cloud:
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
         return tuple(instance_ids)[: self.increase_size(group_id, expected_target, expected_target + len(instance_ids))]
 
+    force_delete_instances = delete_instances
+
 
 class Ledger:
     """Every record as it came; refuses to keep more than ``room`` of them."""

@@ -149,6 +149,8 @@ class Desk:
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
         raise OutOfCapacity(f"{group_id} {instance_ids} {expected_target}")
 
+    force_delete_instances = delete_instances
+
 
 @pytest.fixture
 def desk() -> Any:

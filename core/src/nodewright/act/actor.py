@@ -7,7 +7,7 @@ from nodewright.act.inbox import Inbox
 from nodewright.act.ports import ProviderWrites
 from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.clock import Clock
-from nodewright.model.errors import OutcomeUnknown, OutOfCapacity, ProviderError, QuotaExceeded
+from nodewright.model.errors import OutcomeUnknown, OutOfCapacity, ProviderError, QuotaExceeded, TargetChanged
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 
 Ended = Done | Failed | Unknown
@@ -24,18 +24,19 @@ class Actor:
 
     def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]:
         """Every action in order; ``loop`` names this loop in the audit. After one that was not done, its group is
-        left alone until the next loop: what follows was planned for a target that the group does not have.
+        left alone until the next loop, for what follows was planned for a target that the group does not have;
+        unless the refusal was foreseen, and it was planned for the target as it still is.
         """
         outcomes: list[Ended] = []
-        stopped: set[GroupRef] = set()
+        stopped: dict[GroupRef, int | None] = {}
         for number, action in enumerate(actions, start=1):
-            if action.group in stopped:
+            if stopped.get(action.group, action.expected_target) != action.expected_target:
                 continue
             record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)
             outcome = self._attempt(action)
             if not isinstance(outcome, Done):
-                stopped.add(action.group)
+                stopped[action.group] = _unchanged_target(outcome)
             self._inbox.post(outcome)
             outcomes.append(outcome)
             self._audit.record(answered(record, outcome, self._clock.now()))
@@ -68,7 +69,8 @@ class Actor:
             case DecreaseTargetSize():
                 return provider.decrease_target_size(group_id, action.expected_target, action.target)
             case DeleteInstances():
-                return len(provider.delete_instances(group_id, action.instance_ids, action.expected_target))
+                delete = provider.force_delete_instances if action.force else provider.delete_instances
+                return len(delete(group_id, action.instance_ids, action.expected_target))
 
     def _provider(self, action: Action) -> ProviderWrites:
         try:
@@ -76,6 +78,12 @@ class Actor:
         except KeyError:
             name = action.group.provider
             raise ProviderError(f"no provider {name} is loaded", provider=name, code="unknownProvider") from None
+
+
+def _unchanged_target(outcome: Failed | Unknown) -> int | None:
+    """The target after a decrease that was refused; None when nobody knows it, or nothing else is planned for it."""
+    refused = isinstance(outcome, Failed) and outcome.code != TargetChanged.code
+    return outcome.action.expected_target if refused and isinstance(outcome.action, DecreaseTargetSize) else None
 
 
 def classify(error: ProviderError) -> tuple[ErrorClass, FailureScope]:

@@ -1,10 +1,11 @@
 """Restoring reality: what failed is cleaned up, what never came is withdrawn (design.md §6)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.capability import Capability
 from nodewright.model.group import InstanceState
 from nodewright.model.settings import FailureSettings, Settings
 from nodewright.registry.state import ClusterState, GroupState
@@ -36,7 +37,8 @@ def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
     for ref, group in state.groups.items():
         if not state.observation.groups[ref].is_known:
             continue
-        steps = _corrections(group, settings.failures, state.now) if state.healthy else _remove_unregistered(group)
+        failures = settings.failures
+        steps = _corrections(group, failures, state.now) if state.healthy else _remove_unregistered(group, failures)
         found.extend(islice(steps, 1))
     return Restored(actions=tuple(found), state=state)
 
@@ -49,38 +51,55 @@ def restore_as_seed(state: ClusterState, settings: Settings) -> Restored:
 
 
 def _corrections(group: GroupState, settings: FailureSettings, now: float) -> Iterator[Correction]:
-    yield from _clean_up(group)
-    yield from _remove_unregistered(group)
+    yield from _clean_up(group, settings)
+    yield from _remove_unregistered(group, settings)
     tried = group.withdrawn_at
     if not tried or tried + settings.initial_node_group_backoff_duration <= now:
         yield from _withdraw(group)
 
 
-def _clean_up(group: GroupState) -> Iterator[DeleteInstances]:
-    """Failures are deleted by machine; one that has no machine to name goes by its own id."""
-    failures = group.seen.failed or ()
-    if failures:
-        yield DeleteInstances(
-            group=group.ref,
-            expected_target=group.seen.target or 0,
-            instance_ids=tuple(failure.instance_id or failure.failure_id for failure in failures),
-            failure_ids=tuple(failure.failure_id for failure in failures),
-            reason=f"failed to start: {failures[0].code or failures[0].error_class}",
-        )
+def _clean_up(group: GroupState, settings: FailureSettings) -> Iterator[DeleteInstances]:
+    if group.seen.failed:
+        yield delete_failed(group, group.seen.target or 0, settings)
 
 
-def _remove_unregistered(group: GroupState) -> Iterator[DeleteInstances]:
+def _remove_unregistered(group: GroupState, settings: FailureSettings) -> Iterator[DeleteInstances]:
     """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole."""
     target, late = group.seen.target or 0, group.readiness.long_unregistered
     allowed = len(late) if group.seen.options.zero_or_max_node_scaling else 1
-    allowed = min(allowed, target - group.seen.group.min_size)
+    if not settings.force_delete_unregistered_nodes:
+        allowed = min(allowed, target - group.seen.group.min_size)
     if late and allowed > 0:
-        yield DeleteInstances(
-            group=group.ref,
-            expected_target=target,
-            instance_ids=late[:allowed],
-            reason=NEVER_REGISTERED,
-        )
+        yield delete_unregistered(group, target, late[:allowed], settings)
+
+
+def delete_failed(group: GroupState, target: int, settings: FailureSettings) -> DeleteInstances:
+    """Failures are deleted by machine; one that has no machine to name goes by its own id."""
+    failures = group.seen.failed or ()
+    return DeleteInstances(
+        group=group.ref,
+        expected_target=target,
+        instance_ids=tuple(failure.instance_id or failure.failure_id for failure in failures),
+        failure_ids=tuple(failure.failure_id for failure in failures),
+        reason=f"failed to start: {failures[0].code or failures[0].error_class}",
+        force=settings.force_delete_failed_nodes and _can_force(group),
+    )
+
+
+def delete_unregistered(
+    group: GroupState, target: int, ids: Sequence[str], settings: FailureSettings
+) -> DeleteInstances:
+    return DeleteInstances(
+        group=group.ref,
+        expected_target=target,
+        instance_ids=tuple(ids),
+        reason=NEVER_REGISTERED,
+        force=settings.force_delete_unregistered_nodes and _can_force(group),
+    )
+
+
+def _can_force(group: GroupState) -> bool:
+    return Capability.FORCE_DELETE in group.seen.capabilities
 
 
 def _withdraw(group: GroupState) -> Iterator[DecreaseTargetSize]:

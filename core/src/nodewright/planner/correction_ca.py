@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
-from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
-from nodewright.model.settings import Settings
-from nodewright.planner.correction import NEVER_REGISTERED, SIZES_FIXED, Correction, Restored
+from nodewright.model.settings import FailureSettings, Settings
+from nodewright.planner.correction import SIZES_FIXED, Correction, Restored, delete_failed, delete_unregistered
 from nodewright.registry.backoff import is_active
 from nodewright.registry.judge_ca import with_outlook
 from nodewright.registry.state import ClusterState, GroupState
@@ -28,10 +27,10 @@ def restore_as_ca(state: ClusterState, settings: Settings) -> Restored:
         if group.timed_out:
             forecast.decrease(group, group.timed_out, "scale-up timed out")
     for group in forecast.known:
-        _remove_unregistered(forecast, group, settings)
+        _remove_unregistered(forecast, group, settings.failures)
     if not state.healthy:
         return Restored(actions=tuple(forecast.actions), state=state)
-    cleaned = [_clean_up(forecast, group, settings) for group in forecast.known]
+    cleaned = [_clean_up(forecast, group, settings.failures) for group in forecast.known]
     cut_short = _fix_sizes(forecast, state.now)
     after = _foreseen(state, forecast, settings, anew=any(cleaned))
     return Restored(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
@@ -70,38 +69,30 @@ def _foretell(state: ClusterState) -> _Forecast:
     return _Forecast(known, targets, {group.ref: [i.id for i in group.seen.instances or ()] for group in known})
 
 
-def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: Settings) -> None:
+def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> None:
     """All in one call, down to the minimum size unless they are to be deleted by force."""
     late: Sequence[str] = group.readiness.long_unregistered
-    force = settings.failures.force_delete_unregistered_nodes
-    if not force:
-        late = late[: max(0, forecast.targets[group.ref] - group.seen.group.min_size)]
+    target = forecast.targets[group.ref]
+    if not settings.force_delete_unregistered_nodes:
+        late = late[: max(0, target - group.seen.group.min_size)]
     if late:
-        forecast.delete(_deletion(forecast, group, late, force=force))
+        forecast.delete(_whole(forecast, group, delete_unregistered(group, target, late, settings)))
 
 
-def _clean_up(forecast: _Forecast, group: GroupState, settings: Settings) -> bool:
+def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> bool:
     """Delete what failed to start; answers whether there was any."""
-    failed = group.seen.failed or ()
-    ids = tuple(failure.instance_id or failure.failure_id for failure in failed)
-    if ids:
-        deletion = _deletion(forecast, group, ids, force=settings.failures.force_delete_failed_nodes)
-        failure_ids = tuple(failure.failure_id for failure in failed)
-        reason = f"failed to start: {failed[0].code or failed[0].error_class}"
-        forecast.delete(msgspec.structs.replace(deletion, failure_ids=failure_ids, reason=reason))
-    return bool(ids)
+    if group.seen.failed:
+        deletion = delete_failed(group, forecast.targets[group.ref], settings)
+        forecast.delete(_whole(forecast, group, deletion))
+    return bool(group.seen.failed)
 
 
-def _deletion(forecast: _Forecast, group: GroupState, ids: Sequence[str], *, force: bool) -> DeleteInstances:
+def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) -> DeleteInstances:
     """A group that is all or nothing loses all of its machines with one."""
-    whole = group.seen.options.zero_or_max_node_scaling
-    return DeleteInstances(
-        group=group.ref,
-        expected_target=forecast.targets[group.ref],
-        instance_ids=tuple(forecast.machines[group.ref]) if whole else tuple(ids),
-        reason=NEVER_REGISTERED,
-        force=force and Capability.FORCE_DELETE in group.seen.capabilities,
-    )
+    if not group.seen.options.zero_or_max_node_scaling:
+        return deletion
+    others = [i for i in forecast.machines[group.ref] if i not in deletion.instance_ids]
+    return msgspec.structs.replace(deletion, instance_ids=(*deletion.instance_ids, *others))
 
 
 def _fix_sizes(forecast: _Forecast, now: float) -> str:
