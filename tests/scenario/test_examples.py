@@ -1,0 +1,121 @@
+"""The scenarios of docs/scenarios do what their first lines say, whether every tick is run or only those that matter."""
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from nodewright.adapters.simulated.build import BuildOptions, build_simulation
+from nodewright.adapters.simulated.result import Decision, SimulationResult
+from nodewright.adapters.simulated.scenario import load_scenario
+from nodewright.engine.autoscaler import Brain
+
+FOLDER = Path(__file__).parents[2] / "docs" / "scenarios"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+SCAN_INTERVAL = 10.0
+
+
+@cache
+def run(name: str, *, every_tick: bool = False) -> SimulationResult:
+    options = BuildOptions(every_tick=every_tick, brain=Brain(strict=True))
+    return build_simulation(load_scenario(FOLDER / f"{name}.yaml"), options).run()
+
+
+def decisions(result: SimulationResult, matches: Callable[[Decision], bool] = lambda _: True) -> list[tuple[str, str]]:
+    return [(decision.what, decision.group) for decision in result.decisions if matches(decision)]
+
+
+def test_all_examples_are_listed() -> None:
+    listed = (FOLDER / "README.md").read_text()
+    assert all(f"[{name}.yaml]({name}.yaml)" in listed for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_skipping_empty_ticks_changes_nothing(name: str) -> None:
+    quick, full = run(name), run(name, every_tick=True)
+    assert quick.loops < full.loops / 2
+    assert quick.final == full.final
+    assert quick.increases == full.increases
+    assert quick.pod_waits.keys() == full.pod_waits.keys()
+    assert all(abs(wait - full.pod_waits[pod]) <= SCAN_INTERVAL for pod, wait in quick.pod_waits.items())
+    assert quick.decisions == full.decisions
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_depends_on_chance_outside_the_seed(name: str) -> None:
+    first = run(name)
+    run.cache_clear()
+    second = run(name)
+    assert first.journal == second.journal
+    assert first.decisions == second.decisions
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_pod_runs_in_the_end(name: str) -> None:
+    result = run(name)
+    assert result.final.pending == 0
+    assert result.violations == ()
+
+
+def test_a_reported_stock_out_sends_pods_elsewhere_in_the_next_loop() -> None:
+    result = run("stock-out-detected")
+    assert decisions(result)[:3] == [
+        ("increase", "fake/spot"),
+        ("delete", "fake/spot"),
+        ("increase", "fake/on-demand"),
+    ]
+    first, cleanup, elsewhere = result.decisions[:3]
+    assert cleanup.at == elsewhere.at == first.at + SCAN_INTERVAL
+    assert result.waiting.longest <= 90.0
+    assert decisions(result)[-1] == ("increase", "fake/spot")  # in stock again, and forgiven
+
+
+def test_a_stock_out_that_is_not_reported_costs_the_provision_time() -> None:
+    result = run("stock-out-silent")
+    assert decisions(result) == [
+        ("increase", "fake/spot"),
+        ("withdraw", "fake/spot"),
+        ("increase", "fake/on-demand"),
+    ]
+    first, withdrawal, elsewhere = result.decisions
+    assert withdrawal.at == elsewhere.at
+    assert 300.0 < withdrawal.at - first.at <= 300.0 + SCAN_INTERVAL
+    assert "ScaleUpTimedOut" in {timed.event.reason for timed in result.events}
+
+
+def test_a_quota_is_never_exceeded_and_backs_off_every_group() -> None:
+    result = run("quota")
+    cores = {"fake/small": 4, "fake/large": 16}
+    for index in range(len(result.series.times)):
+        assert sum(counts[index] * cores[group] for group, counts in result.series.nodes.items()) <= 48
+    refused = [decision for decision in result.decisions if decision.outcome == "refused"]
+    assert refused
+    for before, after in pairwise(refused):
+        assert after.at - before.at >= 300.0  # no group is asked while the account is backed off
+
+
+def test_similar_groups_grow_level() -> None:
+    result = run("balanced-zones")
+    for index in range(len(result.series.times)):
+        sizes = [counts[index] for counts in result.series.nodes.values()]
+        assert max(sizes) - min(sizes) <= 1
+    assert result.final.nodes == {"fake/zone-a": 5, "fake/zone-b": 5, "fake/zone-c": 5}
+
+
+def test_machines_that_never_register_are_given_up() -> None:
+    result = run("never-registering")
+    assert result.final.nodes == {"fake/good-image": 3}
+    assert result.waiting.longest <= 600.0 + 90.0
+
+
+def test_nothing_is_bought_twice_around_crashes_and_outages() -> None:
+    result = run("failing-provider")
+    assert result.final.nodes == {"fake/general": 10}  # 40 pods of one core, four cores a node
+    assert len([fact for fact in result.journal if fact.what == "machine started"]) == 10
+    assert [fact.what for fact in result.journal if fact.name == "engine"] == [
+        "engine started",
+        "engine crashed",
+        "engine started",
+    ]

@@ -1,0 +1,169 @@
+"""The production trace: every pod that fits some shape runs, and no node is ever over-committed.
+
+What pods ask and nodes offer is read from the CSV tables here, by code of its own.
+"""
+
+import csv
+import gzip
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.adapters.simulated.build import BuildOptions, build_simulation
+from nodewright.adapters.simulated.demo import demo_scenario, trace_scenario
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.simulation import OnProgress
+from nodewright.adapters.traces.openb import is_trace, load_openb
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.errors import ConfigError
+
+FOLDER = Path(__file__).parents[1] / "data" / "openb"
+CUT = Path(str(files("nodewright.adapters.traces"))) / "data"
+Amounts = Mapping[str, int]
+MakeAudit = Callable[..., Any]
+
+
+def rows(folder: Path, table: str) -> list[dict[str, str]]:
+    with gzip.open(folder / f"{table}.csv.gz", "rt", newline="") as text:
+        return list(csv.DictReader(text))
+
+
+def asked(folder: Path) -> dict[str, Amounts]:
+    """Millicores, MiB and GPUs of every pod; a share of a GPU counts as a whole one."""
+    return {
+        f"default/{row['name']}": {
+            "cpu": int(row["cpu_milli"]),
+            "memory": int(row["memory_mib"]),
+            "gpu": max(int(row["num_gpu"]), 1 if int(row["gpu_milli"] or 0) else 0),
+        }
+        for row in rows(folder, "pods")
+    }
+
+
+def offered(folder: Path) -> dict[str, tuple[Amounts, int]]:
+    """What a node of each group offers, and how many there may be; by the name the replay gives the group."""
+    shapes = Counter((row["model"], row["cpu_milli"], row["memory_mib"], row["gpu"]) for row in rows(folder, "nodes"))
+    found: dict[str, tuple[Amounts, int]] = {}
+    for (model, cpu, memory, gpu), count in shapes.items():
+        name = f"{model.lower() or 'cpu'}-{int(cpu) // 1000}c-{int(memory) // 1024}g"
+        name += f"-{gpu}gpu" if gpu != "0" else ""
+        found[f"fake/{name}"] = ({"cpu": int(cpu), "memory": int(memory), "gpu": int(gpu)}, count)
+    return found
+
+
+@cache
+def replay(*, compression: float = 1.0, all_at_once: bool = False, every_tick: bool = False) -> SimulationResult:
+    """The packaged cut."""
+    scenario = trace_scenario(str(CUT), compression=compression, all_at_once=all_at_once)
+    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Brain(strict=True))).run()
+
+
+class Watcher:
+    """Remembers when it was told of progress."""
+
+    def __init__(self) -> None:
+        self.moments: list[float] = []
+
+    @property
+    def callback(self) -> OnProgress:
+        return lambda progress: self.moments.append(progress.now)
+
+
+def check(result: SimulationResult, folder: Path, audit: MakeAudit) -> None:
+    groups = offered(folder)
+    pods = asked(folder)
+    found = audit(result.journal, pods, {name: shape for name, (shape, _) in groups.items()})
+    fitting = {
+        name
+        for name, pod in pods.items()
+        if any(all(pod[resource] <= shape[resource] for resource in pod) for shape, _ in groups.values())
+    }
+    assert found.overcommitted == []
+    assert found.misplaced == []
+    assert found.started == fitting
+    assert all(count <= groups[name][1] for name, count in found.most_nodes.items())
+    assert result.violations == ()
+
+
+def test_the_whole_trace(audit: MakeAudit) -> None:
+    """149 days, 8,152 pods: each runs once and ends."""
+    scenario = trace_scenario(str(FOLDER))
+    watcher = Watcher()
+    result = build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run(watcher.callback)
+    check(result, FOLDER, audit)
+    assert result.waiting.pods == 8152
+    assert (result.final.pending, result.final.running) == (0, 0)
+    assert result.end - result.start > 149 * 86_400
+    assert result.waiting.longest <= 90.0  # two ticks and the time that a node takes to come up
+    assert result.node_hours.busy <= result.node_hours.used <= result.node_hours.oracle
+    assert result.loops == len(watcher.moments) < 16_304  # a loop only where something changed
+    assert watcher.moments == sorted(watcher.moments)
+
+
+def test_the_packaged_cut_as_it_was(audit: MakeAudit) -> None:
+    result = replay()
+    check(result, CUT, audit)
+    assert result.final.running == 0
+
+
+def test_the_cut_at_every_tick_comes_to_the_same() -> None:
+    quick, full = replay(compression=100.0), replay(compression=100.0, every_tick=True)
+    assert quick.decisions == full.decisions
+    assert quick.pod_waits == full.pod_waits
+    assert quick.final == full.final
+
+
+@pytest.mark.parametrize("options", [{"compression": 100.0}, {"all_at_once": True}])
+def test_harder_readings_of_the_same_facts(audit: MakeAudit, options: dict[str, Any]) -> None:
+    check(replay(**options), CUT, audit)
+
+
+def test_compression_divides_all_times() -> None:
+    assert replay(compression=100.0).end < replay().end / 50
+
+
+def test_the_demo_shows_a_stock_out_and_its_remedy(audit: MakeAudit) -> None:
+    result = build_simulation(demo_scenario(), BuildOptions(brain=Brain(strict=True))).run()
+    check(result, CUT, audit)
+    assert result.waiting.pods == 400
+    assert len(result.final.nodes) >= 5
+    failed = [timed for timed in result.events if timed.event.reason == "ScaleUpFailed"]
+    assert failed
+    elsewhere = [d for d in result.decisions if d.at == failed[0].at and d.what == "increase"]
+    assert elsewhere
+    assert "p100" not in elsewhere[0].group
+
+
+def test_a_trace_is_recognised() -> None:
+    assert is_trace(FOLDER)
+    assert not is_trace(FOLDER.parent)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "expected"),
+    [
+        (None, None, "holds neither nodes.csv"),
+        ("sn,cpu_milli\n", "", "nodes.csv: lacks the column memory_mib"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,4000\n", "", "nodes.csv line 2: has 2 values for 5 columns"),
+        ("sn,cpu_milli,memory_mib,gpu,model\nn,4e3,1,0,\n", "", "nodes.csv line 2: cpu_milli is '4e3'"),
+        ("sn,cpu_milli,memory_mib,gpu,model\n", "name\n", "pods.csv: lacks the column cpu_milli"),
+    ],
+)
+def test_a_broken_trace_is_refused(tmp_path: Path, nodes: str | None, pods: str | None, expected: str) -> None:
+    for name, text in (("nodes.csv", nodes), ("pods.csv", pods)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_openb(tmp_path)
+    assert expected in str(caught.value)
+
+
+def test_a_table_that_is_no_gzip_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv.gz").write_bytes(b"plain")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_openb(tmp_path)
