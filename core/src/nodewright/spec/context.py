@@ -18,7 +18,7 @@ class ProviderContext:
     """
 
     clock: Clock
-    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - chance in simulations, no secrets
+    random: Random = field(default_factory=lambda: Random(0))
     options: Mapping[str, Any] = field(default_factory=dict)
     node_group_specs: tuple[str, ...] = ()
     auto_discovery_specs: tuple[str, ...] = ()

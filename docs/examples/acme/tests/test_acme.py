@@ -1,11 +1,10 @@
 """The Acme plugin keeps the provider contract."""
 
-from nodewright_acme import sdk
-from nodewright_acme.provider import AcmeProvider
-
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import ContractWorld, ProviderContract, connect
+from nodewright_acme import sdk
+from nodewright_acme.provider import AcmeProvider
 
 
 class AcmeWorld(ContractWorld):
