@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +26,7 @@ def site(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def command(tmp_path: Path, site: Path) -> Command:
-    """``command("plan", "-", stdin=…)`` in an empty directory; every run ends within half a minute."""
+    """``command("plan", "-", stdin=…)`` in an empty directory; no run hangs for ever."""
     home = tmp_path / "home"
     home.mkdir()
 
@@ -38,7 +37,7 @@ def command(tmp_path: Path, site: Path) -> Command:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=30,
+            timeout=120,
             check=False,
             cwd=cwd,
             env={**_KEPT, "PYTHONPATH": str(site), **(env or {})},
@@ -61,7 +60,3 @@ def add_plugin(site: Path) -> AddPlugin:
         (info / "entry_points.txt").write_text(f"[nodewright.providers.v1]\n{name} = {module}:{target}\n")
 
     return add
-
-
-def make_dump(*items: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "List", "apiVersion": "v1", "items": list(items)}
