@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from nodewright.cli.main import run
 from nodewright.model.meta import Object
@@ -30,13 +31,13 @@ WriteDump = Callable[..., str]
 
 
 @pytest.fixture
-def nodewright(capsys: pytest.CaptureFixture[str]) -> Nodewright:
-    """``nodewright("plan", "dump.json")`` as main() runs it."""
+def nodewright() -> Nodewright:
+    """``nodewright("plan", "dump.json")`` as main() runs it, on a wide screen."""
 
     def call(*args: object) -> Ended:
-        code = run([str(arg) for arg in args])
-        said = capsys.readouterr()
-        return Ended(code, said.out, said.err)
+        with CliRunner().isolation(env={"COLUMNS": "200"}) as (out, err, _):
+            code = run([str(arg) for arg in args])
+            return Ended(code, out.getvalue().decode(), err.getvalue().decode())
 
     return call
 
