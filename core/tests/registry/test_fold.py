@@ -152,6 +152,15 @@ def test_an_unknown_group_counts_as_it_was_last_known() -> None:
     assert not state.observation.groups[G].is_known
 
 
+def test_an_increase_of_a_group_that_cannot_be_read_since_is_upcoming() -> None:
+    world = World()
+    world.add_group("g")
+    advance(world, 10)
+    world.groups[G] = replace(world.groups[G], target=None, instances=None, problem="throttled")
+    assert advance(world, 10, increase(world, 3, 3)).groups[G].upcoming == 3
+    assert advance(world, 10).groups[G].upcoming == 3
+
+
 @pytest.mark.parametrize(("unready", "healthy"), [(3, True), (4, False)])
 def test_cluster_health_needs_both_count_and_share(unready: int, healthy: bool) -> None:
     world = World()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.model.action import Outcome
+from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.registry.arrivals import after_timeouts, learn_provision_times, with_patience
@@ -41,6 +41,7 @@ class _Findings:
 
 def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], settings: Settings) -> ClusterState:
     """The state of the cluster at ``seen.now``. Pure: the same arguments give the same state."""
+    memory = _with_own_writes(memory, seen, outcomes)
     groups = {ref: _known(group, memory.last_known) for ref, group in seen.groups.items()}
     nodes = [node for _, node in seen.snapshot.nodes()]
     members = find_members(nodes, groups, seen.providers, memory.node_groups)
@@ -66,6 +67,20 @@ def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupS
     """An Unknown group as it was when it could last be read; of one that was only remembered that is not known."""
     held = last_known.get(group.ref)
     return held if not group.is_known and held is not None and held.is_known else group
+
+
+def _with_own_writes(memory: Memory, seen: Observation, outcomes: Sequence[Outcome]) -> Memory:
+    """The memory of groups that cannot be read now, with what was asked of them since they last were."""
+    last_known = dict(memory.last_known)
+    for outcome in outcomes:
+        action, group = outcome.action, seen.groups.get(outcome.action.group)
+        held = last_known.get(action.group)
+        if not isinstance(action, IncreaseSize) or isinstance(outcome, Failed) or held is None:
+            continue
+        if group is not None and not group.is_known:
+            target = action.expected_target + outcome.accepted if isinstance(outcome, Done) else action.target
+            last_known[action.group] = replace(held, target=target)
+    return replace(memory, last_known=last_known)
 
 
 def _unregistered_since(

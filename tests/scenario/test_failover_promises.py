@@ -1,0 +1,163 @@
+"""What is promised of failover: how soon, across restarts, to whom, and that nothing is bought twice or killed."""
+
+import pytest
+from tests.scenario.story import LOOP, PROVISION, SILENT, Story
+
+A = {"name": "a", "price_per_hour": 0.1}
+B = {"name": "b", "price_per_hour": 0.2}
+C = {"name": "c", "price_per_hour": 0.3, "size": 2}
+SOLD_OUT = [{"group": "a"}]
+ASKED = LOOP
+TIMED_OUT = ASKED + PROVISION + LOOP
+# The cloud cannot take back what it was asked for: what comes late comes all the same.
+KEEPS_ITS_WORD = [{"kind": "partial", "hook": "decrease_target_size", "at_most": 0}]
+
+
+@pytest.mark.parametrize("at", [12, 20, 25, 100, 455, 899, 905, 910, 913, 918, 920, 921, 925, 935])
+def test_a_restart_at_any_time_costs_at_most_one_loop(at: float) -> None:
+    story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=60)
+    story.pods(2, at=5)
+    story.simulation.restart_engine(at)
+    assert story.asked("a") == [ASKED]
+    (instead,) = story.asked("b")
+    assert TIMED_OUT - LOOP <= instead <= TIMED_OUT + LOOP
+    assert (story.machines("a"), story.machines("b")) == (0, 2)
+    assert story.result.final.pending == 0
+
+
+@pytest.mark.parametrize("at", [12, 455, 905])
+def test_restarts_with_new_pods_arriving_do_not_move_the_deadline(at: float) -> None:
+    story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=90)
+    for number in range(15):
+        story.pods(1, at=5 + number * 60, name=f"web-{number}")
+    story.simulation.restart_engine(at)
+    story.simulation.restart_engine(at + 300)
+    assert TIMED_OUT - LOOP <= story.asked("b")[0] <= TIMED_OUT + LOOP
+    assert (story.machines("a"), story.machines("b")) == (0, 15)
+
+
+def test_a_restart_that_loses_everything_starts_one_provision_time_anew_and_buys_nothing_twice() -> None:
+    story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=90)
+    story.pods(2, at=5)
+    story.simulation.restart_engine(455, keeps_memory=False)
+    assert story.asked("a") == [ASKED]
+    (instead,) = story.asked("b")
+    assert 455 + PROVISION < instead <= 455 + PROVISION + 2 * LOOP
+    assert story.machines("b") == 2
+
+
+def test_a_restart_in_the_middle_of_a_healthy_scale_up_buys_nothing_twice() -> None:
+    """CA forgets its request and no longer counts what is on its way (ADR 3)."""
+    for keeps_memory in (True, False):
+        story = Story({**A, "provision_delay": "5m"}, B, minutes=20)
+        story.pods(3, at=5)
+        story.simulation.restart_engine(100, keeps_memory=keeps_memory)
+        assert story.writes() == [(ASKED, "increase", "a", 0, 3)]
+
+
+def test_a_machine_that_comes_after_correction_is_adopted_and_serves_before_anything_more_is_bought() -> None:
+    story = Story({**A, "request_delay": "20m"}, B, switched_off=SILENT, faults=KEEPS_ITS_WORD, minutes=90)
+    story.pods(2, at=5)
+    story.pods(2, at=2400, name="later")
+    assert story.writes("increase") == [(ASKED, "increase", "a", 0, 2), (TIMED_OUT, "increase", "b", 0, 2)]
+    late = story.state("a", 2000)
+    assert (len(late.readiness.ready), late.given_up, late.upcoming, late.seen.target) == (2, 0, 0, 2)
+    assert story.result.final.pending == 0
+    assert story.killed() == []
+
+
+def test_a_machine_that_comes_after_correction_and_before_its_replacement_serves_the_pods() -> None:
+    story = Story(
+        {**A, "request_delay": "17m", "provision_delay": 1, "register_delay": 1, "ready_delay": 1},
+        {**B, "provision_delay": "30m"},
+        switched_off=SILENT,
+        faults=KEEPS_ITS_WORD,
+        minutes=90,
+    )
+    story.pods(2, at=5)
+    assert story.first_running() < ASKED + 18 * 60
+    assert story.result.final.running == 2
+    assert story.killed() == []
+
+
+def test_machines_that_come_after_correction_count_in_limits() -> None:
+    story = Story(
+        {**A, "request_delay": "20m"},
+        B,
+        switched_off=SILENT,
+        faults=KEEPS_ITS_WORD,
+        settings={"max-nodes-total": 4},
+        minutes=90,
+    )
+    story.pods(2, at=5)
+    story.pods(4, at=2400, name="later")
+    assert story.asked("b") == [TIMED_OUT]
+    assert story.result.final.running == 4
+    assert story.events("MaxNodesTotalReached")
+
+
+def test_after_a_refusal_another_group_is_asked_without_waiting_for_the_next_scan() -> None:
+    refusals = [{"kind": "refuse", "hook": "increase_size", "group": name, "error": "other"} for name in ("a", "b")]
+    story = Story(A, B, C, faults=refusals, minutes=10)
+    story.pods(4, at=5)
+    assert story.writes() == [
+        (ASKED, "increase", "a", 0, 0),
+        (ASKED, "increase", "b", 0, 0),
+        (ASKED, "increase", "c", 2, 4),
+    ]
+
+
+def test_a_quota_error_at_the_call_backs_off_the_whole_account_with_one_call() -> None:
+    story = Story(A, B, quota={"machines": 2, "enforced": "call"}, minutes=4)
+    story.pods(5, at=5)
+    assert story.writes() == [(ASKED, "increase", "a", 0, 0)]
+    assert [story.state(name, 20).backoff is not None for name in ("a", "b")] == [True, True]
+
+
+# One broken group never stops the others, and is never written to.
+
+
+@pytest.mark.parametrize("kind", ["crash", "hang", "refuse"])
+@pytest.mark.parametrize("hook", ["target_size", "instances", "failed_instances", "template_node"])
+def test_a_group_that_cannot_be_read_is_not_written_to_while_others_go_on(hook: str, kind: str) -> None:
+    story = Story(A, C, faults=[{"kind": kind, "hook": hook, "group": "a"}], minutes=30)
+    story.pods(6, at=5)
+    assert story.asked("a") == []
+    assert [write[2:] for write in story.writes()] == [("c", 2, 6)]
+    assert story.result.final.pending == 0
+
+
+@pytest.mark.parametrize("hook", ["target_size", "instances", "failed_instances"])
+def test_a_group_that_can_no_longer_be_read_keeps_what_is_on_its_way(hook: str) -> None:
+    """Its machines still count: nothing is bought a second time, and nothing of it is withdrawn or deleted."""
+    fault = {"kind": "refuse", "hook": hook, "group": "a", "start": 15, "end": 1500}
+    story = Story({**A, "provision_delay": "10m"}, C, faults=[fault], minutes=60)
+    story.pods(4, at=5)
+    assert story.writes() == [(ASKED, "increase", "a", 0, 2)]
+    assert story.result.final.pending == 0
+
+
+@pytest.mark.parametrize("kind", ["crash", "hang", "refuse"])
+def test_a_group_that_cannot_be_written_to_is_left_alone_and_another_is_asked(kind: str) -> None:
+    fault = {"kind": kind, "hook": "increase_size", "group": "a"}
+    story = Story(A, C, faults=[fault], minutes=30)
+    story.pods(6, at=5)
+    assert len(story.asked("a")) == 1
+    assert story.asked("c")
+    assert story.result.final.pending == 0
+
+
+def test_a_group_whose_size_is_read_wrong_is_left_alone_and_another_is_asked() -> None:
+    """The cloud refuses every write, because the size is not what we think: that must not go round for ever."""
+    story = Story(A, C, faults=[{"kind": "wrong_size", "group": "a", "off_by": 1}], minutes=40)
+    story.pods(6, at=5)
+    assert len(story.asked("a")) <= 2
+    assert story.result.final.pending == 0
+    assert story.machines("a") == 0
+
+
+def test_a_whole_provider_that_hangs_for_minutes_costs_those_minutes_and_no_more() -> None:
+    story = Story(A, C, faults=[{"kind": "hang", "hook": "refresh", "start": 8, "end": 300}], minutes=30)
+    story.pods(4, at=5)
+    assert story.writes("increase")[0][0] <= 300 + 60 + 2 * LOOP
+    assert story.result.final.pending == 0
