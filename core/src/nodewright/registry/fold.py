@@ -17,6 +17,7 @@ from nodewright.registry.judge_ca import judge_ca
 from nodewright.registry.judge_seed import judge_seed
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.nodes import Membership, class_of, find_members, sort_readiness, unregistered_ids
+from nodewright.registry.probation import after_deliveries
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -60,7 +61,8 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
         )
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
-    return _conclude(_Findings(seen, states, members, since, arrivals), memory, settings)
+    found = _Findings(seen, states, members, since, arrivals)
+    return _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
@@ -93,12 +95,24 @@ def _unregistered_since(
     }
 
 
-def _conclude(found: _Findings, memory: Memory, settings: Settings) -> ClusterState:
+def _backoffs(
+    found: _Findings, outcomes: Sequence[Outcome], memory: Memory, settings: Settings
+) -> dict[GroupRef, Backoff]:
+    """Who is left alone after a failure, and who has proved itself since."""
+    now = found.seen.now
+    failures = [failure for state in found.states.values() for failure in state.failures]
+    backoffs = without_stale(memory.backoffs, settings.failures, now)
+    backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
+    if not settings.probes_after_backoff:
+        return backoffs
+    return after_deliveries(backoffs, memory, outcomes, found.states, found.members, now)
+
+
+def _conclude(
+    found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings
+) -> ClusterState:
     """The state of the cluster, and what is remembered of it."""
     now = found.seen.now
-    backoffs = without_stale(memory.backoffs, settings.failures, now)
-    failures = [failure for state in found.states.values() for failure in state.failures]
-    backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
     states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in found.states.items()}
     strangers = [class_of(node, None, settings, now) for node in found.members.strangers]
     unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())

@@ -74,11 +74,11 @@ def observe_arrivals(
     )
     for some in came:
         changed = _counted(changed, some, now)
-    if changed == history:
-        return history
+    if not came:
+        return changed
     if not history.held:
         return _activated(changed, settings, now)
-    return replace(changed, held=_exact(history, settings, now), held_at=now) if came else changed
+    return replace(changed, held=_exact(history, settings, now), held_at=now)
 
 
 def learned_deadline(history: ArrivalHistory, settings: FailureSettings, now: float) -> float | None:
@@ -109,18 +109,11 @@ def _bounded(seconds: float, settings: FailureSettings) -> float:
 
 
 def _activated(history: ArrivalHistory, settings: FailureSettings, now: float) -> ArrivalHistory:
-    """The history with its first deadline, once enough is known.
-
-    Machines that are slow at this moment are in no statistic yet: while one is slower than nearly all that came,
-    the ordinary time goes on.
-    """
+    """The history with its first deadline, once enough is known."""
     enough = _total(history.recent) + _total(history.before) >= MIN_ARRIVALS
     if not enough or len(history.scale_ups) < MIN_SCALE_UPS:
         return history
-    usual = _percentile(history)
-    if any(now - awaited.asked > usual for awaited in history.awaited):
-        return history
-    return replace(history, held=_bounded(MARGIN * usual, settings), held_at=now)
+    return replace(history, held=_bounded(MARGIN * _percentile(history), settings), held_at=now)
 
 
 def _counted(history: ArrivalHistory, came: Awaited, now: float) -> ArrivalHistory:

@@ -44,7 +44,10 @@ class Failure:
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds."""
+    """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds.
+
+    ``delivered`` counts the requests that arrived in full since it ended (registry/probation.py).
+    """
 
     until: float
     duration: float
@@ -52,6 +55,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     error_class: ErrorClass = ErrorClass.OTHER
     code: str = ""
     message: str = ""
+    delivered: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
