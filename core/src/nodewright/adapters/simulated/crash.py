@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import NamedTuple, TypeVar, cast
 
 from nodewright.engine.ports import ProviderPort
+
+T = TypeVar("T")
 
 _WRITES = frozenset(
     {"increase_size", "atomic_increase_size", "decrease_target_size", "delete_instances", "force_delete_instances"}
@@ -15,28 +17,57 @@ class EngineCrashed(Exception):
     """The process died here. Not of nodewright's tree of errors: nothing in the engine handles it."""
 
 
+class Boundary(NamedTuple):
+    """A point at which an engine may die: ``before`` or ``after`` something that it leaves behind.
+
+    After a call that took effect its answer is lost, as it is when the engine dies before it does anything else.
+    """
+
+    call: str
+    side: str
+
+
+SAVE = "save"
+BEFORE, AFTER = "before", "after"
+
+
 class Tripwire:
-    """Kills the engine at its ``countdown``-th write from now, before the call or right after its effect."""
+    """Kills the engine where it is told to; ``passed`` are the boundaries that it has reached so far."""
 
     def __init__(self) -> None:
+        self.passed: list[Boundary] = []
         self._countdown = 0
-        self._after_effect = False
+        self._counts: Callable[[Boundary], bool] = _any
 
     def arm(self, countdown: int = 1, *, after_effect: bool = False) -> None:
-        self._countdown, self._after_effect = countdown, after_effect
+        """Death at the ``countdown``-th write to a cloud from now, before the call or right after its effect."""
+        side = AFTER if after_effect else BEFORE
+        self._countdown, self._counts = countdown, lambda reached: reached.call in _WRITES and reached.side == side
+
+    def arm_boundary(self, number: int) -> None:
+        """Death at the boundary of that number from now, counted from 1."""
+        self._countdown, self._counts = number, _any
 
     def guard(self, provider: ProviderPort) -> ProviderPort:
         """The provider, with the wire across its writes."""
         return cast("ProviderPort", _Guarded(provider, self))
 
-    def write(self, call: Callable[..., Any], *arguments: object) -> Any:
+    def cross(self, name: str, call: Callable[..., T], *arguments: object) -> T:
         """Make one call, unless the engine dies first; it may die right after, too."""
-        self._countdown -= 1
-        if self._countdown != 0:
-            return call(*arguments)
-        if self._after_effect:
-            call(*arguments)
-        raise EngineCrashed
+        self._reach(Boundary(name, BEFORE))
+        answer = call(*arguments)
+        self._reach(Boundary(name, AFTER))
+        return answer
+
+    def _reach(self, boundary: Boundary) -> None:
+        self.passed.append(boundary)
+        self._countdown -= self._counts(boundary)
+        if self._counts(boundary) and not self._countdown:
+            raise EngineCrashed
+
+
+def _any(_: Boundary) -> bool:
+    return True
 
 
 class _Guarded:
@@ -48,4 +79,4 @@ class _Guarded:
                 setattr(self, name, getattr(provider, name))
         for name in _WRITES:
             if hasattr(provider, name):
-                setattr(self, name, partial(wire.write, getattr(provider, name)))
+                setattr(self, name, partial(wire.cross, name, getattr(provider, name)))

@@ -10,7 +10,7 @@ from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.controllers import Jobs
-from nodewright.adapters.simulated.crash import EngineCrashed, Tripwire
+from nodewright.adapters.simulated.crash import Boundary, EngineCrashed, Tripwire
 from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.kubelets import Kubelets
 from nodewright.adapters.simulated.meter import Meter
@@ -86,7 +86,8 @@ class Simulation:
         self.journal = Journal()
         self.cluster = SimulatedCluster(Scheduler(options.preference), self.journal)
         self.jobs = Jobs(self.cluster, self.agenda)
-        self.store = MemoryStore()
+        self._wire = Tripwire()
+        self.store = MemoryStore(self._wire)
         self.kubelets = Kubelets(
             self.cluster, self.agenda, self.journal, providers, templates=options.settings.templates
         )
@@ -95,10 +96,11 @@ class Simulation:
         self._start = clock.now()
         self._meter = Meter(self.cluster, self._start, options.resources)
         self._recorder = Recorder(clock)
-        self._wire = Tripwire()
         self._crash = _Crash(down_seconds=0.0, keeps_memory=True)
         guarded = tuple(self._wire.guard(provider) for provider in providers)
-        self._world = World(cluster=self.cluster, providers=guarded, store=self.store, events=self._recorder, audit=self._recorder.audit)
+        self._world = World(
+            cluster=self.cluster, providers=guarded, store=self.store, events=self._recorder, audit=self._recorder.audit
+        )
         self._engine: Autoscaler | None = None
         interval = options.settings.loop.scan_interval
         self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)
@@ -136,6 +138,16 @@ class Simulation:
             self._cloud_due = self.kubelets.next_change()
 
         self.agenda.at(at, happen)
+
+    def kill_engine(self, boundary: int, *, down_seconds: float, keeps_memory: bool) -> None:
+        """As ``crash_engine``, at the boundary of that number from the beginning, counted from 1."""
+        self._crash = _Crash(down_seconds=down_seconds, keeps_memory=keeps_memory)
+        self._wire.arm_boundary(boundary)
+
+    @property
+    def boundaries(self) -> Sequence[Boundary]:
+        """Where the engine could have died so far."""
+        return self._wire.passed
 
     def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
         """Everything up to the end."""

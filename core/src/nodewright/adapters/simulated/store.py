@@ -1,5 +1,6 @@
 """Where a simulated engine keeps its memory."""
 
+from nodewright.adapters.simulated.crash import SAVE, Tripwire
 from nodewright.adapters.store.codec import decode_memory, encode_memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
@@ -9,10 +10,11 @@ from nodewright.registry.state import Memory
 class MemoryStore:
     """Implements StateStore with the bytes that a file would hold: each restart goes through them.
 
-    ``fail`` makes every save fail, as a lost API server does.
+    ``fail`` makes every save fail, as a lost API server does. The engine may die at each write: ``wire``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wire: Tripwire | None = None) -> None:
+        self._wire = wire or Tripwire()
         self.fail = False
         self._saved: bytes | None = None
         self._pause: Pause | None = None
@@ -23,7 +25,12 @@ class MemoryStore:
     def save_if_changed(self, memory: Memory) -> None:
         if self.fail:
             raise NodewrightError("the store cannot be reached")
-        self._saved = encode_memory(memory)
+        encoded = encode_memory(memory)
+        if encoded != self._saved:
+            self._wire.cross(SAVE, self._keep, encoded)
+
+    def _keep(self, encoded: bytes) -> None:
+        self._saved = encoded
 
     def load_pause(self) -> Pause | None:
         return self._pause

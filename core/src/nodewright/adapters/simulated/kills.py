@@ -1,0 +1,34 @@
+"""One scenario, with the engine killed at every point where that could matter."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from nodewright.adapters.simulated.crash import Boundary
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.simulation import Simulation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """What came of a run in which the engine died at its ``number``-th boundary, counted from 1."""
+
+    number: int
+    boundary: Boundary
+    result: SimulationResult
+
+    def __str__(self) -> str:
+        return f"killed {self.boundary.side} {self.boundary.call} (boundary {self.number})"
+
+
+def kill_everywhere(
+    make: Callable[[], Simulation], *, down_seconds: float, keeps_memory: bool = True
+) -> Iterator[Kill]:
+    """``make`` answers the same simulation each time. Each engine that is killed comes back after ``down_seconds``,
+    with what it had saved or with nothing.
+    """
+    untroubled = make()
+    untroubled.run()
+    for number, boundary in enumerate(tuple(untroubled.boundaries), start=1):
+        simulation = make()
+        simulation.kill_engine(number, down_seconds=down_seconds, keeps_memory=keeps_memory)
+        yield Kill(number=number, boundary=boundary, result=simulation.run())
