@@ -1,6 +1,6 @@
 """Nodes, pods and clusters as manifests say them, and what is refused there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 T = TypeVar("T", bound=Object)
+Reference = Callable[[Snapshot, PodClass, int], tuple[str, ...] | None]
 Manifest = Mapping[str, Any]
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ROOMY = {"cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -71,8 +72,13 @@ def refusals(snapshot: Snapshot, asked: Pod) -> dict[str, str]:
     return found
 
 
-def assert_agreement(predicate: Predicate, snapshot: Snapshot, pod_class: PodClass) -> None:
-    """The mask is true exactly where the explanation is None; asked over the whole and over a part."""
+def assert_agreement(
+    predicate: Predicate, snapshot: Snapshot, pod_class: PodClass, reference: Reference | None = None
+) -> None:
+    """The mask is true exactly where the explanation is None; asked over the whole and over a part.
+
+    A ``reference`` gives the explanation from scratch.
+    """
     if predicate.refuse_pod(snapshot, pod_class) is not None:
         return  # neither is asked about a pod that is turned away
     size = len(snapshot)
@@ -84,6 +90,7 @@ def assert_agreement(predicate: Predicate, snapshot: Snapshot, pod_class: PodCla
                 explanation = predicate.explain(snapshot, pod_class, row)
                 assert passes == (explanation is None), (snapshot.name(row), explanation)
                 assert predicate.concerns(pod_class) or passes
+                assert reference is None or explanation == reference(snapshot, pod_class, row)
 
 
 def claim(name: str, volume: str = "", *, bound: bool = True, **extras: Any) -> PersistentVolumeClaim:

@@ -80,7 +80,10 @@ def _pool(values: Iterable[T]) -> st.SearchStrategy[T]:
     return st.sampled_from(list(values))
 
 
-@cache
+def _mostly_none(strategy: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
+    return st.one_of(st.none(), st.none(), strategy)
+
+
 def amounts(*names: str, largest: int = 4) -> st.SearchStrategy[dict[str, Quantity]]:
     values = st.integers(-1, largest).map(lambda units: Quantity(units * 10**9))
     return st.dictionaries(st.sampled_from(names), values)
@@ -133,19 +136,19 @@ def label_selectors() -> st.SearchStrategy[LabelSelector | None]:
     plain = [LabelSelector(match_labels={"tier": value}) for value in ("a", "a", "b")]
     parts = product(("tier", HOSTNAME_LABEL), ("In", "NotIn", "Exists", "DoesNotExist", "Gt"), ((), ("a",), ("a\n",)))
     odd = [LabelSelector(match_expressions=(Requirement(key=k, operator=o, values=v),)) for k, o, v in parts]
-    return _pool([None, LabelSelector(), *plain, *odd])
+    return _pool([*(plain * 12), *odd, None, LabelSelector()])
 
 
 @cache
 def affinity_terms() -> st.SearchStrategy[PodAffinity]:
     terms = st.builds(
         PodAffinityTerm,
-        topology_key=st.sampled_from(KEYS),
+        topology_key=st.sampled_from((*KEYS[:2], *KEYS[:2], *KEYS)),
         label_selector=label_selectors(),
-        namespaces=st.lists(st.sampled_from(NAMESPACES), max_size=1).map(tuple),
-        namespace_selector=st.none() | label_selectors(),
+        namespaces=st.sampled_from(((), (), (), ("default",), ("other", "unknown"))),
+        namespace_selector=_mostly_none(label_selectors()),
     )
-    return st.builds(PodAffinity, required=st.lists(terms, max_size=2).map(tuple))
+    return st.builds(PodAffinity, required=st.lists(terms, min_size=1, max_size=2).map(tuple))
 
 
 @cache
@@ -153,7 +156,7 @@ def spread_constraints() -> st.SearchStrategy[TopologySpreadConstraint]:
     return st.builds(
         TopologySpreadConstraint,
         max_skew=st.integers(1, 2),
-        topology_key=st.sampled_from(KEYS),
+        topology_key=st.sampled_from((*KEYS[:2], *KEYS[:2], *KEYS)),
         when_unsatisfiable=st.sampled_from(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
         label_selector=label_selectors(),
         min_domains=st.none() | st.integers(0, 3),
@@ -214,20 +217,26 @@ FEATURES: dict[str, st.SearchStrategy[Any]] = {
     "node_selector": st.none() | labels(),
     "affinity": affinities(),
     "tolerations": st.lists(tolerations(), max_size=2).map(tuple),
-    "topology_spread_constraints": st.lists(spread_constraints(), max_size=2).map(tuple),
-    "volumes": st.lists(volumes(), max_size=3).map(tuple),
+    "topology_spread_constraints": st.lists(spread_constraints(), min_size=1, max_size=2).map(tuple),
+    "volumes": st.lists(volumes(), min_size=1, max_size=3).map(tuple),
 }
 
 
 DIGITS = st.integers(0, 9)
 ROOMS = st.sampled_from((0, 1, 3, 9))
 TAINTS = st.lists(taints(), max_size=2)
-SPACES = st.sampled_from(NAMESPACES)
-STEPS = st.sampled_from(("place", "place", "place", "unplace", "ask", "fork", "copies", "remove", "many"))
+SPACES = st.sampled_from((*["default"] * 4, *NAMESPACES))
+POD_LABELS: st.SearchStrategy[dict[str, str]] = st.sampled_from(
+    ({"tier": "a"}, {"tier": "a"}, {"tier": "b"}, {}, {"tier": "a", ZONE_LABEL: "b"})
+)
+NODE_ZONES: st.SearchStrategy[dict[str, str]] = st.sampled_from(
+    ({ZONE_LABEL: "a"}, {ZONE_LABEL: "b"}, {ZONE_LABEL: "a"}, {ZONE_LABEL: "b"}, {})
+)
+STEPS = st.sampled_from((*["place"] * 6, "unplace", "ask", "fork", "copies", "remove", "many"))
 MODES = st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",)))
-ASKED_CLASSES = st.sampled_from((None, "wait", "wait", "static", "static", "now", "gone"))
+ASKED_CLASSES = st.sampled_from((*["wait", "static"] * 5, None, "now", "gone"))
 ASKED_VOLUMES = st.sampled_from(("", "", *VOLUMES))
-CLAIM_PHASES = st.sampled_from(("Bound", "Pending", "Bound", "Lost"))
+CLAIM_PHASES = st.sampled_from((*["Bound"] * 9, "Lost"))
 VOLUME_PHASES = st.sampled_from(("Available", "Available", "Released"))
 ZONES: st.SearchStrategy[dict[str, str]] = st.sampled_from(
     ({}, {ZONE_LABEL: "a__b"}, {ZONE_LABEL: "a__"}, {"failure-domain.beta.kubernetes.io/zone": "a"})
@@ -252,7 +261,7 @@ def pods(draw: st.DrawFn, *features: str) -> Pod:
     metadata = ObjectMeta(
         name="p",
         namespace=draw(SPACES),
-        labels=draw(labels(("a", "b"))),
+        labels=draw(POD_LABELS),
         deletion_timestamp=NOW if draw(DIGITS) == 0 else None,
     )
     return Pod(metadata=metadata, spec=PodSpec(**spec))
@@ -263,7 +272,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
     offered = draw(amounts("cpu", "memory", "example.com/gpu", "foo"))
     room = Quantity(draw(ROOMS) * 10**9)
     return Node(
-        metadata=ObjectMeta(name=name, labels=draw(labels())),
+        metadata=ObjectMeta(name=name, labels={HOSTNAME_LABEL: name, **draw(NODE_ZONES), **draw(labels())}),
         spec=NodeSpec(taints=tuple(draw(TAINTS)), unschedulable=draw(DIGITS) < 2),
         status=NodeStatus(allocatable={**offered, "pods": room}),
     )
@@ -278,9 +287,9 @@ def contexts(draw: st.DrawFn) -> Context:
             f"{namespace}/{name}": draw(_claims(namespace, name))
             for namespace in NAMESPACES[:2]
             for name in CLAIMS
-            if draw(DIGITS) > 1
+            if draw(DIGITS) > 0
         },
-        volumes={name: draw(_persistent_volumes(name)) for name in VOLUMES if draw(DIGITS) > 1},
+        volumes={name: draw(_persistent_volumes(name)) for name in VOLUMES if draw(DIGITS) > 0},
         storage_classes={name: draw(_storage_classes(name)) for name in CLASSES[:3]},
         csi_nodes={name: draw(_csi_nodes(name)) for name in (*NODE_NAMES, "copy-5") if draw(DIGITS) < 5},
         csi_drivers={"csi": CsiDriver(spec=CsiDriverSpec(storage_capacity=True))} if draw(DIGITS) < 5 else {},
@@ -289,7 +298,7 @@ def contexts(draw: st.DrawFn) -> Context:
 
 @st.composite
 def _claims(draw: st.DrawFn, namespace: str, name: str) -> PersistentVolumeClaim:
-    bound = {"pv.kubernetes.io/bind-completed": "yes"} if draw(DIGITS) < 5 else {}
+    bound = {"pv.kubernetes.io/bind-completed": "yes"} if draw(DIGITS) < 9 else {}
     chosen = {"volume.kubernetes.io/selected-node": "n1"} if draw(DIGITS) < 2 else {}
     owner = OwnerReference(kind="Pod", name="p", controller=True)
     return PersistentVolumeClaim(
@@ -351,7 +360,7 @@ def _csi_nodes(draw: st.DrawFn, name: str) -> CsiNode:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *features: str, length: int = 12) -> tuple[Snapshot, list[PodClass]]:
+def worlds(draw: st.DrawFn, *features: str, length: int = 18) -> tuple[Snapshot, list[PodClass]]:
     """A snapshot after some history, and a few classes, of which some have pods on it."""
     snapshot = Snapshot(draw(contexts()) if {"volumes", "affinity"} & set(features) else None)
     snapshot.add_nodes([draw(nodes(name)) for name in NODE_NAMES[draw(DIGITS) % len(NODE_NAMES) :]])

@@ -3,6 +3,7 @@
 from typing import Any
 
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
+from core.tests.predicates.reference import explain_affinity
 from core.tests.predicates.strategies import worlds
 from hypothesis import given, settings
 
@@ -138,4 +139,4 @@ def test_who_is_guarded_against() -> None:
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:
-        assert_agreement(PREDICATE, snapshot, pod_class)
+        assert_agreement(PREDICATE, snapshot, pod_class, explain_affinity)

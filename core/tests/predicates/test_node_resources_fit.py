@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
+from core.tests.predicates.reference import explain_fit
 from core.tests.predicates.strategies import worlds
 from hypothesis import given, settings
 
@@ -115,7 +116,7 @@ def test_capacity_without_requests_is_the_number_of_pods() -> None:
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:
-        assert_agreement(PREDICATE, snapshot, pod_class)
+        assert_agreement(PREDICATE, snapshot, pod_class, explain_fit)
 
 
 @given(worlds("containers", "node_selector", "tolerations"))

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
+from core.tests.predicates.reference import explain_spread
 from core.tests.predicates.strategies import worlds
 from hypothesis import given, settings
 
@@ -98,4 +99,4 @@ def test_an_unusable_selector_turns_the_pod_away() -> None:
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:
-        assert_agreement(PREDICATE, snapshot, pod_class)
+        assert_agreement(PREDICATE, snapshot, pod_class, explain_spread)

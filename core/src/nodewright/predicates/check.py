@@ -18,7 +18,7 @@ from nodewright.predicates import (
     volume_restrictions,
     volume_zone,
 )
-from nodewright.predicates.predicate import Predicate, may_refuse
+from nodewright.predicates.predicate import Predicate, never
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
@@ -79,7 +79,7 @@ def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
     names = node_affinity.named_nodes(pod)
     if names is not None and snapshot.name(row) not in names:
         return Rejection(predicate=node_affinity.PREDICATE.name)
-    for predicate in FILTERS:
+    for predicate in _concerned(pod):
         reasons = predicate.explain(snapshot, pod, row)
         if reasons is not None:
             return Rejection(predicate=predicate.name, reasons=reasons)
@@ -87,16 +87,20 @@ def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
 
 
 @per_class
+def _concerned(pod: PodClass) -> tuple[Predicate, ...]:
+    return tuple(predicate for predicate in FILTERS if predicate.concerns(pod))
+
+
+@per_class
 def _static(pod: PodClass) -> tuple[Predicate, ...]:
-    return tuple(predicate for predicate in FILTERS if predicate.static and predicate.concerns(pod))
+    return tuple(predicate for predicate in _concerned(pod) if predicate.static)
 
 
 @per_class
 def _dynamic(pod: PodClass) -> tuple[Predicate, ...]:
-    return tuple(predicate for predicate in FILTERS if not predicate.static and predicate.concerns(pod))
+    return tuple(predicate for predicate in _concerned(pod) if not predicate.static)
 
 
 @per_class
 def _refusing(pod: PodClass) -> tuple[Predicate, ...]:
-    concerned = (predicate for predicate in FILTERS if predicate.concerns(pod))
-    return tuple(predicate for predicate in concerned if predicate.refuse_pod is not may_refuse)
+    return tuple(predicate for predicate in _concerned(pod) if predicate.refuse_pod is not never)

@@ -148,49 +148,31 @@ def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
+    demand = _demand(pod, snapshot.context.namespaces)
     labels = snapshot.node(row).metadata.labels
-    terms, namespaces = terms_of(pod), snapshot.context.namespaces
-    affinity = with_selected(terms.affinity, namespaces)
-    if affinity and not _has_company(snapshot, pod, affinity, labels):
+    if not _has_company(snapshot, demand, labels):
         return (AFFINITY_REASON,)
-    unwanted = [(term, other) for other in _placed(snapshot) for term in with_selected(terms.anti_affinity, namespaces)]
-    if any(term.is_about(other, NO_LABELS) and _shares(snapshot, term, other, labels) for term, other in unwanted):
+    if any(_pods_near(snapshot, labels, counted) for counted in demand.unwanted):
         return (ANTI_AFFINITY_REASON,)
-    own_labels = namespaces.get(pod.namespace, NO_LABELS)
-    guards = [(term, owner) for owner in _placed(snapshot) for term in terms_of(owner).anti_affinity]
-    if any(term.is_about(pod, own_labels) and _shares(snapshot, term, owner, labels) for term, owner in guards):
+    if any(_pods_near(snapshot, labels, counted) for counted in _guards(snapshot, pod)):
         return (EXISTING_REASON,)
     return None
 
 
-def _has_company(snapshot: Snapshot, pod: PodClass, terms: tuple[Term, ...], labels: Mapping[str, str]) -> bool:
-    if any(term.key not in labels for term in terms):
+def _has_company(snapshot: Snapshot, demand: _Demand, labels: Mapping[str, str]) -> bool:
+    if any(key not in labels for key, _ in demand.wanted):
         return False
-    company = [other for other in _placed(snapshot) if all(term.is_about(other, NO_LABELS) for term in terms)]
-    pairs = {
-        (term.key, there[term.key])
-        for other in company
-        for there in _labels_where(snapshot, other)
-        for term in terms
-        if term.key in there
-    }
-    if not pairs:
-        return all(term.is_about(pod, NO_LABELS) for term in terms)
-    return all((term.key, labels[term.key]) in pairs for term in terms)
+    nobody = not any(snapshot.domain_counts(query).total for _, query in demand.wanted)
+    return (nobody and demand.starts) or all(_pods_near(snapshot, labels, counted) for counted in demand.wanted)
 
 
-def _placed(snapshot: Snapshot) -> list[PodClass]:
-    return [other for other, _ in snapshot.placements()]
-
-
-def _labels_where(snapshot: Snapshot, other: PodClass) -> list[Mapping[str, str]]:
-    return [snapshot.node(row).metadata.labels for row in snapshot.rows_of(other)]
-
-
-def _shares(snapshot: Snapshot, term: Term, other: PodClass, labels: Mapping[str, str]) -> bool:
-    """Whether a pod of the other class is in the domain of a node with these labels."""
-    value = labels.get(term.key)
-    return value is not None and any(there.get(term.key) == value for there in _labels_where(snapshot, other))
+def _pods_near(snapshot: Snapshot, labels: Mapping[str, str], counted: Counted) -> int:
+    """Counted pods in the domain of a node with these labels; none where it lacks the key."""
+    key, query = counted
+    value = labels.get(key)
+    if value is None:
+        return 0
+    return snapshot.domain_counts(query).pods_in(snapshot.vocabulary.value_id(key, value))
 
 
 PREDICATE = Predicate(name="InterPodAffinity", mask=_mask, explain=_explain, refuse_pod=_refuse_pod)

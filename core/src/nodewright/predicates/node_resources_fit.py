@@ -5,7 +5,7 @@ import numpy as np
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
-from nodewright.snapshot.requests import PODS, node_amounts
+from nodewright.snapshot.requests import PODS
 from nodewright.snapshot.snapshot import Snapshot
 
 TOO_MANY_PODS = "Too many pods"
@@ -50,14 +50,12 @@ def amounts_room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
 
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
-    offered = node_amounts(snapshot.node(row).allocatable)
-    held: dict[str, int] = {}
-    for placed, rows in snapshot.placements():
-        for name, amount in {PODS: 1, **placed.placed_requests}.items():
-            held[name] = held.get(name, 0) + amount * rows.get(row, 0)
-    reasons = [TOO_MANY_PODS] if held.get(PODS, 0) + 1 > offered.get(PODS, 0) else []
+    snapshot.widen()
+    columns, free = snapshot.vocabulary.resources, snapshot.free[row].tolist()
+    reasons = [TOO_MANY_PODS] if free[columns[PODS]] < 1 else []
     names = sorted(pod.requests, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
-    short = (name for name in names if pod.requests[name] > offered.get(name, 0) - held.get(name, 0))
+    # A resource without a column is one that no node offers.
+    short = (name for name in names if pod.requests[name] > (free[columns[name]] if name in columns else 0))
     reasons.extend(f"Insufficient {name}" for name in short)
     return tuple(reasons) or None
 

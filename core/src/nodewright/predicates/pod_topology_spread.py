@@ -1,14 +1,12 @@
 """PodTopologySpread: hard spread constraints hold with one more pod."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nodewright.model.node import Node
 from nodewright.model.pod import TopologySpreadConstraint
 from nodewright.predicates.node_selector import NodeDemand, demand_column, demand_of
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.predicates.selectors import Condition, Selector, parse_selector
-from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of, tolerates_all
+from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of
 from nodewright.snapshot.column import ColumnKey, Ids, Mask
 from nodewright.snapshot.domains import DomainCounts, DomainQuery
 from nodewright.snapshot.node_table import NodeTable
@@ -143,39 +141,15 @@ def _refuse_pod(_: Snapshot, pod: PodClass) -> Texts | None:
 
 def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     labels = snapshot.node(row).metadata.labels
-    for constraint in _hard(pod):
-        value = labels.get(constraint.topology_key)
+    for constraint in _constraints(pod):
+        value = labels.get(constraint.key)
         if value is None:
             return (KEY_REASON,)
-        selector = _selector(pod, constraint)
-        counts = _pods_by_domain(snapshot, pod, constraint, selector)
-        wanted = 1 if constraint.min_domains is None else constraint.min_domains
-        least = 0 if len(counts) < wanted else min(counts.values(), default=_NO_DOMAIN)
-        own = selector is not None and selector.matches(pod.labels)
-        if counts.get(value, 0) + own - least > constraint.max_skew:
+        counts = snapshot.domain_counts(constraint.query)
+        there = counts.pods_in(snapshot.vocabulary.value_id(constraint.key, value))
+        if there + constraint.own - _least(counts, constraint.min_domains) > constraint.max_skew:
             return (SKEW_REASON,)
     return None
-
-
-def _pods_by_domain(
-    snapshot: Snapshot, pod: PodClass, constraint: TopologySpreadConstraint, selector: Selector | None
-) -> Mapping[str, int]:
-    """The matching pods of every domain that exists, counted from scratch."""
-    counted = [rows for other, rows in snapshot.placements() if _counts_for(pod, other, selector)]
-    counts: dict[str, int] = {}
-    for row, node in snapshot.nodes():
-        if _takes_part(pod, constraint, node):
-            value = node.metadata.labels[constraint.topology_key]
-            counts[value] = counts.get(value, 0) + sum(rows.get(row, 0) for rows in counted)
-    return counts
-
-
-def _takes_part(pod: PodClass, constraint: TopologySpreadConstraint, node: Node) -> bool:
-    if any(other.topology_key not in node.metadata.labels for other in _hard(pod)):
-        return False
-    if constraint.node_affinity_policy == "Honor" and not demand_of(pod).holds(node):
-        return False
-    return constraint.node_taints_policy != "Honor" or tolerates_all(pod.spec.tolerations, node.spec.taints)
 
 
 def _concerns(pod: PodClass) -> bool:

@@ -15,7 +15,7 @@ def always(_: PodClass) -> bool:
     return True
 
 
-def may_refuse(_: Snapshot, __: PodClass) -> Texts | None:
+def never(_: Snapshot, __: PodClass) -> Texts | None:
     """The predicate has nothing to say about a pod as a whole."""
     return None
 
@@ -25,8 +25,8 @@ class Predicate:
     """One filter of kube-scheduler, under the name of its plugin.
 
     ``mask`` tells for the rows of a window which nodes pass, None where all do; what it says of dead rows means
-    nothing. ``explain`` gives the scheduler's texts for one row, None where the node passes: it looks at objects and
-    shares no code with the mask, so that each checks the other. ``refuse_pod`` gives the texts with which the
+    nothing. ``explain`` gives the scheduler's texts for one row, None where the node passes: it looks at objects where
+    the mask looks at columns, so that each checks the other. ``refuse_pod`` gives the texts with which the
     plugin's PreFilter turns the pod away from every node. ``concerns`` tells, once per class, whether the predicate
     can ever refuse such a pod. A ``static`` predicate depends on the node alone, never on pods or volumes.
     """
@@ -34,6 +34,6 @@ class Predicate:
     name: str
     mask: Callable[[Snapshot, PodClass, slice], Mask | None]
     explain: Callable[[Snapshot, PodClass, int], Texts | None]
-    refuse_pod: Callable[[Snapshot, PodClass], Texts | None] = may_refuse
+    refuse_pod: Callable[[Snapshot, PodClass], Texts | None] = never
     concerns: Callable[[PodClass], bool] = always
     static: bool = False

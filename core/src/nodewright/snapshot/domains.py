@@ -97,6 +97,10 @@ class DomainCounts:
             found = self.pods.take(domains)
         return found
 
+    def pods_in(self, domain: int) -> int:
+        """Pods in one domain; 0 where it is negative."""
+        return int(self.pods[domain]) if domain < len(self.pods) else 0
+
     def _add_nodes(self, domains: Ids, sign: int) -> None:
         joining = domains[domains >= 0]
         if len(joining):
