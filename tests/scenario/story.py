@@ -21,7 +21,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node, NodeCondition, Taint
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
@@ -39,23 +39,27 @@ class Story:
     """One cluster on one fake cloud. Groups are the fake provider's options, settings are flags without dashes.
 
     A pod asks for 1 cpu and a machine has 1, so that machines are counted in pods. ``price`` chooses the
-    group: the cheapest that is open. The engine is strict: a plan that breaks a rule fails the test.
+    group: the cheapest that is open. The engine is strict, unless it is to do as CA: a plan that breaks a rule
+    fails the test.
     """
 
     def __init__(
-        self, *groups: Mapping[str, Any], settings: Mapping[str, Any] | None = None, minutes: float = 180, **cloud: Any
+        self,
+        *groups: Mapping[str, Any],
+        settings: Mapping[str, Any] | None = None,
+        minutes: float = 180,
+        variant: type[FakeProvider] = FakeProvider,
+        **cloud: Any,
     ) -> None:
         shapes = [{"cpu": 1, "memory": "4Gi", "max_size": 50, **group} for group in groups]
         self.clock = VirtualClock()
         context = ProviderContext(clock=self.clock, random=Random(1), options={"groups": shapes, **cloud})
-        provider = FakeProvider(context)
+        provider = variant(context)
         self.cloud = provider.cloud
         self.loops: list[tuple[ClusterState, Plan]] = []
-        options = RunOptions(
-            end=minutes * MINUTE,
-            settings=read_flat_settings({"expander": "price", **(settings or {})}, "story"),
-            brain=Brain(make_plan=self._plan, strict=True),
-        )
+        tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
+        brain = Brain(make_plan=self._plan, strict=tree.size_correction == "prompt")
+        options = RunOptions(end=minutes * MINUTE, settings=tree, brain=brain)
         self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock)], options)
         self._result: SimulationResult | None = None
 
@@ -107,6 +111,12 @@ class Story:
 
     def decisions(self) -> list[Decision]:
         return list(self.result.decisions)
+
+    def planned(self, kind: type[PlannedAction], group: str) -> list[tuple[float, PlannedAction]]:
+        """Every planned action of one kind for a group, whether it was carried out or not."""
+        assert self.result
+        actions = ((state.now, action) for state, plan in self.loops for action in plan.actions)
+        return [(at, action) for at, action in actions if isinstance(action, kind) and action.group.group_id == group]
 
     def asked(self, group: str) -> list[float]:
         """When the group was asked for machines, refused or not."""

@@ -101,7 +101,7 @@ def test_scenario_3_without_it_an_empty_group_corrects_itself_after_one_provisio
 
 
 def test_where_only_the_dead_group_fits_it_is_tried_again_after_5_10_20_30_30_minutes() -> None:
-    story = Story(A, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=225)
+    story = Story(A, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=200)
     story.pods(1, at=5)
     asked = story.asked("a")
     rests = [later - earlier - PROVISION for earlier, later in pairwise(asked)]
