@@ -12,7 +12,15 @@ from nodewright.adapters.provider import CallSettings, InlineRunner, load_provid
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment, named
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
-from nodewright.adapters.simulated.scenario import Crash, JobsSpec, Scale, Scenario
+from nodewright.adapters.simulated.scenario import (
+    Crash,
+    Happening,
+    JobsSpec,
+    PauseWrites,
+    ResumeWrites,
+    Scale,
+    Scenario,
+)
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.adapters.simulated.workloads import daemon_set, job_pod, pod_of, trace_pods
 from nodewright.adapters.traces.openb import Trace, group_options, load_openb, load_packaged_cut
@@ -94,7 +102,13 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
     if trace is not None:
         _add_trace(simulation, trace)
     for happening in scenario.timeline:
-        if isinstance(happening, Crash):
+        _add_happening(simulation, happening)
+
+
+def _add_happening(simulation: Simulation, happening: Happening) -> None:
+    """What is done to the engine; deployments look after their own scaling."""
+    match happening:
+        case Crash():
             simulation.crash_engine(
                 happening.at,
                 write=happening.write,
@@ -102,6 +116,10 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
                 down_seconds=happening.down,
                 keeps_memory=happening.keeps_memory,
             )
+        case PauseWrites():
+            simulation.pause(happening.at, happening.lasts)
+        case ResumeWrites():
+            simulation.pause(happening.at, 0)
 
 
 def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:

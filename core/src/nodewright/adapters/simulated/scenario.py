@@ -131,6 +131,16 @@ class Crash(Happening, frozen=True, kw_only=True, tag="crash"):
     keeps_memory: bool = True
 
 
+class PauseWrites(Happening, frozen=True, kw_only=True, tag="pause"):
+    """Somebody orders ``nodewright pause``: nothing is written to any cloud for that long."""
+
+    lasts: Seconds = msgspec.field(name="for")
+
+
+class ResumeWrites(Happening, frozen=True, kw_only=True, tag="resume"):
+    """Somebody ends the pause."""
+
+
 class Scenario(Strict, frozen=True, kw_only=True):
     """One simulation. ``settings`` are flags without their dashes; ``providers`` maps names to their options.
 
@@ -150,7 +160,7 @@ class Scenario(Strict, frozen=True, kw_only=True):
     deployments: tuple[DeploymentSpec, ...] = ()
     jobs: tuple[JobsSpec, ...] = ()
     trace: TraceSpec | None = None
-    timeline: tuple[Scale | Crash, ...] = ()
+    timeline: tuple[Scale | Crash | PauseWrites | ResumeWrites, ...] = ()
 
 
 def load_scenario(path: Path) -> Scenario:

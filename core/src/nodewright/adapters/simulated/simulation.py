@@ -20,7 +20,7 @@ from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scheduler import Preference, Scheduler
 from nodewright.adapters.simulated.store import MemoryStore
 from nodewright.engine.autoscaler import Autoscaler, Brain, LoopReport
-from nodewright.engine.ports import ProviderPort, World
+from nodewright.engine.ports import Pause, ProviderPort, World
 from nodewright.model.settings import Settings
 from nodewright.spec.simulation import NodeStart
 
@@ -138,6 +138,14 @@ class Simulation:
             self._cloud_due = self.kubelets.next_change()
 
         self.agenda.at(at, happen)
+
+    def pause(self, at: float, seconds: float) -> None:
+        """Somebody orders a pause; one of no length ends the pause that there is."""
+
+        def order(moment: float) -> None:
+            self.store.save_pause(Pause(since=moment, until=moment + seconds) if seconds else None)
+
+        self.agenda.at(at, order)
 
     def kill_engine(self, boundary: int, *, down_seconds: float, keeps_memory: bool) -> None:
         """As ``crash_engine``, at the boundary of that number from the beginning, counted from 1."""
