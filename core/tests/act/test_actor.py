@@ -134,6 +134,14 @@ def test_a_refused_decrease_lets_through_what_was_planned_for_the_same_target() 
     assert provider.calls == [("decrease", "a", 3, 2), ("force", "a", ("i",), 3)]
 
 
+@pytest.mark.parametrize(("stops", "called"), [(True, ["a"]), (False, ["a", "b"])])
+def test_ca_does_not_go_on_with_an_expansion_that_was_refused(stops: bool, called: list[str]) -> None:
+    provider = Provider()
+    provider.raises["a"] = OutOfCapacity("none left")
+    Actor([provider], FakeClock(), Inbox(), AuditLog(), stops_at_refusal=stops).act([increase(A), increase(B)])
+    assert [call[1] for call in provider.calls] == called
+
+
 def test_an_action_of_a_provider_that_is_not_loaded_fails() -> None:
     (outcome,) = Actor([], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Failed)

@@ -58,10 +58,10 @@ def test_cluster_limits_are_checked_over_the_whole_plan(setting: dict[str, objec
     assert violation.rule == rule
 
 
-def test_one_group_grows_once_in_a_plan() -> None:
+def test_an_increase_starts_where_the_last_one_ended() -> None:
     twice = [IncreaseSize(group=G, expected_target=2, target=3)] * 2
     rules = {violation.rule for violation in check_actions(world().state().observation, twice, Settings())}
-    assert rules == {"two increases of one group"}
+    assert rules == {"planned for a target of 2, observed 3"}
 
 
 def test_deleting_what_is_there_is_sound() -> None:

@@ -14,13 +14,25 @@ Ended = Done | Failed | Unknown
 
 
 class Actor:
-    """Makes the calls, one after the other, records each in the audit and posts how it ended."""
+    """Makes the calls, one after the other, records each in the audit and posts how it ended.
 
-    def __init__(self, providers: Iterable[ProviderWrites], clock: Clock, inbox: Inbox, audit: AuditSink) -> None:
+    With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA.
+    """
+
+    def __init__(
+        self,
+        providers: Iterable[ProviderWrites],
+        clock: Clock,
+        inbox: Inbox,
+        audit: AuditSink,
+        *,
+        stops_at_refusal: bool = False,
+    ) -> None:
         self._providers: Mapping[str, ProviderWrites] = {provider.name: provider for provider in providers}
         self._clock = clock
         self._inbox = inbox
         self._audit = audit
+        self._stops_at_refusal = stops_at_refusal
 
     def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]:
         """Every action in order; ``loop`` names this loop in the audit. After one that was not done, its group is
@@ -29,14 +41,19 @@ class Actor:
         """
         outcomes: list[Ended] = []
         stopped: dict[GroupRef, int | None] = {}
+        refused: set[tuple[str, ...]] = set()
         for number, action in enumerate(actions, start=1):
             if stopped.get(action.group, action.expected_target) != action.expected_target:
+                continue
+            if isinstance(action, IncreaseSize) and action.pods in refused:
                 continue
             record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)
             outcome = self._attempt(action)
             if not isinstance(outcome, Done):
                 stopped[action.group] = _unchanged_target(outcome)
+                if self._stops_at_refusal and isinstance(action, IncreaseSize):
+                    refused.add(action.pods)
             self._inbox.post(outcome)
             outcomes.append(outcome)
             self._audit.record(answered(record, outcome, self._clock.now()))

@@ -105,7 +105,9 @@ class Autoscaler:
         self._brain = brain or Brain()
         self._inbox = Inbox()
         self._observer = Observer(world.cluster, world.providers, settings.failures)
-        self._actor = Actor(world.providers, clock, self._inbox, world.audit)
+        self._actor = Actor(
+            world.providers, clock, self._inbox, world.audit, stops_at_refusal=settings.stops_at_refusal
+        )
         self._filter = EventFilter()
         loaded = world.store.load()
         self._memory: Memory = recalled(loaded.memory, clock.now())
@@ -156,8 +158,9 @@ class Autoscaler:
         if problem:
             return replace(plan, actions=())
         paused, until = self._find_pause(state.now)
-        safety = self._settings.safety
-        restraint = Restraint(settings=safety, paused=paused, paused_until=until, has_looked=self._has_looked)
+        has_looked = self._has_looked or self._settings.is_ca
+        limits = self._settings.deletion_limits
+        restraint = Restraint(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, deletions = restraint.apply(plan, state)
         self._memory = replace(state.memory, deletions=deletions)
         return plan

@@ -56,12 +56,18 @@ class TemplateSettings(Section, frozen=True, kw_only=True):
 
 
 class ScaleUpSettings(Section, frozen=True, kw_only=True):
-    """How an expansion is estimated, chosen and spread."""
+    """How an expansion is estimated, chosen and spread.
+
+    ``parallel_scale_up`` goes on with the other groups of an expansion after one was refused; without it only
+    profile "ca" stops there. ``salvo_scale_up`` plans expansions until no pod is left that one would help.
+    """
 
     expander: str = "least-waste"
     max_nodes_per_scaleup: Count = 1000
     fastpath_binpacking_enabled: bool = False
     enforce_node_group_min_size: bool = False
+    parallel_scale_up: bool = False
+    salvo_scale_up: bool = False
     balance_similar_node_groups: bool = False
     balancing_ignore_label: tuple[str, ...] = ()
     balancing_label: tuple[str, ...] = ()
@@ -146,6 +152,16 @@ class Settings(Section, frozen=True, kw_only=True):
     def is_ca(self) -> bool:
         """Whether everything is to be decided as CA does."""
         return self.loop.profile == "ca"
+
+    @property
+    def stops_at_refusal(self) -> bool:
+        """Whether the other groups of an expansion wait for the next loop after one was refused."""
+        return self.is_ca and not self.scale_up.parallel_scale_up
+
+    @property
+    def deletion_limits(self) -> SafetySettings:
+        """The budget in force: CA has none."""
+        return SafetySettings(deletion_window=0.0) if self.is_ca else self.safety
 
     @property
     def size_correction(self) -> SizeCorrection:

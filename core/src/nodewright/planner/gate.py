@@ -15,8 +15,6 @@ _YOUNG_GPU_SECONDS = 30.0
 
 def reason_to_wait(ground: Ground, pods: Sequence[Pod]) -> ScaleUpResult | None:
     """Why no growth is planned for these pods now; None when it is."""
-    if not pods:
-        return ScaleUpResult.NOT_NEEDED
     if _is_full(ground):
         return ScaleUpResult.NODE_LIMIT
     settings = ground.settings

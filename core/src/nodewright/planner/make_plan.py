@@ -14,6 +14,7 @@ from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import drop_expendable, is_pending, split_young, take_fitting
 from nodewright.planner.plan import Plan, PlannedAction, ScaleUpReport
 from nodewright.planner.quota import Accelerators, Quota
+from nodewright.planner.salvo import plan_rounds
 from nodewright.planner.scale_up import ScaleUp
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
@@ -43,13 +44,19 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
     old, young = split_young(pods, settings.pods, state.now)
     fitting, left = take_fitting(ground.snapshot, old)
-    report = _scale_up(ground, left, random, actions)
+    reports = _scale_up(ground, left, random, actions)
     min_size = None
     if settings.scale_up.enforce_node_group_min_size:
-        increases, min_size = plan_min_sizes(ground, {expansion.group for expansion in report.expansions})
+        grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
+        increases, min_size = plan_min_sizes(ground, grown)
         actions += increases
     return Plan(
-        actions=tuple(actions), scale_up=report, min_size=min_size, fitting=tuple(fitting), waiting=tuple(young)
+        actions=tuple(actions),
+        scale_up=reports[0],
+        salvo=tuple(reports[1:]),
+        min_size=min_size,
+        fitting=tuple(fitting),
+        waiting=tuple(young),
     )
 
 
@@ -70,11 +77,13 @@ def _prepare(state: ClusterState, settings: Settings) -> Ground:
     )
 
 
-def _scale_up(ground: Ground, pods: list[Pod], random: Random, actions: list[PlannedAction]) -> ScaleUpReport:
+def _scale_up(ground: Ground, pods: list[Pod], random: Random, actions: list[PlannedAction]) -> list[ScaleUpReport]:
     """Plan growth for pods that fit nowhere; a group that is being corrected is not asked in the same loop."""
+    if not pods:
+        return [ScaleUpReport()]
     wait = reason_to_wait(ground, pods)
     if wait is not None:
-        return ScaleUp(ground, pods, random).postpone(wait)
-    increases, report = ScaleUp(ground, pods, random).plan()
+        return [ScaleUp(ground, pods, random).postpone(wait)]
+    increases, reports = plan_rounds(ground, pods, random)
     actions += increases
-    return report
+    return reports

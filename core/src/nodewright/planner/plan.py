@@ -40,7 +40,7 @@ class ScaleUpReport:
 
     ``triggered`` are the pods for whose sake groups grow; ``awaiting`` could run on some group but not the
     chosen one and are planned again next loop; ``unhelped`` carry a reason per group. ``skipped`` are groups
-    left out whatever the pod.
+    left out whatever the pod, ``probed`` those that were asked for less than they were wanted for.
     """
 
     result: ScaleUpResult = ScaleUpResult.NOT_NEEDED
@@ -50,6 +50,7 @@ class ScaleUpReport:
     awaiting: tuple[Pod, ...] = ()
     unhelped: tuple[Unhelped, ...] = ()
     skipped: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
+    probed: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,7 @@ class Plan:
     """What to do now, in order, and the reasons.
 
     ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are
-    too young to be planned for. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
+    too young to be planned for. ``salvo`` are the reports of further expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
     why nothing but clean-up is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next
     loop. ``held_back`` is no part of ``actions``; ``paused`` says why
     all of it waits, and until when.
@@ -78,6 +79,7 @@ class Plan:
 
     actions: tuple[PlannedAction, ...] = ()
     scale_up: ScaleUpReport = field(default_factory=ScaleUpReport)
+    salvo: tuple[ScaleUpReport, ...] = ()
     min_size: ScaleUpReport | None = None
     fitting: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()

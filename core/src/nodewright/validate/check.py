@@ -3,7 +3,6 @@
 Written from the rules alone, over plain nodes and pods: it shares no code with what made the plan.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,8 +28,6 @@ def check_actions(seen: Observation, actions: Sequence[Planned], settings: Setti
     course = _Course(seen, leaves_refusing_to_cloud=settings.size_correction == "ca")
     found = [Violation(action, rule) for action in actions for rule in course.follow(action)]
     growth = [action for action in actions if isinstance(action, IncreaseSize)]
-    grown = Counter(action.group for action in growth)
-    found += [Violation(action, "two increases of one group") for action in growth if grown[action.group] > 1]
     found += [Violation(action, rule) for action in growth[-1:] for rule in _broken_limits(seen, growth, settings)]
     return tuple(found)
 
@@ -72,7 +69,7 @@ class _Course:
 
     def _target_after(self, group: GroupSeen, action: Planned) -> int:
         if isinstance(action, IncreaseSize):
-            return action.expected_target  # nothing may follow on it in the same plan
+            return action.target
         if isinstance(action, DecreaseTargetSize):
             return action.target if action.target >= self._there(group) else action.expected_target
         counts = {f.instance_id or f.failure_id: f.count for f in group.failed or ()}

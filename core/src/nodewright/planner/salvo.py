@@ -1,0 +1,41 @@
+"""Expansion after expansion in one loop (CA: --salvo-scale-up, behaviour/up.md §4.12)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from nodewright.model.action import IncreaseSize
+from nodewright.model.pod import Pod
+from nodewright.planner.candidates import Ground
+from nodewright.planner.pending import take_fitting
+from nodewright.planner.plan import ScaleUpReport
+from nodewright.planner.scale_up import ScaleUp
+from nodewright.planner.template import place_daemons
+
+
+def plan_rounds(ground: Ground, pods: Sequence[Pod], random: Random) -> tuple[list[IncreaseSize], list[ScaleUpReport]]:
+    """The increases and the report of every round: one, or as many as help some pod that is left."""
+    actions: list[IncreaseSize] = []
+    reports: list[ScaleUpReport] = []
+    current: Ground | None = ground
+    while current is not None and pods:
+        increases, report = ScaleUp(current, pods, random).plan()
+        actions += increases
+        reports.append(report)
+        goes_on = ground.settings.scale_up.salvo_scale_up and increases
+        handled = {id(pod) for pod in report.triggered}
+        pods = [pod for pod in pods if id(pod) not in handled]
+        current = _grown(current, report) if goes_on else None
+    return actions, reports
+
+
+def _grown(ground: Ground, report: ScaleUpReport) -> Ground | None:
+    """The picture with the new nodes and the pods they are for; None if those do not all fit after all."""
+    snapshot, groups = ground.snapshot.fork(), dict(ground.state.groups)
+    for expansion in report.expansions:
+        template, group = ground.templates[expansion.group], groups[expansion.group]
+        rows = snapshot.add_copies(template.node, expansion.target - expansion.current)
+        place_daemons(snapshot, template, range(rows.start, rows.stop))
+        groups[expansion.group] = replace(group, seen=replace(group.seen, target=expansion.target))
+    _, left = take_fitting(snapshot, report.triggered)
+    return None if left else replace(ground, snapshot=snapshot, state=replace(ground.state, groups=groups))
