@@ -1,6 +1,7 @@
 """Scale-up: options, choice, limits, balance (behaviour/up.md §4.3)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 from nodewright.estimator.pod_group import PodGroup, group_pods
@@ -15,6 +16,7 @@ from nodewright.planner.balance import balance_sizes
 from nodewright.planner.candidates import Ground, find_similar, make_option, skip_reason
 from nodewright.planner.gallery import Gallery
 from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
+from nodewright.planner.probe import Probes, Trial, is_cut
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -22,15 +24,22 @@ _NO_ROOM_LEFT = SkipReason(code=SkipCode.NO_ROOM, message="the group may not gro
 
 
 class ScaleUp:
-    """One scale-up being planned."""
+    """One scale-up being planned; groups in ``barred`` are left out for that reason."""
 
-    def __init__(self, ground: Ground, pods: Sequence[Pod], random: Random) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        pods: Sequence[Pod],
+        random: Random,
+        barred: Mapping[GroupRef, SkipReason] | None = None,
+    ) -> None:
         self._ground = ground
         self._random = random
         self._groups = group_pods(pods, ground.snapshot)
         reasons = {ref: skip_reason(ground, ref) for ref in ground.state.groups}
-        self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None}
+        self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
         self._gallery = Gallery(ground.snapshot, ground.templates)
+        self._probes = Probes(ground, ground.state.groups.keys() - self._skipped.keys(), self._gallery)
         self._unhelped: dict[PodClass, GroupReasons] = {}
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
@@ -39,12 +48,16 @@ class ScaleUp:
         chosen = self._choose(options)
         if chosen is None:
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
-        expansions = self._spread(chosen)
+        expansions, is_probe = self._spread(chosen)
         if not expansions:
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
+        if is_probe:
+            nodes = sum(expansion.target - expansion.current for expansion in expansions)
+            trial = self._probes.try_out(chosen, self._groups, nodes)
+            if trial.rest:
+                return self._probe(options, chosen, trial, expansions)
         report = self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
-        helped = tuple(pod.key for pod in chosen.pods)
-        return increases(expansions, helped), report
+        return _increases_for(chosen, expansions), report
 
     def postpone(self, result: ScaleUpResult) -> ScaleUpReport:
         """The report when nothing may be asked for now, whatever would help."""
@@ -52,7 +65,10 @@ class ScaleUp:
 
     def _options(self) -> list[Option]:
         open_groups = (ref for ref in self._ground.state.groups if ref not in self._skipped)
-        found = (make_option(self._ground, ref, self._groups, self._gallery) for ref in open_groups)
+        found = (
+            make_option(self._ground, ref, self._probes.offered(ref, self._groups), self._gallery)
+            for ref in open_groups
+        )
         return [option for option in found if option is not None]
 
     def _choose(self, options: Sequence[Option]) -> Option | None:
@@ -70,8 +86,11 @@ class ScaleUp:
         expanders = [name.strip() for name in ground.settings.scale_up.expander.split(",")]
         return choose(options, expanders, market, self._random)
 
-    def _spread(self, chosen: Option) -> tuple[Expansion, ...]:
-        """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it."""
+    def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
+        """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it.
+
+        Also: whether a group on probation among them may have been wanted for more than it is asked for.
+        """
         ground = self._ground
         left = ground.nodes_left
         wanted = chosen.node_count if left is None else min(chosen.node_count, left)
@@ -79,7 +98,21 @@ class ScaleUp:
         similar = find_similar(ground, chosen.group, self._groups, self._gallery)
         refs = [chosen.group, *(ref for ref in similar if ref not in self._skipped)]
         refs.sort(key=list(ground.state.groups).index)
-        return spread_over(ground, refs, wanted)
+        limits = self._probes.limits(chosen.group, refs, self._groups)
+        expansions = spread_over(ground, refs, wanted, limits)
+        return expansions, is_cut(expansions, limits)
+
+    def _probe(
+        self, options: Sequence[Option], chosen: Option, trial: Trial, expansions: tuple[Expansion, ...]
+    ) -> tuple[list[IncreaseSize], ScaleUpReport]:
+        """The trial, and the rest of its pods on groups that are neither on probation nor growing already."""
+        barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probes.reasons
+        others = ScaleUp(trial.ground, trial.rest, self._random, barred)
+        more, second = others.plan()
+        planned = {id(pod) for pod in trial.rest}
+        shown = [trial.option if option is chosen else option for option in options]
+        first = self._report(ScaleUpResult.SUCCESSFUL, shown, trial.option, expansions, planned)
+        return [*_increases_for(trial.option, expansions), *more], _joined(first, second, self._probes.reasons)
 
     def _report(
         self,
@@ -87,8 +120,11 @@ class ScaleUp:
         options: Sequence[Option],
         chosen: Option | None = None,
         expansions: tuple[Expansion, ...] = (),
+        planned: Collection[int] = (),
     ) -> ScaleUpReport:
+        """``planned`` are pods, by identity, that another report is about."""
         helped = {id(pod) for pod in chosen.pods} if chosen is not None else set()
+        helped.update(planned)
         rest = [(group, pod) for group in self._groups for pod in group.pods if id(pod) not in helped]
         awaiting, unhelped = [], []
         for group, pod in rest:
@@ -119,16 +155,24 @@ class ScaleUp:
         return held
 
     def _reason(self, pod_class: PodClass, ref: GroupRef, chosen: Option | None) -> Rejection | SkipReason:
-        known = self._skipped.get(ref) or self._gallery.rejection(pod_class, ref)
+        known = self._skipped.get(ref) or self._gallery.rejection(pod_class, ref) or self._probes.reason(ref, pod_class)
         if known is not None:
             return known
         return _NO_ROOM_LEFT if chosen is None or chosen.group == ref else _NOT_CHOSEN
 
 
-def spread_over(ground: Ground, refs: Sequence[GroupRef], wanted: int) -> tuple[Expansion, ...]:
-    """Deal nodes to groups, smallest first, and take from each what the cluster's limits leave."""
+def spread_over(
+    ground: Ground, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
+) -> tuple[Expansion, ...]:
+    """Deal nodes to groups, smallest first, and take from each what the cluster's limits leave.
+
+    A group in ``limits`` grows by no more than that.
+    """
     seen = [ground.state.groups[ref].seen for ref in refs]
-    sizes = balance_sizes([(group.target or 0, group.group.max_size) for group in seen], wanted)
+    rooms = [min(ground.room(ref), limits.get(ref, wanted)) for ref in refs]
+    sizes = balance_sizes(
+        [((g.target or 0), (g.target or 0) + room) for g, room in zip(seen, rooms, strict=True)], wanted
+    )
     expansions = []
     for ref, group, new in zip(refs, seen, sizes, strict=True):
         current = group.target or 0
@@ -144,6 +188,25 @@ def spread_over(ground: Ground, refs: Sequence[GroupRef], wanted: int) -> tuple[
 def increases(expansions: Iterable[Expansion], pods: tuple[str, ...] = ()) -> list[IncreaseSize]:
     """One call per expansion."""
     return [IncreaseSize(group=e.group, expected_target=e.current, target=e.target, pods=pods) for e in expansions]
+
+
+def _increases_for(chosen: Option, expansions: Iterable[Expansion]) -> list[IncreaseSize]:
+    return increases(expansions, tuple(pod.key for pod in chosen.pods))
+
+
+def _joined(first: ScaleUpReport, second: ScaleUpReport, probed: Mapping[GroupRef, SkipReason]) -> ScaleUpReport:
+    """One report of a trial and of what was planned for the rest of its pods."""
+    chosen = {option.group: option for option in second.options if option.chosen}
+    grown = {expansion.group for expansion in first.expansions}
+    return replace(
+        first,
+        expansions=first.expansions + second.expansions,
+        options=tuple(chosen.get(option.group, option) for option in first.options),
+        triggered=first.triggered + second.triggered,
+        awaiting=first.awaiting + second.awaiting,
+        unhelped=first.unhelped + second.unhelped,
+        probed={ref: reason for ref, reason in probed.items() if ref in grown},
+    )
 
 
 def _summaries(options: Sequence[Option], chosen: Option | None) -> tuple[OptionSummary, ...]:

@@ -1,0 +1,117 @@
+"""Groups on probation: how little is asked of each, and what that leaves to the others (design.md §6)."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nodewright.estimator.binpacking import estimate
+from nodewright.estimator.pod_group import PodGroup
+from nodewright.expander.option import Option
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import SkipCode, SkipReason
+from nodewright.planner.candidates import Ground
+from nodewright.planner.gallery import Gallery
+from nodewright.planner.pending import take_fitting
+from nodewright.planner.plan import Expansion
+from nodewright.planner.template import place_daemons
+from nodewright.registry.probation import allowance, left_to_ask
+from nodewright.snapshot.pod_class import PodClass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A chosen option cut down to what a group on probation may show, and what others must take in the same loop.
+
+    ``ground`` is the picture with the trial's nodes and their pods.
+    """
+
+    option: Option
+    rest: tuple[Pod, ...]
+    ground: Ground
+
+
+class Probes:
+    """The groups on probation among those that may grow.
+
+    A pod is probed with only where a group fits that is not on probation: pods that have no other place get all
+    the nodes that they need. A group that grows by all or nothing is never probed.
+    """
+
+    def __init__(self, ground: Ground, may_grow: Collection[GroupRef], gallery: Gallery) -> None:
+        self._ground = ground
+        self._gallery = gallery
+        self._left: dict[GroupRef, int] = {}
+        for ref in may_grow if ground.settings.probes_after_backoff else ():
+            group = ground.state.groups[ref]
+            left = left_to_ask(group, ground.state.now)
+            if left is not None and not group.seen.options.zero_or_max_node_scaling:
+                planned = (group.seen.target or 0) - (ground.state.observation.groups[ref].target or 0)
+                self._left[ref] = max(0, left - planned)
+        self._others = frozenset(may_grow) - self._left.keys()
+
+    @property
+    def reasons(self) -> dict[GroupRef, SkipReason]:
+        """Why no more is asked of each group on probation."""
+        return {ref: self._reason(ref) for ref in self._left}
+
+    def reason(self, ref: GroupRef, pod_class: PodClass) -> SkipReason | None:
+        """Why a group does not get a pod that others may take."""
+        return self._reason(ref) if ref in self._left and self._has_other_place(pod_class) else None
+
+    def offered(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[PodGroup]:
+        """The pods that may be planned for a group: one whose trial is under way gets those with no other place."""
+        if self._left.get(ref, 1) > 0:
+            return groups
+        return [group for group in groups if not self._has_other_place(group.pod_class)]
+
+    def limits(self, chosen: GroupRef, refs: Iterable[GroupRef], groups: Sequence[PodGroup]) -> dict[GroupRef, int]:
+        """By how much each of ``refs``, over which the chosen group's growth is spread, may grow; others are free."""
+        bound, others = self._split(chosen, groups)
+        if not others:
+            return {}
+        limits = {ref: self._left[ref] for ref in refs if ref in self._left}
+        if bound and chosen in limits:
+            needed = estimate(self._ground.snapshot, self._ground.templates[chosen], bound, 0).node_count
+            limits[chosen] = max(limits[chosen], needed)
+        return limits
+
+    def try_out(self, chosen: Option, groups: Sequence[PodGroup], nodes: int) -> Trial:
+        """The option with so many nodes. Pods with no other place come first, then those for which there is room."""
+        ground, template = self._ground, self._ground.templates[chosen.group]
+        bound, others = self._split(chosen.group, groups)
+        packing = estimate(ground.snapshot, template, bound or others, nodes).packing
+        snapshot = ground.snapshot.fork()
+        rows = snapshot.add_copies(template.node, nodes)
+        place_daemons(snapshot, template, range(rows.start, rows.stop))
+        for row, pods in zip(range(rows.start, rows.stop), packing, strict=False):
+            for pod in pods:
+                snapshot.place(snapshot.class_of(pod), row)
+        placed = {id(pod) for pods in packing for pod in pods}
+        _, left = take_fitting(snapshot, [pod for pod in chosen.pods if id(pod) not in placed])
+        without = {id(pod) for pod in left}
+        helped = tuple(pod for pod in chosen.pods if id(pod) not in without)
+        return Trial(
+            option=replace(chosen, node_count=nodes, pods=helped),
+            rest=tuple(left),
+            ground=replace(ground, snapshot=snapshot),
+        )
+
+    def _split(self, ref: GroupRef, groups: Sequence[PodGroup]) -> tuple[list[PodGroup], list[PodGroup]]:
+        """The pods that fit the group: those with no other place, and the others."""
+        fitting = [group for group in groups if ref in self._gallery.fits(group.pod_class)]
+        bound = [group for group in fitting if not self._has_other_place(group.pod_class)]
+        return bound, [group for group in fitting if self._has_other_place(group.pod_class)]
+
+    def _has_other_place(self, pod_class: PodClass) -> bool:
+        return not self._others.isdisjoint(self._gallery.fits(pod_class))
+
+    def _reason(self, ref: GroupRef) -> SkipReason:
+        most = allowance(self._ground.state.groups[ref].backoff, self._ground.state.now) or 0
+        message = f"on probation after a failure: at most {most} node{'s' if most > 1 else ''}"
+        return SkipReason(code=SkipCode.PROBATION, message=message)
+
+
+def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> bool:
+    """Whether a group on probation got all that it may be asked for, so that more may have been wanted."""
+    grown = {expansion.group: expansion.target - expansion.current for expansion in expansions}
+    return any(grown.get(ref, 0) >= most for ref, most in limits.items())
