@@ -93,7 +93,8 @@ def test_earlier_deletions_count_until_they_leave_the_window() -> None:
 
 def test_a_machine_is_charged_once() -> None:
     first, charged = restrain(state_of(a=30), deletion(10))
-    again, after = restrain(state_of(a=30, deletions=charged), deletion(10))
+    earlier = dict.fromkeys(charged, NOW - 300)
+    again, after = restrain(state_of(a=30, deletions=earlier), deletion(11))
     assert deleted(first) == deleted(again) == [10]
     assert after == charged
 

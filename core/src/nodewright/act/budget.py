@@ -19,7 +19,8 @@ Machine = tuple[GroupRef, str]
 
 
 class DeletionBudget:
-    """What may be deleted in one loop. A machine that never ran is free, one that was charged already costs no more.
+    """What may be deleted in one loop. A machine that never ran is free; one that is still there although it was
+    charged already costs no more, from now on.
 
     ``charged`` is what the next loops must remember, the earlier deletions included.
     """
@@ -51,12 +52,13 @@ class DeletionBudget:
     def _charge(self, machine: Machine) -> bool:
         """May it be deleted? Then it is charged, unless it is free."""
         ref, _ = machine
-        if not self._window or machine in self.charged or self._never_ran(machine):
+        if not self._window or self._never_ran(machine):
             return True
-        if self._is_used_up(ref):
-            return False
+        if machine not in self.charged:
+            if self._is_used_up(ref):
+                return False
+            self._used[ref] += 1
         self.charged[machine] = self._state.now
-        self._used[ref] += 1
         return True
 
     def _never_ran(self, machine: Machine) -> bool:
