@@ -5,6 +5,7 @@ line ``<kind> <passed>/<total>`` is printed, then the names of the cases that fa
 Exit code 1: some case failed, or is of an unknown kind. 2: the input cannot be read.
 
 A kind is a module ``kinds/<kind>.py`` with ``check(case) -> list[str]``: what differs, empty when nothing does.
+What a kind needs besides is in ``support/``.
 """
 
 import gzip
@@ -108,6 +109,9 @@ def _parse(line: str, where: str) -> Case:
 
 
 def _load_check(kind: str) -> Check:
+    support = str(HERE / "support")
+    if support not in sys.path:
+        sys.path.append(support)
     spec = spec_from_file_location(f"conformance_{kind}", HERE / "kinds" / f"{kind}.py")
     assert spec is not None
     assert spec.loader is not None

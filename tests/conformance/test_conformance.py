@@ -4,9 +4,11 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -29,11 +31,19 @@ FILES = [path for path in sorted((HERE / "cases").iterdir()) if path.name.partit
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])
 def test_every_case_but_the_argued_ones(path: Path) -> None:
-    argued = runner.argued_cases()
-    for result in runner.judge(runner.read_cases(path)):
+    argued, cases = runner.argued_cases(), runner.read_cases(path)
+    early = {case.name for case in cases if asks_for_scale_down(case.whole)}
+    for result in runner.judge(cases):
         mine = {name for name in argued if name.startswith(f"{result.kind}/")}
-        assert {name: why for name, why in result.failures.items() if name not in argued} == {}
+        assert {name: why for name, why in result.failures.items() if name not in argued and name not in early} == {}
         assert mine - set(result.failures) == set(), "argued to be wrong, yet they pass"
+        assert early <= set(result.failures), "a case passes that asks for what is not there"
+
+
+def asks_for_scale_down(case: Mapping[str, Any]) -> bool:
+    """Whether nodes were removed for want of use, which nodewright does not do yet."""
+    loops = case["expected"].get("loops", ())
+    return any(loop["scaleDown"]["nodes"] for loop in loops)
 
 
 def test_there_are_cases_of_every_kind() -> None:
@@ -64,6 +74,17 @@ def test_failing_cases_are_named(tmp_path: Path) -> None:
     file.write_text("\n".join([_case("predicates/a", fits=True), _case("predicates/b", fits=False)]))
     assert _run(str(file)) == (1, "predicates 1/2\npredicates/b\n", "")
     assert "observed" in _run("--why", str(file))[1]
+
+
+def test_a_loop_that_differs_is_told(tmp_path: Path) -> None:
+    lines = gzip.decompress((HERE / "cases" / "runonce.jsonl.gz").read_bytes()).splitlines()
+    case = next(case for case in map(json.loads, lines) if case["name"].startswith("runonce/up/"))
+    case["expected"]["loops"][0]["targetSizes"] = {"ng1": 99}
+    file = tmp_path / "cases.jsonl"
+    file.write_text(json.dumps(case))
+    code, out, _ = _run("--why", str(file))
+    assert code == 1
+    assert "loop 0: targetSizes: " in out
 
 
 def test_unknown_kinds_are_named_and_fail(tmp_path: Path) -> None:
