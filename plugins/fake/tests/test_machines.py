@@ -65,6 +65,16 @@ def test_some_machines_never_register_and_some_late(set_up: Any) -> None:
     assert stage.states("a") == ["running"] * 200
 
 
+def test_for_a_while_machines_of_a_group_start_and_never_register(set_up: Any) -> None:
+    stage = set_up(dead_boots=[{"group": "a", "start": "10s", "end": "1m"}])
+    stage.client.increase_size("a", 1, 3)
+    stage.later(1000)
+    stage.client.increase_size("a", 3, 4)
+    stage.later(1000)
+    delays = [start.register_after_seconds for start in stage.client.running_machines() if start.group_id == "a"]
+    assert [delay is None for delay in delays] == [False, True, True, False]
+
+
 def test_a_stock_out_of_a_zone_fails_its_groups_and_ends(set_up: Any) -> None:
     stage = set_up(stock_outs=[{"zone": "z2", "start": "1m", "end": "10m", "remaining": 1}])
     stage.later(60)

@@ -36,6 +36,7 @@ class FakeCloud:
         self.supply = Supply(random, clock.now(), options.quota)
         self.supply.stock_outs.extend(options.stock_outs)
         self.supply.failures.extend(options.failures)
+        self.supply.dead_boots.extend(options.dead_boots)
         self._clock = clock
         self._made_groups = 0
         self._running_of: list[GroupView] = []

@@ -135,7 +135,7 @@ class Lifecycle:
         late = config.registers_late
         if register is not None and late is not None and self._random.random() < late.share:
             register += late.by.draw(self._random)
-        if self._random.random() < config.never_registers:
+        if self._supply.boots_dead(config, now):
             register = None
         machine.doom = None
         machine.start = NodeStart(

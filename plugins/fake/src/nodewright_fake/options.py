@@ -119,6 +119,10 @@ class Failure(Window, frozen=True, kw_only=True):
     message: str = ""
 
 
+class DeadBoot(Window, frozen=True, kw_only=True):
+    """Machines that start running then never become nodes."""
+
+
 class Quota(Strict, frozen=True, kw_only=True):
     """Account-wide limits; ``enforced`` when the call is made (refusal) or the machine is (failed instance)."""
 
@@ -161,6 +165,7 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     quota: Quota = Quota()
     stock_outs: tuple[StockOut, ...] = ()
     failures: tuple[Failure, ...] = ()
+    dead_boots: tuple[DeadBoot, ...] = ()
     faults: tuple[Fault, ...] = ()
     gpu: Gpu = Gpu()
     similarity: Similarity = Similarity()

@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.spec import ErrorClass, FailureScope, Quantity
 from nodewright_fake.delays import Delay, fixed
-from nodewright_fake.options import Failure, GroupConfig, Quota, StockOut, Window
+from nodewright_fake.options import DeadBoot, Failure, GroupConfig, Quota, StockOut, Window
 
 W = TypeVar("W", bound=Window)
 
@@ -39,6 +39,7 @@ class Supply:
         self.quota = quota
         self.stock_outs: list[StockOut] = []
         self.failures: list[Failure] = []
+        self.dead_boots: list[DeadBoot] = []
         self._random = random
         self._built = built
         self._taken: dict[int, int] = {}
@@ -54,6 +55,10 @@ class Supply:
                 delay=fixed(0),
             )
         return self._stocked_out(config, now) or self._failing(config, now)
+
+    def boots_dead(self, config: GroupConfig, now: float) -> bool:
+        """Does a machine of the group that starts now never become a node? Draws by chance."""
+        return bool(self._in_force(self.dead_boots, config, now)) or self._random.random() < config.never_registers
 
     def over_quota(self, machines: Iterable[GroupConfig]) -> bool:
         """Would these machines together be more than the account may have?"""
