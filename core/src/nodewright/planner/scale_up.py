@@ -128,7 +128,8 @@ class ScaleUp:
         rest = [(group, pod) for group in self._groups for pod in group.pods if id(pod) not in helped]
         awaiting, unhelped = [], []
         for group, pod in rest:
-            if chosen is not None and self._open_to(group) - {chosen.group}:
+            fits = self._open_to(group)
+            if chosen is not None and fits and chosen.group not in fits:
                 awaiting.append(pod)
             else:
                 unhelped.append(Unhelped(pod=pod, reasons=self._reasons(group.pod_class, chosen)))
