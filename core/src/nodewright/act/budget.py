@@ -30,8 +30,7 @@ class DeletionBudget:
         self._state = state
         self._window = settings.deletion_window
         fixed = settings.max_deletions_per_window
-        nodes = sum(group.readiness.registered for group in state.groups.values())
-        self._most_of_all = fixed or _default(nodes)
+        self._most_of_all = cluster_limit(state, settings) or 0
         self._most = {ref: fixed or _default(group.readiness.registered) for ref, group in state.groups.items()}
         self._used = Counter(ref for ref, _ in self.charged)
         self._with_node = {node.spec.provider_id.lower() for _, node in state.observation.snapshot.nodes()}
@@ -83,6 +82,17 @@ class DeletionBudget:
         of_group = self._used[ref] >= self._most[ref]
         moments = [at for (charged, _), at in self.charged.items() if charged == ref or not of_group]
         return min(moments, default=self._state.now) + self._window
+
+
+def cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
+    """How many machines of all groups may be deleted within a window; None: as many as there are."""
+    if not settings.deletion_window:
+        return None
+    return settings.max_deletions_per_window or _default(_nodes(state))
+
+
+def _nodes(state: ClusterState) -> int:
+    return sum(group.readiness.registered for group in state.groups.values())
 
 
 def _default(nodes: int) -> int:

@@ -145,6 +145,7 @@ class Autoscaler:
         plan = self._brain.make_plan(state, self._settings, self._random)
         step.violations = self._check(state, plan)
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
+        step.state = replace(state, memory=self._memory)
         self._world.store.save_if_changed(with_intent(self._memory, state, plan.actions))
         step.outcomes = self._actor.act(plan.actions, f"{self._name}-{self._loops}")
         self._has_looked = self._has_looked or not step.problem

@@ -20,6 +20,7 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, F
 from nodewright.model.clock import Clock
 from nodewright.model.settings import TemplateSettings
 from nodewright.registry.readiness import is_ready
+from nodewright.registry.state import ClusterState
 
 
 class Recorder:
@@ -27,6 +28,7 @@ class Recorder:
 
     def __init__(self, clock: Clock) -> None:
         self.loops = 0
+        self._last: LoopReport | None = None
         self.audit = AuditLog()
         self._clock = clock
         self._increases = 0
@@ -35,12 +37,18 @@ class Recorder:
         self._violations: list[str] = []
         self._problems: list[str] = []
 
+    @property
+    def state(self) -> ClusterState | None:
+        """What the engine concluded last; None before its first loop."""
+        return self._last.state if self._last is not None else None
+
     def record(self, event: Event) -> None:
         self._events.append(TimedEvent(at=self._clock.now(), event=event))
 
     def take(self, report: LoopReport) -> None:
         """What one loop did."""
         self.loops += 1
+        self._last = report if report.state is not None else self._last
         for outcome in report.outcomes:
             decision = describe(outcome)
             self._decisions.append(decision)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from nodewright.act import AuditRecord, Event
 from nodewright.adapters.simulated.journal import Fact
+from nodewright.engine.status import StatusReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +101,7 @@ class SimulationResult:
 
     ``loops`` counts runs of the engine, ``happenings`` moments at which the world changed. ``increases`` is the
     total of machines accepted. ``violations`` are planned actions that the independent check refused.
+    ``status`` is how the engine saw things at the end.
     """
 
     title: str
@@ -120,3 +122,4 @@ class SimulationResult:
     pod_waits: Mapping[str, float] = field(default_factory=dict)
     journal: Sequence[Fact] = ()
     audit: Sequence[AuditRecord] = ()
+    status: StatusReport = field(default_factory=StatusReport)

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
+from nodewright.act.budget import cluster_limit
 from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.cluster import SimulatedCluster
@@ -21,7 +22,9 @@ from nodewright.adapters.simulated.scheduler import Preference, Scheduler
 from nodewright.adapters.simulated.store import MemoryStore
 from nodewright.engine.autoscaler import Autoscaler, Brain, LoopReport
 from nodewright.engine.ports import Pause, ProviderPort, World
+from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.settings import Settings
+from nodewright.registry.state import Memory
 from nodewright.spec.simulation import NodeStart
 
 
@@ -268,11 +271,23 @@ class Simulation:
         end = self._clock.now() if stopped_early else max(self._options.end, self._clock.now())
         self._meter.advance(end)
         self._meter.sample(self.kubelets.machine_counts())
-        return self._recorder.result(
+        result = self._recorder.result(
             title=self._options.title,
             span=(self._start, end),
             happenings=self._happenings,
             meter=self._meter,
             cluster=self.cluster,
             journal=self.journal,
+        )
+        return replace(result, status=self._status(end))
+
+    def _status(self, at: float) -> StatusReport:
+        """How the engine sees things, as a running one would tell."""
+        state, limits = self._recorder.state, self._options.settings.deletion_limits
+        return make_status(
+            state.memory if state is not None else Memory(),
+            at,
+            pause=self.store.load_pause(),
+            window=limits.deletion_window,
+            deletion_limit=cluster_limit(state, limits) if state is not None else None,
         )

@@ -1,0 +1,102 @@
+"""How things stand, from what is remembered: the same for a running engine, a simulation and a saved state."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodewright.act import Pause
+from nodewright.model.capability import Capability
+from nodewright.model.group import GroupRef
+from nodewright.registry.backoff import is_active
+from nodewright.registry.deletions import recent_deletions
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.snapshot.observation import GroupSeen
+
+_UNDECLARED = "the provider does not report failures"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detection:
+    """How failures of a group are found: ``fast``, by asking the provider in every loop, or only when machines are
+    overdue, after ``timeout`` seconds; ``why_not`` is why it is not fast.
+    """
+
+    fast: bool
+    timeout: float
+    why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupStatus:
+    """One node group. Counts are machines, ``target`` is None where it is not known, as is ``detection``.
+
+    ``requests`` still owe machines; ``given_up`` are overdue and still part of the target; ``unregistered``
+    instances are no nodes yet, ``late`` of them (or of the nodes) for too long. ``deleted`` counts towards the budget.
+    """
+
+    ref: GroupRef
+    min_size: int = 0
+    max_size: int = 0
+    target: int | None = None
+    detection: Detection | None = None
+    requests: tuple[ScaleUpRequest, ...] = ()
+    given_up: int = 0
+    unregistered: int = 0
+    late: int = 0
+    backoff: Backoff | None = None
+    deleted: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusReport:
+    """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
+    ``deletion_limit`` of them are allowed within a window: None where the number of nodes is not known, which decides it.
+    """
+
+    now: float = 0.0
+    groups: tuple[GroupStatus, ...] = ()
+    pause: Pause | None = None
+    deleted: int = 0
+    deletion_limit: int | None = None
+
+
+def make_status(
+    memory: Memory, now: float, *, pause: Pause | None = None, window: float, deletion_limit: int | None = None
+) -> StatusReport:
+    """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out."""
+    deletions = recent_deletions(memory.deletions, window, now)
+    machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": deletions}
+    counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
+    known = {*memory.last_known, *memory.requests, *memory.backoffs, *memory.given_up}.union(*counts.values())
+    return StatusReport(
+        now=now,
+        groups=tuple(_group_status(ref, memory, counts, now) for ref in sorted(known)),
+        pause=pause if pause is not None and pause.holds(now) else None,
+        deleted=len(deletions),
+        deletion_limit=deletion_limit,
+    )
+
+
+def _group_status(ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[GroupRef]], now: float) -> GroupStatus:
+    seen, backoff = memory.last_known.get(ref), memory.backoffs.get(ref)
+    return GroupStatus(
+        ref=ref,
+        min_size=seen.group.min_size if seen is not None else 0,
+        max_size=seen.group.max_size if seen is not None else 0,
+        target=seen.target if seen is not None else None,
+        detection=_detection(seen) if seen is not None else None,
+        requests=memory.requests.get(ref, ()),
+        given_up=memory.given_up.get(ref, 0),
+        unregistered=counts["unregistered"][ref],
+        late=counts["late"][ref],
+        backoff=backoff if is_active(backoff, now) else None,
+        deleted=counts["deleted"][ref],
+    )
+
+
+def _detection(seen: GroupSeen) -> Detection:
+    fast = Capability.FAST_FAILURE_DETECTION
+    timeout = seen.options.max_node_provision_seconds
+    if fast in seen.capabilities:
+        return Detection(fast=True, timeout=timeout)
+    return Detection(fast=False, timeout=timeout, why_not=seen.group.switched_off.get(fast) or _UNDECLARED)
