@@ -32,6 +32,9 @@ COMMANDS = {
     "demo": Entry("nodewright.cli.demo", "Watch an autoscaler at work: a simulated cluster, in seconds."),
     "plan": Entry("nodewright.cli.plan", "What would be done to the cluster in a kubectl dump, and why."),
     "simulate": Entry("nodewright.cli.simulate", "Run a scenario or a trace on virtual time, and measure it."),
+    "status": Entry("nodewright.cli.status", "What is under way, what is left alone, and for how long."),
+    "pause": Entry("nodewright.cli.pause", "Stop every write to every cloud for a while."),
+    "resume": Entry("nodewright.cli.resume", "End a pause before its time."),
     "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
 }
 

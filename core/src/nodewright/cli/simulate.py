@@ -19,6 +19,8 @@ from nodewright.cli.progress import show_progress
 from nodewright.cli.report_file import check_writable, save_report
 from nodewright.cli.screen import count, make_console, output_option, safe, write_json
 from nodewright.cli.settings import load_settings
+from nodewright.cli.status_view import as_json as status_json
+from nodewright.cli.status_view import print_status
 from nodewright.cli.story import print_setbacks
 from nodewright.cli.summary import as_json, print_result
 from nodewright.model.errors import ConfigError, InvariantError
@@ -45,8 +47,9 @@ class Wish:
 @click.option("--all-at-once", is_flag=True, help="TRACE with all pods pending at the start.")
 @click.option("--set", "given", multiple=True, metavar="FLAG=VALUE", help="A setting, stronger than the scenario's.")
 @click.option("--every-tick", is_flag=True, help="Run every loop, also those that cannot change anything.")
+@click.option("--status", is_flag=True, help="Show at the end what nodewright status would.")
 @output_option
-def command(source: str, report: str | None, every_tick: bool, output: str, **wish: Any) -> None:
+def command(source: str, report: str | None, every_tick: bool, status: bool, output: str, **wish: Any) -> None:
     """Run a scenario (a YAML file) or a trace (a folder with nodes.csv and pods.csv) on virtual time.
 
     The same engine code as on a real cluster, deterministic under a seed.
@@ -61,9 +64,12 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **wi
     if report is not None:
         written = save_report(write_report(result, description=scenario.description), Path(report))
     if output == "json":
-        write_json(as_json(result, str(written) if written else None))
+        document = as_json(result, str(written) if written else None)
+        write_json(document | {"status": status_json(result.status)} if status else document)
     else:
         _print(result, scenario.description, written)
+        if status:
+            print_status(make_console(), result.status)
     if result.violations:
         raise InvariantError(f"{count(len(result.violations), 'planned action')} broke a rule")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from nodewright.adapters.simulated.result import Decision, SimulationResult
@@ -88,6 +89,7 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
         ],
         "problems": list(result.problems),
         "violations": list(result.violations),
+        "audit": [msgspec.structs.asdict(record) for record in result.audit],
         "report": report,
     }
 

@@ -1,0 +1,126 @@
+"""A status report for people and for programs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from nodewright.cli.screen import count, make_table, safe
+from nodewright.engine.status import Detection, GroupStatus, StatusReport
+from nodewright.model.duration import format_duration
+from nodewright.model.moment import format_moment
+from nodewright.registry.state import Backoff, ScaleUpRequest
+
+SCHEMA = 1
+
+
+def print_status(console: Console, report: StatusReport) -> None:
+    """What is unusual first, then every group."""
+    console.print(safe(f"Status as of {format_moment(report.now)}", "bold"))
+    if report.pause is not None:
+        left = _left(report.pause.until, report)
+        console.print(safe(f"Writes to clouds are {report.pause}, for another {left}.", "bold yellow"))
+    console.print(safe(_deletions(report)))
+    if not report.groups:
+        return
+    table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
+    for group in report.groups:
+        waiting = Text("\n").join(safe(line) for line in _under_way(group, report))
+        alone = _left_alone(group.backoff, report) if group.backoff is not None else ""
+        style = "yellow" if group.backoff is not None else ""
+        cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(alone, style))
+        table.add_row(safe(group.ref, "bold"), *cells)
+    console.print(table)
+
+
+def as_json(report: StatusReport) -> dict[str, Any]:
+    """The document of ``--output json``; docs/commands.md describes it. Its keys only ever grow."""
+    return {
+        "schema": SCHEMA,
+        "now": format_moment(report.now),
+        "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
+        "deletions": {"used": report.deleted, "limit": report.deletion_limit},
+        "groups": [_group(group, report.now) for group in report.groups],
+    }
+
+
+def _group(group: GroupStatus, now: float) -> dict[str, Any]:
+    found = group.detection
+    return {
+        "group": str(group.ref),
+        "provider": group.ref.provider,
+        "id": group.ref.group_id,
+        "min": group.min_size,
+        "max": group.max_size,
+        "target": group.target,
+        "failure_detection": found and {
+            "fast": found.fast, "timeout_seconds": found.timeout, "why_not_fast": found.why_not or None
+        },
+        "requests": [_request(request, now) for request in group.requests],
+        "given_up": group.given_up,
+        "unregistered": group.unregistered,
+        "late": group.late,
+        "backoff": _backoff(group.backoff, now) if group.backoff is not None else None,
+        "deleted": group.deleted,
+    }  # fmt: skip
+
+
+def _request(request: ScaleUpRequest, now: float) -> dict[str, Any]:
+    return {
+        "owed": request.increase,
+        "asked_at": format_moment(request.started),
+        "given_up_at": format_moment(request.deadline),
+        "seconds_left": max(0.0, request.deadline - now),
+    }
+
+
+def _backoff(backoff: Backoff, now: float) -> dict[str, Any]:
+    return {
+        "until": format_moment(backoff.until),
+        "seconds_left": max(0.0, backoff.until - now),
+        "error_class": backoff.error_class.value,
+        "code": backoff.code,
+        "message": backoff.message,
+    }
+
+
+def _deletions(report: StatusReport) -> str:
+    limit = f" of {report.deletion_limit:,}" if report.deletion_limit is not None else ""
+    return f"Deletion budget of the cluster: {report.deleted:,}{limit} used."
+
+
+def _size(group: GroupStatus) -> str:
+    target = "?" if group.target is None else f"{group.target:,}"
+    return f"{target} ({group.min_size:,}–{group.max_size:,})" if group.detection is not None else target  # noqa: RUF001
+
+
+def _found(detection: Detection | None) -> str:
+    if detection is None:
+        return "not known yet"
+    timeout = format_duration(detection.timeout)
+    if detection.fast:
+        return f"at once (overdue after {timeout})"
+    return f"when overdue, after {timeout}: {detection.why_not}"
+
+
+def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
+    for request in group.requests:
+        end = f"given up in {_left(request.deadline, report)}" if request.deadline > report.now else "overdue"
+        yield f"{count(request.increase, 'machine')} owed, {end}"
+    if group.unregistered:
+        late = f", {group.late:,} of them for too long" if group.late else ""
+        yield f"{count(group.unregistered, 'instance')} without a node{late}"
+    if group.given_up:
+        yield f"{count(group.given_up, 'machine')} given up"
+    if group.deleted:
+        yield f"{count(group.deleted, 'machine')} deleted lately"
+
+
+def _left_alone(backoff: Backoff, report: StatusReport) -> str:
+    why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))
+    return f"for {_left(backoff.until, report)}: {why}"
+
+
+def _left(until: float, report: StatusReport) -> str:
+    return format_duration(round(max(0.0, until - report.now)))
