@@ -3,7 +3,8 @@
 import pytest
 
 from nodewright.model.limits import ResourceLimits
-from nodewright.planner.quota import Accelerators, Quota
+from nodewright.planner.quota import Quota
+from nodewright.registry.accelerators import NO_ACCELERATORS
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
@@ -15,7 +16,7 @@ GPU = ProviderSeen(name="cloud", gpu_label="accelerator", gpu_resources=("exampl
 def test_cores_count_whole_and_virtual_kubelets_not_at_all() -> None:
     snapshot = Snapshot()
     snapshot.add_nodes([build_node("a", cpu="1500m"), build_node("v", cpu="100", labels={"type": "virtual-kubelet"})])
-    quota = Quota(snapshot, ResourceLimits(max_cores=10), Accelerators((), ()))
+    quota = Quota(snapshot, ResourceLimits(max_cores=10), NO_ACCELERATORS)
     assert quota.allowed(build_node("n", cpu="4"), 5) == (2, ("cpu",))
     quota.consume(build_node("n", cpu="4"), 2)
     assert quota.allowed(build_node("n", cpu="4"), 1) == (0, ("cpu",))
@@ -24,7 +25,7 @@ def test_cores_count_whole_and_virtual_kubelets_not_at_all() -> None:
 def test_an_exceeded_limit_allows_nothing_more() -> None:
     snapshot = Snapshot()
     snapshot.add_node(build_node("a", cpu="20"))
-    quota = Quota(snapshot, ResourceLimits(max_cores=10), Accelerators((), ()))
+    quota = Quota(snapshot, ResourceLimits(max_cores=10), NO_ACCELERATORS)
     assert quota.allowed(build_node("n", cpu="1"), 3) == (0, ("cpu",))
 
 

@@ -1,7 +1,7 @@
 """Which groups may grow at all, and by what expansion each would help (behaviour/up.md §4.4, §4.5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nodewright.estimator.binpacking import Estimate, Template, estimate
 from nodewright.estimator.limits import node_limit
@@ -11,8 +11,9 @@ from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.planner.gallery import Gallery
-from nodewright.planner.quota import Accelerators, Quota
+from nodewright.planner.quota import Quota
 from nodewright.planner.similar import are_similar, share_a_label
+from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.backoff import is_active
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.snapshot import Snapshot
@@ -27,7 +28,7 @@ class Ground:
     snapshot: Snapshot
     templates: Mapping[GroupRef, Template]
     quota: Quota
-    accelerators: Accelerators = field(default_factory=lambda: Accelerators((), ()))
+    accelerators: Accelerators = NO_ACCELERATORS
 
     @property
     def node_count(self) -> int:
@@ -55,7 +56,7 @@ def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
         return SkipReason(code=SkipCode.MAX_SIZE, message="max node group size reached")
     step = ground.room(ref) if group.seen.options.zero_or_max_node_scaling else 1
     left = ground.nodes_left
-    if left is not None and step > max(1, left):
+    if left is not None and group.seen.options.zero_or_max_node_scaling and step > left:
         return SkipReason(code=SkipCode.NODE_LIMIT, message="atomic scale-up exceeds cluster node count limit")
     if ref not in ground.templates:
         return SkipReason(code=SkipCode.NO_TEMPLATE, message="not ready for scale-up: no template of its nodes")

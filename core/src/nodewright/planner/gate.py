@@ -6,6 +6,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.candidates import Ground
+from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState
 
@@ -25,8 +26,9 @@ def reason_to_wait(ground: Ground, pods: Sequence[Pod]) -> ScaleUpResult | None:
 
 def count_ready_nodes(state: ClusterState, settings: Settings) -> int:
     """Nodes of any group or none that are ready and open for pods."""
-    nodes = (node for _, node in state.observation.snapshot.nodes())
-    return sum(not node.spec.unschedulable and is_ready(node, settings.templates) for node in nodes)
+    accelerators = Accelerators.of(state.observation.providers.values())
+    nodes = (node for _, node in state.observation.snapshot.nodes() if not node.spec.unschedulable)
+    return sum(is_ready(node, settings.templates) and not accelerators.are_missing(node) for node in nodes)
 
 
 def _is_full(ground: Ground) -> bool:

@@ -11,13 +11,14 @@ from nodewright.planner.correction import Restored, restore_as_seed, restore_pro
 from nodewright.planner.correction_ca import restore_as_ca
 from nodewright.planner.gate import count_ready_nodes, reason_to_wait
 from nodewright.planner.min_size import plan_min_sizes
-from nodewright.planner.pending import drop_expendable, is_pending, split_young, take_fitting
+from nodewright.planner.pending import drop_expendable, drop_foreign, is_pending, split_young, take_fitting
 from nodewright.planner.plan import Plan, PlannedAction, ScaleUpReport
-from nodewright.planner.quota import Accelerators, Quota
+from nodewright.planner.quota import Quota
 from nodewright.planner.salvo import plan_rounds
 from nodewright.planner.scale_up import ScaleUp
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
+from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.state import ClusterState
 
 UNHEALTHY = "cluster is unhealthy: too many nodes are not ready"
@@ -65,6 +66,8 @@ def _prepare(state: ClusterState, settings: Settings) -> Ground:
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
     drop_expendable(snapshot, settings.pods)
+    if settings.is_ca:
+        drop_foreign(snapshot, settings.pods)
     add_upcoming(snapshot, state, templates)
     accelerators = Accelerators.of(state.observation.providers.values())
     return Ground(

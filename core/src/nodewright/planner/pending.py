@@ -1,6 +1,6 @@
 """Which pods wait for room (behaviour/up.md §3)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -22,7 +22,17 @@ def is_expendable(priority: int | None, settings: PodSettings) -> bool:
 
 def drop_expendable(snapshot: Snapshot, settings: PodSettings) -> None:
     """Free the room of running pods that give way to anything."""
-    held = [(c, rows) for c, rows in snapshot.placements() if is_expendable(c.spec.priority, settings)]
+    _drop(snapshot, lambda held: is_expendable(held.spec.priority, settings))
+
+
+def drop_foreign(snapshot: Snapshot, settings: PodSettings) -> None:
+    """CA does not see running pods of schedulers that are not allowed either: their room looks free to it."""
+    if settings.allowed_scheduler_names:
+        _drop(snapshot, lambda held: held.spec.scheduler_name not in settings.allowed_scheduler_names)
+
+
+def _drop(snapshot: Snapshot, wanted: Callable[[PodClass], bool]) -> None:
+    held = [(pod_class, rows) for pod_class, rows in snapshot.placements() if wanted(pod_class)]
     for pod_class, rows in held:
         for row, count in list(rows.items()):
             snapshot.unplace(pod_class, row, count)

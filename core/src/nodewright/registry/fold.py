@@ -114,7 +114,7 @@ def _conclude(
     """The state of the cluster, and what is remembered of it."""
     now = found.seen.now
     states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in found.states.items()}
-    strangers = [class_of(node, None, settings, now) for node in found.members.strangers]
+    strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
     unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())
     return ClusterState(
         observation=found.seen,

@@ -27,6 +27,8 @@ def judge_ca(case: GroupCase) -> GroupState:
     failures = [*_in_group(refused(case)), *late_machines(case, timed_out)]
     counted, requests = _failed_to_start(case, requests if coming else ())
     failures += [_failure(case, failure) for failure in counted]
+    if case.seen.template is None and case.ref not in case.memory.samples:
+        failures = []  # CA backs off no group whose nodes it cannot imagine
     judged = GroupState(
         seen=case.seen,
         readiness=case.readiness,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
+from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.readiness import is_being_deleted, is_ready, was_never_ready
 from nodewright.registry.state import Readiness
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
@@ -21,6 +22,7 @@ class Membership:
     registered: set[str] = field(default_factory=set)
     going: set[str] = field(default_factory=set)
     strangers: list[Node] = field(default_factory=list)
+    accelerators: Accelerators = NO_ACCELERATORS
 
 
 def find_members(
@@ -30,7 +32,10 @@ def find_members(
     held: Mapping[str, GroupRef],
 ) -> Membership:
     """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone."""
-    found = Membership(group_of_id={i: ref for i, ref in held.items() if ref in groups})
+    found = Membership(
+        group_of_id={i: ref for i, ref in held.items() if ref in groups},
+        accelerators=Accelerators.of(providers.values()),
+    )
     live: set[str] = set()
     for ref, group in groups.items():
         for instance in group.instances or ():
@@ -57,7 +62,7 @@ def sort_readiness(
     never_ready, prompt = list[str](), settings.size_correction == "prompt"
     for node in members.nodes.get(group.ref, ()):
         gone = not members.going.isdisjoint(_names_of(node))
-        found = "deleted" if gone else class_of(node, group, settings, now)
+        found = "deleted" if gone else class_of(node, group, settings, now, members.accelerators)
         if found == "unready" and prompt and is_being_deleted(node):
             found = "leaving"
         elif found == "unready" and prompt and _started_in_vain(node, group, settings, now):
@@ -82,9 +87,18 @@ def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
     ]
 
 
-def class_of(node: Node, group: GroupSeen | None, settings: Settings, now: float) -> str:
-    """Ready, not started within its start-up time, or unready; a node of no group has the default time."""
-    if is_ready(node, settings.templates):
+def class_of(
+    node: Node,
+    group: GroupSeen | None,
+    settings: Settings,
+    now: float,
+    accelerators: Accelerators = NO_ACCELERATORS,
+) -> str:
+    """Ready, not started within its start-up time, or unready; a node of no group has the default time.
+
+    A node whose accelerators have not appeared yet is not ready.
+    """
+    if is_ready(node, settings.templates) and not accelerators.are_missing(node):
         return "ready"
     created = node.metadata.creation_timestamp
     default = settings.failures.max_node_startup_time

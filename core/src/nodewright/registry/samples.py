@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
+from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.nodes import Membership
 from nodewright.registry.readiness import is_being_deleted, is_ready, ready_since
 from nodewright.registry.state import SampleNode
@@ -24,7 +25,7 @@ def learn_samples(
     samples: dict[GroupRef, SampleNode] = {}
     for ref, group in groups.items():
         nodes = members.nodes.get(ref, [])
-        good = next((node for node in nodes if _is_good(node, settings, seen.now)), None)
+        good = next((node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)), None)
         if good is not None:
             samples[ref] = _sample(good, seen)
         elif ref in held:
@@ -34,9 +35,9 @@ def learn_samples(
     return samples
 
 
-def _is_good(node: Node, settings: Settings, now: float) -> bool:
-    """Ready for a while, open for pods and not about to go."""
-    usable = not node.spec.unschedulable and not is_being_deleted(node)
+def _is_good(node: Node, accelerators: Accelerators, settings: Settings, now: float) -> bool:
+    """Ready for a while, with its accelerators, open for pods and not about to go."""
+    usable = not node.spec.unschedulable and not is_being_deleted(node) and not accelerators.are_missing(node)
     return usable and is_ready(node, settings.templates) and ready_since(node) + STABLE_SECONDS < now
 
 
