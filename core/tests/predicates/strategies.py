@@ -4,34 +4,18 @@ Strategies are built once: building them costs more than drawing from them.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import cache
 from itertools import product
+from os import environ
 from typing import Any, TypeVar
 
 import numpy as np
+from core.tests.predicates.contexts import contexts
+from core.tests.predicates.manifests import NOW
+from hypothesis import settings
 from hypothesis import strategies as st
 
-from nodewright.model.cluster import (
-    ClaimReference,
-    CsiAllocatable,
-    CsiDriver,
-    CsiDriverSpec,
-    CsiNode,
-    CsiNodeDriver,
-    CsiNodeSpec,
-    CsiVolume,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
-    PersistentVolumeSpec,
-    StorageClass,
-    TopologyRequirement,
-    TopologyTerm,
-    VolumeNodeAffinity,
-    VolumePhase,
-)
-from nodewright.model.meta import LabelSelector, ObjectMeta, OwnerReference, Requirement
+from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeStatus, Taint
 from nodewright.model.pod import (
     Affinity,
@@ -57,20 +41,19 @@ from nodewright.model.pod import (
 )
 from nodewright.model.quantity import Quantity
 from nodewright.predicates import feasible
-from nodewright.snapshot.context import Context
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
+
+# EXAMPLES=1000 looks harder.
+SETTINGS = settings(deadline=None, max_examples=int(environ.get("EXAMPLES", "50")))
 
 NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")
 NAMESPACES = ("default", "other", "unknown")
 CLAIMS = ("c0", "c1", "c2", "p-scratch")
-VOLUMES = ("v0", "v1", "v2")
-CLASSES = ("wait", "static", "now", "bare")
 KEYS = (ZONE_LABEL, HOSTNAME_LABEL, "tier", "absent")
 VALUES = ("a", "b", "5", "7", "-3", "")
 BROKEN = ("bad key!", "-bad", "x" * 300, "a\n")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 T = TypeVar("T")
@@ -233,25 +216,6 @@ NODE_ZONES: st.SearchStrategy[dict[str, str]] = st.sampled_from(
     ({ZONE_LABEL: "a"}, {ZONE_LABEL: "b"}, {ZONE_LABEL: "a"}, {ZONE_LABEL: "b"}, {})
 )
 STEPS = st.sampled_from((*["place"] * 6, "unplace", "ask", "fork", "copies", "remove", "many"))
-MODES = st.sampled_from((("ReadWriteOnce",), ("ReadWriteOncePod",)))
-ASKED_CLASSES = st.sampled_from((*["wait", "static"] * 5, None, "now", "gone"))
-ASKED_VOLUMES = st.sampled_from(("", "", *VOLUMES))
-CLAIM_PHASES = st.sampled_from((*["Bound"] * 9, "Lost"))
-VOLUME_PHASES = st.sampled_from(("Available", "Available", "Released"))
-ZONES: st.SearchStrategy[dict[str, str]] = st.sampled_from(
-    ({}, {ZONE_LABEL: "a__b"}, {ZONE_LABEL: "a__"}, {"failure-domain.beta.kubernetes.io/zone": "a"})
-)
-AFFINITIES = st.none() | st.builds(VolumeNodeAffinity, required=st.none() | node_selectors())
-TERMS = st.lists(
-    _pool(
-        TopologyTerm(match_label_expressions=tuple(TopologyRequirement(key=k, values=v) for k in keys))
-        for keys, v in product(((), (ZONE_LABEL,), (ZONE_LABEL, "tier")), ((), ("a",), ("a", "b"), ("a\n",)))
-    ),
-    max_size=2,
-)
-COUNTS = st.none() | st.integers(0, 2)
-HANDLES = st.sampled_from((None, CsiVolume(driver="csi", volume_handle="h"), CsiVolume(driver="csi")))
-MIGRATED = st.sampled_from(("", "kubernetes.io/aws-ebs,kubernetes.io/gce-pd"))
 
 
 @st.composite
@@ -279,90 +243,9 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 
 
 @st.composite
-def contexts(draw: st.DrawFn) -> Context:
-    """Claims, volumes and classes in every state, some missing."""
-    return Context(
-        namespaces={name: draw(labels(("a", "b"))) for name in NAMESPACES[:2] if draw(DIGITS) < 5},
-        claims={
-            f"{namespace}/{name}": draw(_claims(namespace, name))
-            for namespace in NAMESPACES[:2]
-            for name in CLAIMS
-            if draw(DIGITS) > 0
-        },
-        volumes={name: draw(_persistent_volumes(name)) for name in VOLUMES if draw(DIGITS) > 0},
-        storage_classes={name: draw(_storage_classes(name)) for name in CLASSES[:3]},
-        csi_nodes={name: draw(_csi_nodes(name)) for name in (*NODE_NAMES, "copy-5") if draw(DIGITS) < 5},
-        csi_drivers={"csi": CsiDriver(spec=CsiDriverSpec(storage_capacity=True))} if draw(DIGITS) < 5 else {},
-    )
-
-
-@st.composite
-def _claims(draw: st.DrawFn, namespace: str, name: str) -> PersistentVolumeClaim:
-    bound = {"pv.kubernetes.io/bind-completed": "yes"} if draw(DIGITS) < 9 else {}
-    chosen = {"volume.kubernetes.io/selected-node": "n1"} if draw(DIGITS) < 2 else {}
-    owner = OwnerReference(kind="Pod", name="p", controller=True)
-    return PersistentVolumeClaim(
-        metadata=ObjectMeta(
-            name=name,
-            namespace=namespace,
-            annotations={**bound, **chosen},
-            owner_references=(owner,),
-            deletion_timestamp=NOW if draw(DIGITS) == 0 else None,
-        ),
-        spec=PersistentVolumeClaimSpec(
-            access_modes=draw(MODES),
-            resources=ResourceRequirements(requests=draw(amounts("storage", largest=2))),
-            storage_class_name=draw(ASKED_CLASSES),
-            volume_name=draw(ASKED_VOLUMES),
-            selector=LabelSelector(match_labels={"tier": "a"}) if draw(DIGITS) < 3 else None,
-        ),
-        status=VolumePhase(phase=draw(CLAIM_PHASES)),
-    )
-
-
-@st.composite
-def _persistent_volumes(draw: st.DrawFn, name: str) -> PersistentVolume:
-    reference = ClaimReference(name="c0", namespace="default") if draw(DIGITS) < 3 else None
-    return PersistentVolume(
-        metadata=ObjectMeta(name=name, labels={**draw(labels()), **draw(ZONES)}),
-        spec=PersistentVolumeSpec(
-            capacity=draw(amounts("storage", largest=3)),
-            access_modes=("ReadWriteOnce", "ReadWriteOncePod"),
-            storage_class_name="static",
-            claim_ref=reference,
-            node_affinity=draw(AFFINITIES),
-            csi=draw(HANDLES),
-        ),
-        status=VolumePhase(phase=draw(VOLUME_PHASES)),
-    )
-
-
-@st.composite
-def _storage_classes(draw: st.DrawFn, name: str) -> StorageClass:
-    provisioner = "kubernetes.io/no-provisioner" if name == "static" else "csi"
-    return StorageClass(
-        metadata=ObjectMeta(name=name),
-        provisioner=provisioner,
-        volume_binding_mode="Immediate" if name == "now" else "WaitForFirstConsumer",
-        allowed_topologies=tuple(draw(TERMS)),
-    )
-
-
-@st.composite
-def _csi_nodes(draw: st.DrawFn, name: str) -> CsiNode:
-    drivers = [
-        CsiNodeDriver(name=driver, allocatable=CsiAllocatable(count=draw(COUNTS)))
-        for driver in ("csi", "ebs.csi.aws.com", "pd.csi.storage.gke.io")
-    ]
-    migrated = draw(MIGRATED)
-    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": migrated}
-    return CsiNode(metadata=ObjectMeta(name=name, annotations=annotations), spec=CsiNodeSpec(drivers=tuple(drivers)))
-
-
-@st.composite
 def worlds(draw: st.DrawFn, *features: str, length: int = 18) -> tuple[Snapshot, list[PodClass]]:
     """A snapshot after some history, and a few classes, of which some have pods on it."""
-    snapshot = Snapshot(draw(contexts()) if {"volumes", "affinity"} & set(features) else None)
+    snapshot = Snapshot(draw(contexts(labels(("a", "b")), volumes="volumes" in features)))
     snapshot.add_nodes([draw(nodes(name)) for name in NODE_NAMES[draw(DIGITS) % len(NODE_NAMES) :]])
     classes = [snapshot.class_of(draw(pods(*features))) for _ in range(1 + draw(DIGITS) % 4)]
     return draw(futures(snapshot, classes, length)), classes

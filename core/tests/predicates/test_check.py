@@ -1,8 +1,8 @@
 """All predicates together: order, completeness, and agreement of mask and explanation."""
 
 from core.tests.predicates.manifests import cluster, node, pod, refusals
-from core.tests.predicates.strategies import FEATURES, worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import FEATURES, SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.model.reason import Rejection
 from nodewright.predicates import explain, feasible, static_fit
@@ -70,7 +70,7 @@ def test_an_empty_picture_takes_nothing() -> None:
 
 
 @given(worlds(*FEATURES))
-@settings(deadline=None)
+@SETTINGS
 def test_feasible_is_where_nothing_explains_a_refusal(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

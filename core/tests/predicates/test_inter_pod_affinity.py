@@ -4,8 +4,8 @@ from typing import Any
 
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
 from core.tests.predicates.reference import explain_affinity
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.model.pod import Pod
 from nodewright.predicates import is_guarded_against
@@ -135,7 +135,7 @@ def test_who_is_guarded_against() -> None:
 
 
 @given(worlds("affinity"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

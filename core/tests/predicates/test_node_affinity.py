@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.node_affinity import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -93,7 +93,7 @@ def test_hostile_requirements_neither_raise_nor_match() -> None:
 
 
 @given(worlds("node_selector", "affinity"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

@@ -1,8 +1,8 @@
 """NodeName: behaviour/down.md B3.2."""
 
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.node_name import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -29,7 +29,7 @@ def test_a_placed_pod_is_no_longer_asked_where_it_wants_to_be() -> None:
 
 
 @given(worlds("node_name"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.node_ports import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -51,7 +51,7 @@ def test_a_port_is_free_again_when_its_pod_is_gone() -> None:
 
 
 @given(worlds("containers", "init_containers"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
 from core.tests.predicates.reference import explain_fit
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.model.pod import ContainerStatus, PodStatus, ResourceRequirements
 from nodewright.model.quantity import Quantity
@@ -112,7 +112,7 @@ def test_capacity_without_requests_is_the_number_of_pods() -> None:
 
 
 @given(worlds("containers", "init_containers"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:
@@ -120,7 +120,7 @@ def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) ->
 
 
 @given(worlds("containers", "node_selector", "tolerations"))
-@settings(deadline=None)
+@SETTINGS
 def test_capacity_is_how_many_fit_one_after_another(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in (found for found in classes if found.is_plain):

@@ -1,8 +1,8 @@
 """NodeUnschedulable: behaviour/down.md B3.1."""
 
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.node_unschedulable import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -21,7 +21,7 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_it() -> None:
 
 
 @given(worlds("tolerations"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
 from core.tests.predicates.reference import explain_spread
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.pod_topology_spread import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -95,7 +95,7 @@ def test_an_unusable_selector_turns_the_pod_away() -> None:
 
 
 @given(worlds("topology_spread_constraints", "node_selector", "tolerations"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

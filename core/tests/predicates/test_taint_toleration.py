@@ -2,8 +2,8 @@
 
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.taint_toleration import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -39,7 +39,7 @@ def test_every_hard_taint_must_be_tolerated() -> None:
 
 
 @given(worlds("tolerations"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

@@ -14,8 +14,8 @@ from core.tests.predicates.manifests import (
     volume,
     volume_context,
 )
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.model.cluster import (
     CsiDriver,
@@ -151,7 +151,7 @@ def test_an_ephemeral_claim_must_exist_and_belong_to_the_pod() -> None:
 
 
 @given(worlds("volumes"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

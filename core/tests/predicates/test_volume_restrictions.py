@@ -13,8 +13,8 @@ from core.tests.predicates.manifests import (
     volume,
     volume_context,
 )
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.volume_restrictions import IN_USE_REASON, PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -75,7 +75,7 @@ def test_128_a_claim_for_one_pod_is_in_use_on_every_node() -> None:
 
 
 @given(worlds("volumes"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

@@ -13,8 +13,8 @@ from core.tests.predicates.manifests import (
     volume,
     volume_context,
 )
-from core.tests.predicates.strategies import worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import SETTINGS, worlds
+from hypothesis import given
 
 from nodewright.predicates.volume_zone import PREDICATE
 from nodewright.snapshot.pod_class import PodClass
@@ -55,7 +55,7 @@ def test_125_a_bound_volume_that_is_missing_is_reported_here() -> None:
 
 
 @given(worlds("volumes"))
-@settings(deadline=None)
+@SETTINGS
 def test_mask_agrees_with_explanation(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     for pod_class in classes:

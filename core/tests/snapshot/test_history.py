@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from core.tests.predicates.strategies import FEATURES, futures, worlds
-from hypothesis import given, settings
+from core.tests.predicates.strategies import FEATURES, SETTINGS, futures, worlds
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.predicates import feasible
@@ -25,17 +25,24 @@ def rebuild(snapshot: Snapshot) -> tuple[Snapshot, list[int]]:
     return fresh, rows
 
 
+def columns(snapshot: Snapshot) -> dict[str, int]:
+    """Resources of which some node has something."""
+    known = list(snapshot.vocabulary.resources.items())[: snapshot.free.shape[1]]
+    return {name: column for name, column in known if snapshot.free[:, column].any()}
+
+
 def picture(snapshot: Snapshot, classes: list[PodClass]) -> tuple[Any, ...]:
     """Everything that can be seen of a snapshot."""
-    snapshot.widen()
+    # How many resources are known is common to a family; what a node has of them is its own.
+    free = {name: snapshot.free[:, column].tolist() for name, column in columns(snapshot).items()}
     placed = {pod_class.id: dict(rows) for pod_class, rows in snapshot.placements()}
     masks = [feasible(snapshot, pod_class).tolist() for pod_class in classes]
     names = [node.name for _, node in snapshot.nodes()]
-    return placed, masks, names, snapshot.free.tolist(), snapshot.alive.tolist()
+    return placed, masks, names, free, snapshot.alive.tolist()
 
 
 @given(worlds(*EVERYTHING, length=20))
-@settings(deadline=None)
+@SETTINGS
 def test_counts_kept_equal_counts_made_afresh(world: tuple[Snapshot, list[PodClass]]) -> None:
     snapshot, classes = world
     fresh, rows = rebuild(snapshot)
@@ -47,7 +54,7 @@ def test_counts_kept_equal_counts_made_afresh(world: tuple[Snapshot, list[PodCla
 
 
 @given(worlds(*EVERYTHING), st.data())
-@settings(deadline=None)
+@SETTINGS
 def test_a_fork_never_changes_its_parent(world: tuple[Snapshot, list[PodClass]], data: st.DataObject) -> None:
     snapshot, classes = world
     fork = snapshot.fork()
@@ -58,7 +65,7 @@ def test_a_fork_never_changes_its_parent(world: tuple[Snapshot, list[PodClass]],
 
 
 @given(worlds(*EVERYTHING), st.data())
-@settings(deadline=None)
+@SETTINGS
 def test_a_parent_never_changes_its_fork(world: tuple[Snapshot, list[PodClass]], data: st.DataObject) -> None:
     snapshot, classes = world
     fork = snapshot.fork()
