@@ -82,7 +82,7 @@ class ProviderWatch:
         if held is None:
             return _Facts(group, GroupRef(self.name, group.id), self._provider.capabilities(group))
         if held.group != group:
-            held.group, held.read_again_at = group, -math.inf
+            held.group, held.read_again_at, held.seen = group, -math.inf, None
             held.capabilities = self._provider.capabilities(group)
         return held
 
@@ -135,13 +135,15 @@ class ProviderWatch:
                 return held
 
         provider, group_id = self._provider, group.id
-        facts.seen = None
+        before = (facts.template, facts.options, facts.hourly_price)
         template = ask(lambda: provider.template_node(group_id), facts.template)
         if template is not None and template != facts.template:
             facts.template, facts.node = template, make_template_node(facts.ref, template)
         facts.options = ask(lambda: provider.group_options(group_id, self._defaults), facts.options)
         facts.hourly_price = ask(lambda: provider.node_price(group_id, now, now + _HOUR), facts.hourly_price)
         facts.read_again_at = now if problems else now + FACTS_SECONDS
+        if before != (facts.template, facts.options, facts.hourly_price):
+            facts.seen = None
         return "; ".join(problems)
 
 
