@@ -45,6 +45,7 @@ class Desk:
         self.problem = ""
         self.pause: Pause | NodewrightError | None = None
         self.warning = ""
+        self.unreadable = False
         self.audit = AuditLog()
 
     def engine(self, *, strict: bool = False, memory: Memory | None = None) -> Autoscaler:
@@ -107,6 +108,8 @@ class Desk:
 
     def target_size(self, group_id: str) -> int:
         assert group_id == "a"
+        if self.unreadable:
+            raise ProviderError("cannot be read")
         return self.target
 
     def instances(self, group_id: str) -> tuple[Instance, ...]:

@@ -16,6 +16,7 @@ from nodewright.model.group import (
     InstanceState,
     NodeGroup,
 )
+from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest, SizeGap
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -54,6 +55,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "seen_failures": st.frozensets(pairs, max_size=2),
         "never_ran": st.frozensets(pairs, max_size=2),
         "deletions": _few(pairs, moments),
+        "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),
         "last_known": st.lists(groups, unique=True, max_size=2).flatmap(
             lambda found: st.fixed_dictionaries({ref: _groups(ref, machines) for ref in found})
@@ -74,6 +76,17 @@ _backoffs = st.builds(
     error_class=st.sampled_from(ErrorClass),
     code=names,
     message=names,
+)
+_bins = st.lists(st.builds(Bin, st.integers(0, 200), st.integers(1, 500)), max_size=2).map(tuple)
+_histories = st.builds(
+    ArrivalHistory,
+    template=names,
+    awaited=st.lists(st.builds(Awaited, moments, st.integers(1, 9)), max_size=2).map(tuple),
+    scale_ups=st.lists(moments, max_size=3).map(tuple),
+    recent=_bins,
+    before=_bins,
+    held=seconds,
+    held_at=moments,
 )
 _failures = st.builds(
     FailedInstance,

@@ -55,7 +55,7 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "max": group.max_size,
         "target": group.target,
         "failure_detection": found and {
-            "fast": found.fast, "timeout_seconds": found.timeout, "why_not_fast": found.why_not or None
+            "fast": found.fast, "timeout_seconds": found.timeout, "learned": found.learned, "why_not_fast": found.why_not or None
         },
         "requests": [_request(request, now) for request in group.requests],
         "given_up": group.given_up,
@@ -98,7 +98,7 @@ def _size(group: GroupStatus) -> str:
 def _found(detection: Detection | None) -> str:
     if detection is None:
         return "not known yet"
-    timeout = format_duration(detection.timeout)
+    timeout = format_duration(round(detection.timeout)) + (", learned" if detection.learned else "")
     if detection.fast:
         return f"at once (overdue after {timeout})"
     return f"when overdue, after {timeout}: {detection.why_not}"

@@ -8,16 +8,19 @@ from nodewright.registry.state import ClusterState, Memory
 
 
 def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]) -> Memory:
-    """``memory`` with every planned increase as a scale-up request of now.
+    """``memory`` with every planned increase as a scale-up request of now, and as the target that it asks for.
 
     Whoever finds it after a crash cannot tell whether the call was made. A request that never was is credited
-    away by the next fold, because the cloud owes nothing for it; one that was keeps its clock.
+    away by the next fold, because the cloud owes nothing for it; one that was keeps its clock. As long as the group
+    cannot be read the call counts as made, so that its machines are not bought twice.
     """
-    requests = dict(memory.requests)
+    requests, last_known = dict(memory.requests), dict(memory.last_known)
     for action in actions:
         group = state.groups.get(action.group)
         if isinstance(action, IncreaseSize) and group is not None:
             patience = group.seen.options.max_node_provision_seconds
             request = opened(action.target - action.expected_target, state.now, patience)
             requests[action.group] = (*requests.get(action.group, ()), request)
-    return replace(memory, requests=requests)
+            if action.group in last_known:
+                last_known[action.group] = replace(last_known[action.group], target=action.target)
+    return replace(memory, requests=requests, last_known=last_known)

@@ -9,6 +9,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.registry.backoff import is_active
 from nodewright.registry.deletions import recent_deletions
+from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 
@@ -18,11 +19,12 @@ _UNDECLARED = "the provider does not report failures"
 @dataclass(frozen=True, kw_only=True)
 class Detection:
     """How failures of a group are found: ``fast``, by asking the provider in every loop, or only when machines are
-    overdue, after ``timeout`` seconds; ``why_not`` is why it is not fast.
+    overdue, after ``timeout`` seconds; ``why_not`` is why it is not fast. ``learned``: the timeout is the group's own.
     """
 
     fast: bool
     timeout: float
+    learned: bool = False
     why_not: str = ""
 
 
@@ -84,7 +86,7 @@ def _group_status(ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[Gr
         min_size=seen.group.min_size if seen is not None else 0,
         max_size=seen.group.max_size if seen is not None else 0,
         target=seen.target if seen is not None else None,
-        detection=_detection(seen) if seen is not None else None,
+        detection=_detection(seen, memory.arrivals.get(ref)) if seen is not None else None,
         requests=memory.requests.get(ref, ()),
         given_up=memory.given_up.get(ref, 0),
         unregistered=counts["unregistered"][ref],
@@ -94,9 +96,13 @@ def _group_status(ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[Gr
     )
 
 
-def _detection(seen: GroupSeen) -> Detection:
+def _detection(seen: GroupSeen, history: ArrivalHistory | None) -> Detection:
     fast = Capability.FAST_FAILURE_DETECTION
-    timeout = seen.options.max_node_provision_seconds
-    if fast in seen.capabilities:
-        return Detection(fast=True, timeout=timeout)
-    return Detection(fast=False, timeout=timeout, why_not=seen.group.switched_off.get(fast) or _UNDECLARED)
+    learned = history.held if history is not None else 0.0
+    is_fast = fast in seen.capabilities
+    return Detection(
+        fast=is_fast,
+        timeout=learned or seen.options.max_node_provision_seconds,
+        learned=learned > 0,
+        why_not="" if is_fast else seen.group.switched_off.get(fast) or _UNDECLARED,
+    )

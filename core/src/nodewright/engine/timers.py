@@ -6,7 +6,9 @@ from contextlib import suppress
 
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
+from nodewright.planner.gate import YOUNG_SECONDS
 from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
 from nodewright.registry.readiness import ready_since
@@ -41,8 +43,13 @@ def _group_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     if group.backoff is not None:
         yield group.backoff.until
     patience = group.seen.options.max_node_provision_seconds
+    if group.size_gap is not None:
+        yield group.size_gap.since + patience
     for instance_id in group.readiness.unregistered:
         yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
+    for instance_id in group.readiness.long_unregistered:
+        ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
+        yield state.memory.unregistered_since.get((group.ref, instance_id), 0.0) + ordinary
 
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:

@@ -22,7 +22,7 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
 # What is remembered of a group without being about machines of it that are there.
-_NO_MACHINES = {"backoff", "departed", "deletions", "size_gap"}
+_NO_MACHINES = {"backoff", "departed", "deletions", "size_gap", "arrivals"}
 
 
 # A record's field, and the field of memory that holds one such value for each group.
@@ -32,6 +32,7 @@ _BY_GROUP = {
     "given_up": "given_up",
     "withdrawn_at": "withdrawn_at",
     "size_gap": "size_gaps",
+    "arrivals": "arrivals",
 }
 
 

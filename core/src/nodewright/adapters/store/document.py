@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from nodewright.model.group import FailedInstance, Instance
 from nodewright.model.node import Node
+from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.state import Backoff, ScaleUpRequest, SizeGap
 
 KIND = "nodewright-state"
@@ -55,6 +56,7 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     given_up: Count = 0
     withdrawn_at: Moment = 0
     size_gap: SizeGap | None = None
+    arrivals: ArrivalHistory | None = None
     unregistered: dict[str, Moment] = {}
     late: tuple[str, ...] = ()
     seen_failures: tuple[str, ...] = ()

@@ -1,0 +1,39 @@
+"""A clock that was set back, or a file from elsewhere, makes nothing wait for ever."""
+
+from core.tests.store.memories import memories
+from hypothesis import given
+
+from nodewright.model.group import GroupRef
+from nodewright.registry.recall import recalled
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+
+REF = GroupRef("p", "g")
+NOW = 1000.0
+
+
+@given(memories())
+def test_nothing_lies_in_the_future(memory: Memory) -> None:
+    found = recalled(memory, NOW)
+    moments = [*found.withdrawn_at.values(), *found.unregistered_since.values(), *found.deletions.values()]
+    moments += [request.started for held in found.requests.values() for request in held]
+    moments += [backoff.last_failure for backoff in found.backoffs.values()]
+    assert all(moment <= NOW for moment in moments)
+    assert all(backoff.until <= NOW + backoff.duration for backoff in found.backoffs.values())
+
+
+@given(memories())
+def test_a_memory_of_the_past_is_as_it_was(memory: Memory) -> None:
+    late = 5e9  # after everything that a memory here holds
+    assert recalled(memory, late) == memory
+
+
+def test_a_request_keeps_its_length() -> None:
+    request = ScaleUpRequest(increase=3, started=NOW + 500, deadline=NOW + 1400)
+    found = recalled(Memory(requests={REF: (request,)}), NOW)
+    assert found.requests == {REF: (ScaleUpRequest(increase=3, started=NOW, deadline=NOW + 900),)}
+
+
+def test_a_backoff_lasts_no_longer_than_it_was_long() -> None:
+    backoff = Backoff(until=NOW + 9000, duration=300, last_failure=NOW + 8700)
+    found = recalled(Memory(backoffs={REF: backoff}), NOW)
+    assert found.backoffs == {REF: Backoff(until=NOW + 300, duration=300, last_failure=NOW)}
