@@ -17,6 +17,7 @@ from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.adapters.simulated.workloads import pod_of
 from nodewright.engine.autoscaler import Brain
 from nodewright.model.capability import Capability
+from nodewright.model.duration import parse_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node, NodeCondition, Taint
 from nodewright.model.settings import Settings
@@ -25,7 +26,7 @@ from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
-from nodewright_fake import FakeProvider
+from nodewright_fake import FakeProvider, fixed
 
 MINUTE = 60.0
 LOOP = 10.0
@@ -91,6 +92,11 @@ class Story:
                 self.simulation.cluster.change_node(node)
 
         self.at(at, happen)
+
+    def slow_down(self, group: str, delay: str) -> None:
+        """Machines of the group take that long to start, from now on."""
+        held = self.cloud.group(group)
+        held.config = replace(held.config, provision_delay=fixed(parse_duration(delay)))
 
     # What happened
 

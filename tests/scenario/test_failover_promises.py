@@ -80,6 +80,21 @@ def test_a_machine_that_comes_after_correction_and_before_its_replacement_serves
     assert story.killed() == []
 
 
+def test_under_a_learned_provision_time_a_slow_machine_is_left_its_ordinary_time_and_adopted() -> None:
+    """The pods go elsewhere in minutes; the machine, which may be sound, is not deleted by what was learned."""
+    story = Story(A, B, settings={"max-node-provision-time": "auto"}, minutes=90)
+    for step in range(4):
+        story.pods(10, at=step * 600 + 5, name=f"warm-{step}")
+    asked = 3000.0
+    story.at(asked - 60, lambda: story.slow_down("a", "10m"))
+    story.pods(2, at=asked - 5, name="late")
+    assert asked < story.asked("b")[0] <= asked + 300
+    assert story.killed() == []
+    assert story.writes("delete") == []
+    adopted = story.state("a", asked + 900)
+    assert (len(adopted.readiness.ready), adopted.seen.target) == (42, 42)
+
+
 def test_machines_that_come_after_correction_count_in_limits() -> None:
     story = Story(
         {**A, "request_delay": "20m"},

@@ -146,11 +146,8 @@ def test_machines_that_do_not_register_are_removed_and_told() -> None:
 # What a failure reaches
 
 
-QUOTA = {"quota": {"machines": 3, "enforced": "creation"}}
-
-
 def test_one_quota_error_backs_off_every_group_that_shares_its_scope() -> None:
-    story = Story(A, B, **QUOTA, minutes=4)
+    story = Story(A, B, quota={"machines": 3, "enforced": "creation"}, minutes=4)
     story.pods(5, at=5)
     failed = ASKED + LOOP
     backoffs = [story.state(name, failed).backoff for name in ("a", "b")]

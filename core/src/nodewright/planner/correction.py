@@ -37,9 +37,8 @@ def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
     for ref, group in state.groups.items():
         if not state.observation.groups[ref].is_known:
             continue
-        failures = settings.failures
-        steps = _corrections(group, failures, state.now) if state.healthy else _remove_unregistered(group, failures)
-        found.extend(islice(steps, 1))
+        step = _corrections if state.healthy else _remove_unregistered
+        found.extend(islice(step(group, state, settings.failures), 1))
     return Restored(actions=tuple(found), state=state)
 
 
@@ -50,11 +49,11 @@ def restore_as_seed(state: ClusterState, settings: Settings) -> Restored:
     return Restored(actions=restored.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
 
 
-def _corrections(group: GroupState, settings: FailureSettings, now: float) -> Iterator[Correction]:
+def _corrections(group: GroupState, state: ClusterState, settings: FailureSettings) -> Iterator[Correction]:
     yield from _clean_up(group, settings)
-    yield from _remove_unregistered(group, settings)
+    yield from _remove_unregistered(group, state, settings)
     tried = group.withdrawn_at
-    if not tried or tried + settings.initial_node_group_backoff_duration <= now:
+    if not tried or tried + settings.initial_node_group_backoff_duration <= state.now:
         yield from _withdraw(group)
 
 
@@ -63,9 +62,16 @@ def _clean_up(group: GroupState, settings: FailureSettings) -> Iterator[DeleteIn
         yield delete_failed(group, group.seen.target or 0, settings)
 
 
-def _remove_unregistered(group: GroupState, settings: FailureSettings) -> Iterator[DeleteInstances]:
-    """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole."""
-    target, late = group.seen.target or 0, group.readiness.long_unregistered
+def _remove_unregistered(
+    group: GroupState, state: ClusterState, settings: FailureSettings
+) -> Iterator[DeleteInstances]:
+    """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole.
+
+    A learned provision time only decides when pods go elsewhere: a machine itself has the ordinary time to join.
+    """
+    target, ordinary = group.seen.target or 0, state.observation.groups[group.ref].options.max_node_provision_seconds
+    since = {i: state.memory.unregistered_since.get((group.ref, i), 0.0) for i in group.readiness.long_unregistered}
+    late = [instance_id for instance_id, seen in since.items() if seen + ordinary < state.now]
     allowed = len(late) if group.seen.options.zero_or_max_node_scaling else 1
     if not settings.force_delete_unregistered_nodes:
         allowed = min(allowed, target - group.seen.group.min_size)
