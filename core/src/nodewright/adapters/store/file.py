@@ -25,7 +25,7 @@ class FileStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()
-        self._pause_path = self._path.with_name(f"{self._path.name}.pause")
+        self._pause_path = _beside(self._path, "pause")
         self._written: bytes | None = None
 
     def load(self) -> Loaded:
@@ -76,7 +76,7 @@ class FileStore:
 
 def replace_file(path: Path, content: bytes) -> None:
     """The file holds ``content`` and is on the disk, or is as it was; raises NodewrightError."""
-    fresh = path.with_name(f"{path.name}.new")  # one name: what a killed writer left is overwritten
+    fresh = _beside(path, "new")  # one name: what a killed writer left is overwritten
     try:
         with suppress(FileNotFoundError):
             fresh.unlink()
@@ -90,6 +90,10 @@ def replace_file(path: Path, content: bytes) -> None:
         raise NodewrightError(f"{path}: state cannot be saved: {error.strerror or error}") from error
 
 
+def _beside(path: Path, ending: str) -> Path:
+    return Path(f"{path}.{ending}")
+
+
 def _read(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
@@ -101,7 +105,8 @@ def _read(path: Path) -> bytes | None:
 
 def _put_aside(path: Path, why: str) -> str:
     """Renames the file; answers a sentence that says so."""
-    aside = next(path for path in (path.with_name(f"{path.name}.damaged-{n}") for n in count(1)) if not path.exists())
+    asides = (_beside(path, f"damaged-{number}") for number in count(1))
+    aside = next(aside for aside in asides if not aside.exists())
     try:
         path.rename(aside)
     except OSError as error:

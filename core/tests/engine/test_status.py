@@ -1,0 +1,55 @@
+"""One report for a running engine, a simulation and a saved state."""
+
+from nodewright.act import Pause
+from nodewright.engine.status import Detection, make_status
+from nodewright.model.capability import Capability
+from nodewright.registry.learned import ArrivalHistory
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.testkit.world import NOW, World, ref
+
+A, B = ref("a"), ref("b")
+
+
+def test_every_group_that_anything_is_known_of_is_there() -> None:
+    world = World()
+    world.add_group("a", 2)
+    memory = world.state().memory
+    forgotten = Memory(
+        last_known=memory.last_known,
+        backoffs={B: Backoff(until=NOW + 9, duration=300, last_failure=NOW)},
+        deletions={(ref("c"), "i"): NOW},
+        late=frozenset({(ref("d"), "i")}),
+    )
+    report = make_status(forgotten, NOW, window=600)
+    assert [group.ref for group in report.groups] == [A, B, ref("c"), ref("d")]
+    assert (report.groups[0].target, report.groups[1].target, report.groups[1].detection) == (2, None, None)
+
+
+def test_how_failures_are_found() -> None:
+    world = World()
+    fast = Capability.FAST_FAILURE_DETECTION
+    world.add_group("a", 1, capabilities=frozenset({fast}))
+    world.add_group("b", 1)
+    memory = world.state().memory
+    found = [group.detection for group in make_status(memory, NOW, window=600).groups]
+    assert found == [
+        Detection(fast=True, timeout=900.0),
+        Detection(fast=False, timeout=900.0, why_not="the provider does not report failures"),
+    ]
+    learned = Memory(last_known=memory.last_known, arrivals={A: ArrivalHistory(held=90.0), B: ArrivalHistory()})
+    timeouts = [group.detection for group in make_status(learned, NOW, window=600).groups]
+    assert [(d.timeout, d.learned) for d in timeouts if d is not None] == [(90.0, True), (900.0, False)]
+
+
+def test_what_is_over_is_left_out() -> None:
+    memory = Memory(
+        backoffs={A: Backoff(until=NOW - 1, duration=300, last_failure=NOW)},
+        deletions={(A, "old"): NOW - 600, (A, "new"): NOW - 599},
+        requests={A: (ScaleUpRequest(increase=2, started=NOW, deadline=NOW + 1),)},
+    )
+    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), window=600, deletion_limit=10)
+    (group,) = report.groups
+    assert (report.pause, group.backoff) == (None, None)
+    assert (report.deleted, group.deleted, report.deletion_limit) == (1, 1, 10)
+    assert group.requests == memory.requests[A]
+    assert make_status(memory, NOW, pause=Pause(since=0, until=NOW + 1), window=600).pause is not None

@@ -1,0 +1,53 @@
+"""``simulate`` tells how the engine saw things at the end, and every write that it made."""
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+SCENARIO = """
+name: look
+duration: 12m
+settings: {expander: price, max-node-provision-time: 5m}
+providers:
+  fake:
+    groups:
+      - {name: cheap, cpu: 4, memory: 16Gi, price_per_hour: 0.1}
+      - {name: slow, cpu: 4, memory: 16Gi, price_per_hour: 0.2, request_delay: 1h,
+         switched_off: {fast_failure_detection: no permission}}
+    stock_outs: [{group: cheap}]
+deployments:
+  - {name: web, replicas: 2, at: 8m, pod: {cpu: 4}}
+timeline:
+  - {at: 11m, do: pause, for: 10m}
+"""
+
+
+def test_status_at_the_end(command: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "look.yaml"
+    scenario.write_text(SCENARIO)
+    said = " ".join(command("simulate", scenario, "--status").stdout.split())
+    assert "Status as of 1970-01-01T00:12:00Z" in said
+    assert "Writes to clouds are paused until 1970-01-01T00:21:00Z, for another 9m." in said
+    assert "Deletion budget of the cluster: 0 of 10 used." in said
+    assert "2 machines owed, given up in 1m" in said
+    assert "STOCKOUT" in said
+
+
+def test_status_and_audit_in_json(command: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "look.yaml"
+    scenario.write_text(SCENARIO)
+    document = json.loads(command("simulate", scenario, "--status", "-o", "json").stdout)
+    cheap, slow = document["status"]["groups"]
+    assert cheap["backoff"]["error_class"] == "out_of_resources"
+    assert slow["failure_detection"]["why_not_fast"] == "no permission"
+    assert slow["requests"][0]["owed"] == 2
+    assert Counter((r["action"], r["group"], r["outcome"]) for r in document["audit"]) == {
+        ("IncreaseSize", "fake/cheap", "done"): 1,
+        ("DeleteInstances", "fake/cheap", "done"): 1,
+        ("IncreaseSize", "fake/slow", "done"): 1,
+    }
+    assert len({record["request"] for record in document["audit"]}) == 3
+    assert "status" not in json.loads(command("simulate", scenario, "-o", "json").stdout)
