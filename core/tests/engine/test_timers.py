@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from nodewright.engine.timers import next_timer
 from nodewright.model.group import GroupOptions, GroupRef, Instance
 from nodewright.model.node import Node, NodeCondition
+from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import PodSettings, Settings
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.registry.state import (
     Backoff,
     ClusterState,
@@ -19,6 +20,7 @@ from nodewright.registry.state import (
     Readiness,
     SampleNode,
     ScaleUpRequest,
+    SizeGap,
 )
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.snapshot import Snapshot
@@ -103,3 +105,13 @@ def test_a_pod_that_waits_out_a_delay(annotation: str | None, expected: float) -
     pod = build_pod("p", created_at=100.0, annotations=annotations)
     settings = Settings(pods=PodSettings(new_pod_scale_up_delay=30.0))
     assert next_timer(cluster(None, None, ()), Plan(waiting=(pod,)), settings) == expected
+
+
+def test_a_difference_that_is_watched() -> None:
+    gap = SizeGap(registered=0, target=1, since=50.0)
+    assert timer(GroupState(seen=SEEN, size_gap=gap)) == 650.0
+
+
+def test_pods_that_are_so_new_that_more_may_come() -> None:
+    plan = Plan(scale_up=ScaleUpReport(result=ScaleUpResult.IN_COOLDOWN))
+    assert next_timer(cluster(None, None, ()), plan, Settings()) == 102.0

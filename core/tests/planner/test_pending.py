@@ -99,3 +99,15 @@ def test_expendable_pods_hold_no_room() -> None:
     snapshot.place(snapshot.class_of(build_pod("cheap", cpu="2", priority=-50)), row)
     drop_expendable(snapshot, PLAIN)
     assert take_fitting(snapshot, [build_pod("p", cpu="2")])[1] == []
+
+
+def test_ca_takes_the_room_of_foreign_schedulers_for_free() -> None:
+    """Trap 10.2-i: pods of schedulers that are not allowed are hidden also where they run."""
+    world = World()
+    world.add_group("g", 1)
+    foreign = build_pod("foreign", cpu="4", node_name="g-0")
+    world.running = [structs.replace(foreign, spec=structs.replace(foreign.spec, scheduler_name="other"))]
+    world.pending = [build_pod("p", cpu="4", created_at=0.0)]
+    allowed = {"allowed_scheduler_names": ("default-scheduler",)}
+    assert grown(world.plan(**allowed)) == {"g": (1, 2)}
+    assert grown(world.plan(profile="ca", **allowed)) == {}

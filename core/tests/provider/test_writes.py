@@ -137,6 +137,12 @@ def test_a_decrease_carries_both_sizes(client: ProviderClient, scripted: Any) ->
         client.decrease_target_size("g", 2, 1)
 
 
+def test_a_size_below_zero_is_refused_without_a_call(client: ProviderClient, scripted: Any) -> None:
+    with pytest.raises(ProviderError, match="there is no size -1"):
+        client.decrease_target_size("g", 1, -1)
+    assert scripted.calls == []
+
+
 @pytest.mark.parametrize(("expected", "target"), [(2, 2), (3, 2), (-1, 2)])
 def test_an_increase_that_raises_nothing_is_a_bug(client: ProviderClient, expected: int, target: int) -> None:
     with pytest.raises(InvariantError):

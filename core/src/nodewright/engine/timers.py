@@ -22,6 +22,8 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
+    if plan.scale_up.result == ScaleUpResult.IN_COOLDOWN:
+        moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
     for group in state.groups.values():
         moments.extend(_group_moments(group, state))

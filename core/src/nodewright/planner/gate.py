@@ -10,7 +10,7 @@ from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState
 
-_YOUNG_SECONDS = 2.0
+YOUNG_SECONDS = 2.0
 _YOUNG_GPU_SECONDS = 30.0
 
 
@@ -45,7 +45,7 @@ def _are_all_new(ground: Ground, pods: Sequence[Pod]) -> bool:
     """CA waits a moment for more pods to come; pods for accelerators, which are dear, make it wait for longer."""
     now = ground.state.now
     dear = [pod for pod in pods if _wants_accelerator(ground, pod)]
-    return _oldest(pods) + _YOUNG_SECONDS > now or (bool(dear) and _oldest(dear) + _YOUNG_GPU_SECONDS > now)
+    return _oldest(pods) + YOUNG_SECONDS > now or (bool(dear) and _oldest(dear) + _YOUNG_GPU_SECONDS > now)
 
 
 def _wants_accelerator(ground: Ground, pod: Pod) -> bool:

@@ -55,7 +55,8 @@ def with_outlook(group: GroupState, target: int, settings: LoopSettings, *, hidd
 
 def count_coming(readiness: Readiness, target: int) -> int:
     """Machines that the target still owes: nodes that are starting are among them."""
-    there = len(readiness.ready) + len(readiness.unready) + len(readiness.long_unregistered)
+    unready = len(readiness.unready) + len(readiness.leaving)
+    there = len(readiness.ready) + unready + len(readiness.long_unregistered)
     return max(0, target - there)
 
 

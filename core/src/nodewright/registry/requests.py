@@ -72,7 +72,7 @@ def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[R
 
 def merged(requests: Requests, increases: Iterable[tuple[int, float]], provision_seconds: float) -> Requests:
     """One request for all increases, whose deadline starts anew with each: the rule of modes ca and seed."""
-    for count, started in increases:
-        owed = sum(request.increase for request in requests)
-        requests = (opened(owed + count, started, provision_seconds),)
-    return requests
+    every = (*requests, *(opened(count, started, provision_seconds) for count, started in increases))
+    if not every:
+        return ()
+    return (replace(max(every, key=lambda request: request.deadline), increase=sum(r.increase for r in every)),)

@@ -109,8 +109,13 @@ class ProviderClient:
         return self._resize("atomic_increase_size", group_id, expected_target, target)
 
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """How much capacity without a machine was withdrawn."""
-        _demand(0 <= target < expected_target, f"decrease of {group_id} from {expected_target} to {target}")
+        """How much capacity without a machine was withdrawn. A size below zero, which CA's rules may ask for, is
+        refused without asking the cloud.
+        """
+        _demand(target < expected_target, f"decrease of {group_id} from {expected_target} to {target}")
+        if target < 0:
+            message = f"there is no size {target}"
+            raise ProviderError(message, provider=self.name, group_id=group_id, code="sizeBelowZero")
         return self._resize("decrease_target_size", group_id, expected_target, target)
 
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
