@@ -32,7 +32,7 @@ def test_status_at_the_end(command: Command, tmp_path: Path) -> None:
     assert "Status as of 1970-01-01T00:12:00Z" in said
     assert "Writes to clouds are paused until 1970-01-01T00:21:00Z, for another 9m." in said
     assert "Deletion budget of the cluster: 0 of 10 used." in said
-    assert "2 machines owed, given up in 1m" in said
+    assert "2 machines owed, given up in" in said
     assert "STOCKOUT" in said
 
 
