@@ -14,6 +14,8 @@ from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
 
 NAME_FIELD = "metadata.name"
+# The number of a label value that no node bears; a node without the label has -1.
+_UNKNOWN = -2
 
 
 class NodeDemand:
@@ -33,7 +35,7 @@ class NodeDemand:
 
     def mask(self, table: NodeTable, window: slice) -> Mask:
         """Rows of the window that meet the demand."""
-        parts = [table.labels(key)[window] == table.vocabulary.value_id(key, value) for key, value in self.equal]
+        parts = [_has_value(table, window, key, value) for key, value in self.equal]
         if self.selector is not None:
             parts.append(selector_mask(table, window, self.selector))
         return _all(parts, window)
@@ -126,10 +128,15 @@ def condition_mask(table: NodeTable, window: slice, condition: Condition) -> Mas
     return _compares(table, ids, condition)
 
 
+def _has_value(table: NodeTable, window: slice, key: str, value: str) -> Mask:
+    found: Mask = table.labels(key)[window] == table.vocabulary.label_values.get(key, {}).get(value, _UNKNOWN)
+    return found
+
+
 def _is_one_of(table: NodeTable, ids: Ids, condition: Condition) -> Mask:
     known = table.vocabulary.label_values.get(condition.key, {})
     wanted = [known[value] for value in condition.values if value in known]
-    return np.isin(ids, wanted) if len(wanted) > 1 else ids == (wanted[0] if wanted else -2)
+    return np.isin(ids, wanted) if len(wanted) > 1 else ids == (wanted[0] if wanted else _UNKNOWN)
 
 
 def _compares(table: NodeTable, ids: Ids, condition: Condition) -> Mask:

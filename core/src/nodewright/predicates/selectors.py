@@ -15,16 +15,24 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_LABELS = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_PREFIX = 253
+_MAX_NAME = 63
 _MAX_TEXT = 4096
 _INT64 = range(-(2**63), 2**63)
 _ARITY = {"In": range(1, 2**31), "NotIn": range(1, 2**31), "Exists": range(1), "DoesNotExist": range(1)}
 
 
-@lru_cache(maxsize=65536)
 def is_label_key(key: str) -> bool:
     """Whether this is a qualified name: ``[prefix/]name``."""
-    if len(key) > _MAX_PREFIX + 64:
-        return False
+    return len(key) <= _MAX_PREFIX + 1 + _MAX_NAME and _is_short_key(key)
+
+
+def is_label_value(value: str) -> bool:
+    """Whether this may be a label's value."""
+    return len(value) <= _MAX_NAME and _is_short_value(value)
+
+
+@lru_cache(maxsize=65536)
+def _is_short_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     if slash and (len(prefix) > _MAX_PREFIX or _DNS_LABELS.fullmatch(prefix) is None):
         return False
@@ -32,9 +40,8 @@ def is_label_key(key: str) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def is_label_value(value: str) -> bool:
-    """Whether this may be a label's value."""
-    return value == "" or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+def _is_short_value(value: str) -> bool:
+    return value == "" or _NAME.fullmatch(value) is not None
 
 
 def parse_int64(text: str) -> int | None:

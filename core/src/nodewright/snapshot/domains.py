@@ -28,15 +28,16 @@ class DomainQuery:
         self.domains = domains
         self.label = label
         self._weigh = weigh
-        self._weights: dict[PodClass, int] = {}
+        # By number: the answer must not keep a class alive.
+        self._weights: dict[int, int] = {}
 
     def weight(self, pod_class: PodClass) -> int:
         """How much one pod of the class counts for."""
         if self.label is not None and pod_class.labels.get(self.label[0]) != self.label[1]:
             return 0
-        known = self._weights.get(pod_class)
+        known = self._weights.get(pod_class.id)
         if known is None:
-            known = self._weights[pod_class] = int(self._weigh(pod_class))
+            known = self._weights[pod_class.id] = int(self._weigh(pod_class))
         return known
 
 

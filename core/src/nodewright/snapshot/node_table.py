@@ -17,6 +17,8 @@ from nodewright.snapshot.pod_class import PodClasses
 from nodewright.snapshot.requests import MAX_ALLOCATABLE, PODS, node_amounts
 
 COPY_PREFIX = "copy-"
+# Derived columns kept at once: a picture that lives long meets demands that never come back.
+MAX_COLUMNS = 2048
 Compute = Callable[["NodeTable", slice], NDArray[Any]]
 
 
@@ -138,6 +140,8 @@ class NodeTable:
         """A derived column, computed once per row; ``compute`` may look at the nodes of its window alone."""
         held = self._columns.get(key)
         if held is None:
+            if len(self._columns) >= MAX_COLUMNS:
+                self._columns.clear()
             held = self._columns[key] = self._inherited(key, compute)
         missing = slice(len(held), len(self))
         if missing.start < missing.stop:

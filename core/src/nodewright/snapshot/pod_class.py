@@ -4,7 +4,9 @@ Two pods of one class are interchangeable to every predicate, so that each predi
 """
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -13,6 +15,8 @@ from nodewright.model.quantity import Quantity
 from nodewright.snapshot.requests import pod_requests
 
 T = TypeVar("T")
+# Numbers are never used again, so that what is remembered by number is never taken for another class.
+_IDS = count()
 
 
 class PodClass:
@@ -24,6 +28,7 @@ class PodClass:
     """
 
     __slots__ = (
+        "__weakref__",
         "claims",
         "compiled",
         "id",
@@ -76,21 +81,22 @@ class PodClasses:
     """The table of classes; shared by a picture and all its forks."""
 
     def __init__(self) -> None:
-        self._by_key: dict[bytes, PodClass] = {}
-        self._by_pod: dict[str, tuple[Pod, PodClass]] = {}
+        # A class lives as long as somebody speaks of it: every Job brings labels that never come back.
+        self._by_key: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
+        self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
 
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
         """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
         uid = pod.metadata.uid
         known = self._by_pod.get(uid) if uid else None
-        if known is not None and known[0] is pod:
-            return known[1]
+        if known is not None and known[0] is pod and known[1] == placed:
+            return known[2]
         bare = pod
         if placed and pod.spec.node_name:
             bare = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
         pod_class = self._intern(bare)
         if uid:
-            self._by_pod[uid] = (pod, pod_class)
+            self._by_pod[uid] = (pod, placed, pod_class)
         return pod_class
 
     def forget(self, uid: str) -> None:
@@ -101,7 +107,7 @@ class PodClasses:
         key = _encode(_identity(pod))
         found = self._by_key.get(key)
         if found is None:
-            found = self._by_key[key] = PodClass(len(self._by_key), pod)
+            found = self._by_key[key] = PodClass(next(_IDS), pod)
         return found
 
 

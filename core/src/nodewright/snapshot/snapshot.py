@@ -17,6 +17,7 @@ from nodewright.snapshot.pod_class import PodClass
 Placements = Mapping[int, int]
 Trait = Callable[[PodClass], bool]
 Marks = Callable[[PodClass], Iterable[Hashable]]
+_MANY = 256
 
 
 class Snapshot(NodeTable):
@@ -25,7 +26,8 @@ class Snapshot(NodeTable):
     def __init__(self, context: Context | None = None) -> None:
         super().__init__()
         self.context = context or Context()
-        # Classes and queries are only ever added, so that "how many were seen" says what a cache has covered.
+        # Classes and queries are only added, so that "how many were seen" says what a cache has covered; when
+        # too many classes have no pods left, they are dropped together with the caches.
         self._placed: dict[PodClass, dict[int, int]] = {}
         self._counts: dict[DomainQuery, DomainCounts] = {}
         self._by_trait: dict[Trait, tuple[int, tuple[PodClass, ...]]] = {}
@@ -36,6 +38,7 @@ class Snapshot(NodeTable):
         self._owned_counts: set[DomainQuery] = set()
         self._pods: dict[int, tuple[Pod, ...]] = {}
         self._departed: list[int] = []
+        self._emptied = 0
 
     def fork(self) -> "Snapshot":
         """A picture that starts equal and goes its own way."""
@@ -48,6 +51,7 @@ class Snapshot(NodeTable):
         self._owned, self._owned_counts = set(), set()
         forked._owned, forked._owned_counts = set(), set()
         forked._pods, forked._departed = self._pods.copy(), self._departed.copy()
+        forked._emptied = self._emptied
         return forked
 
     def class_of(self, pod: Pod, *, placed: bool = False) -> PodClass:
@@ -108,11 +112,14 @@ class Snapshot(NodeTable):
         rows[row] -= count
         if not rows[row]:
             del rows[row]
+            self._emptied += not rows
         amounts = self.request_row(pod_class, placed=True)
         self._free.writable[:, row] += count * amounts
         if pod is not None:
             self._pods[row] = tuple(other for other in self._pods[row] if other is not pod)
         self._count(pod_class, row, -count)
+        if self._emptied > max(_MANY, len(self._placed) // 2):
+            self._forget_empty()
 
     def pods(self, row: int) -> tuple[Pod, ...]:
         """The known pods of a node, in the order in which they came."""
@@ -210,6 +217,12 @@ class Snapshot(NodeTable):
             counts = self._counts[query] = counts.copy()
             self._owned_counts.add(query)
         return counts
+
+    def _forget_empty(self) -> None:
+        """Drop classes without pods: in a picture that lives long most classes are of the past."""
+        self._placed = {pod_class: rows for pod_class, rows in self._placed.items() if rows}
+        self._owned.intersection_update(self._placed)
+        self._by_trait, self._by_mark, self._watching, self._emptied = {}, {}, {}, 0
 
     def _own_rows(self, pod_class: PodClass) -> dict[int, int]:
         if pod_class not in self._owned:
