@@ -25,6 +25,16 @@ def test_a_restart_at_any_time_costs_at_most_one_loop(at: float) -> None:
     assert story.result.final.pending == 0
 
 
+def test_two_dead_groups_do_not_hand_the_pods_to_each_other() -> None:
+    """The rest after a failure is shorter than the next failure takes: each would be free again when the other fails."""
+    story = Story(A, B, C, stock_outs=[{"group": "a"}, {"group": "b"}], switched_off=SILENT, minutes=120)
+    story.pods(6, at=5)
+    assert [write for write in story.writes("increase") if write[2] == "c"] == [
+        (TIMED_OUT + PROVISION + LOOP, "increase", "c", 2, 6)
+    ]
+    assert story.first_running() < TIMED_OUT + PROVISION + LOOP + 120
+
+
 @pytest.mark.parametrize("at", [12, 455, 905])
 def test_restarts_with_new_pods_arriving_do_not_move_the_deadline(at: float) -> None:
     story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=90)

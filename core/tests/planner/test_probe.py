@@ -12,11 +12,12 @@ from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner import Plan
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_pod
-from nodewright.testkit.world import World, grown, ref, settings_with
+from nodewright.testkit.world import NOW, World, grown, ref, settings_with
 from nodewright.validate import check_actions
 
 
 def pods(count: int, cpu: str = "4", name: str = "web", **extras: Any) -> list[Pod]:
+    extras = {"created_at": NOW - 60, **extras}
     return [build_pod(f"{name}-{n}", cpu=cpu, owner=("ReplicaSet", name), **extras) for n in range(count)]
 
 
@@ -43,6 +44,14 @@ def plan(world: World, **changes: object) -> Plan:
     found = world.plan(**changes)
     assert check_actions(world.state().observation, found.actions, settings_with(**changes)) == ()
     return found
+
+
+def test_pods_that_have_waited_out_a_provision_time_are_no_probes() -> None:
+    """Two dead groups would otherwise hand the last of them to each other for as long as they stay dead."""
+    old, new = pods(3, created_at=NOW - 900), pods(3, name="new", created_at=NOW - 899)
+    assert grown(plan(two_pools(on_probation("cheap"), old))) == {"dear": (0, 3)}
+    mixed = plan(two_pools(on_probation("cheap"), [*old, *new]))
+    assert grown(mixed) == {"cheap": (0, 1), "dear": (0, 2)}, "the old ones follow in the next loop"
 
 
 @pytest.mark.parametrize(("delivered", "most"), [(0, 1), (1, 2), (2, 4)])

@@ -1,5 +1,6 @@
 """Groups on probation: how little is asked of each, and what that leaves to the others (design.md §6)."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -59,10 +60,20 @@ class Probes:
         return self._reason(ref) if ref in self._left and self._has_other_place(pod_class) else None
 
     def offered(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[PodGroup]:
-        """The pods that may be planned for a group: one whose trial is under way gets those with no other place."""
-        if self._left.get(ref, 1) > 0:
+        """The pods that may be planned for a group. One on probation gets those with no other place, and until its
+        trial is under way those that have not yet waited for as long as it may take to fail once more.
+        """
+        if ref not in self._left:
             return groups
-        return [group for group in groups if not self._has_other_place(group.pod_class)]
+        return [kept for group in groups if (kept := self._offered(ref, group)).pods]
+
+    def _offered(self, ref: GroupRef, group: PodGroup) -> PodGroup:
+        if not self._has_other_place(group.pod_class):
+            return group
+        patience = self._ground.state.groups[ref].seen.options.max_node_provision_seconds
+        latest = self._ground.state.now - patience
+        pods = [pod for pod in group.pods if _created(pod) > latest] if self._left[ref] > 0 else []
+        return replace(group, pods=pods)
 
     def limits(self, chosen: GroupRef, refs: Iterable[GroupRef], groups: Sequence[PodGroup]) -> dict[GroupRef, int]:
         """By how much each of ``refs``, over which the chosen group's growth is spread, may grow; others are free."""
@@ -109,6 +120,12 @@ class Probes:
         most = allowance(self._ground.state.groups[ref].backoff, self._ground.state.now) or 0
         message = f"on probation after a failure: at most {most} node{'s' if most > 1 else ''}"
         return SkipReason(code=SkipCode.PROBATION, message=message)
+
+
+def _created(pod: Pod) -> float:
+    """Epoch seconds; infinity for a pod that does not say."""
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created is not None else math.inf
 
 
 def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> bool:

@@ -53,7 +53,7 @@ class ScaleUp:
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
         if is_probe:
             nodes = sum(expansion.target - expansion.current for expansion in expansions)
-            trial = self._probes.try_out(chosen, self._groups, nodes)
+            trial = self._probes.try_out(chosen, self._probes.offered(chosen.group, self._groups), nodes)
             if trial.rest:
                 return self._probe(options, chosen, trial, expansions)
         report = self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
