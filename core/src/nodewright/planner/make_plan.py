@@ -41,9 +41,11 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         return Plan(actions=() if settings.is_ca else tuple(actions), halted=NO_READY_NODES)
     if restored.cut_short:
         return Plan(actions=tuple(actions), cut_short=restored.cut_short)
-    ground = _prepare(state, settings)
     pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
     old, young = split_young(pods, settings.pods, state.now)
+    if not old and not settings.scale_up.enforce_node_group_min_size:
+        return Plan(actions=tuple(actions), waiting=tuple(young))
+    ground = _prepare(state, settings)
     fitting, left = take_fitting(ground.snapshot, old)
     reports = _scale_up(ground, left, random, actions)
     min_size = None
