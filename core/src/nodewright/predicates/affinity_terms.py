@@ -53,9 +53,11 @@ def terms_of(pod: PodClass) -> Terms:
     )
 
 
-def marks_of_guard(pod: PodClass) -> set[tuple[str, str] | None]:
+@per_class
+def marks_of_guard(pod: PodClass) -> frozenset[tuple[str, str] | None]:
     """Labels that tell whom the class's anti-affinity is about; None where no label is plain to see."""
-    return {term.selector.label for term in terms_of(pod).anti_affinity if term.selector is not None}
+    selectors = (term.selector for term in terms_of(pod).anti_affinity)
+    return frozenset(selector.label for selector in selectors if selector is not None)
 
 
 def with_selected(terms: tuple[Term, ...], namespaces: Namespaces) -> tuple[Term, ...]:

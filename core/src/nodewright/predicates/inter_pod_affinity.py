@@ -8,7 +8,7 @@ import numpy as np
 from nodewright.predicates.affinity_terms import NO_LABELS, Namespaces, Term, marks_of_guard, terms_of, with_selected
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.snapshot.column import Ids, Mask
-from nodewright.snapshot.domains import DomainQuery
+from nodewright.snapshot.domains import DomainQuery, Shortlist
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -66,7 +66,7 @@ def _compile(
 
     return _Demand(
         names=names,
-        wanted=tuple((key, DomainQuery(_domains(key), company, _label(affinity[:1]))) for key in _keys(affinity)),
+        wanted=tuple((key, DomainQuery(_domains(key), company, _shortlist(affinity[:1]))) for key in _keys(affinity)),
         unwanted=tuple((key, _any_of(key, unwanted)) for key in _keys(unwanted)),
         starts=company(pod),
     )
@@ -82,13 +82,13 @@ def _any_of(key: str, terms: tuple[Term, ...]) -> DomainQuery:
     def is_unwanted(other: PodClass) -> bool:
         return any(term.is_about(other, NO_LABELS) for term in chosen)
 
-    return DomainQuery(_domains(key), is_unwanted, _label(chosen))
+    return DomainQuery(_domains(key), is_unwanted, _shortlist(chosen))
 
 
-def _label(terms: tuple[Term, ...]) -> tuple[str, str] | None:
-    """A label that every pod bears which these terms are about, where there is but one term."""
+def _shortlist(terms: tuple[Term, ...]) -> Shortlist | None:
+    """How pods are found which these terms are about, where there is but one term."""
     selector = terms[0].selector if len(terms) == 1 else None
-    return selector.label if selector is not None else None
+    return selector.shortlist if selector is not None else None
 
 
 def _guards(snapshot: Snapshot, pod: PodClass) -> tuple[Counted, ...]:
@@ -117,7 +117,8 @@ def _guard_query(pod: PodClass, key: str, labels: Mapping[str, str]) -> DomainQu
         def guards(owner: PodClass) -> bool:
             return any(term.key == key and term.is_about(pod, labels) for term in terms_of(owner).anti_affinity)
 
-        query = pod.compiled[name] = DomainQuery(_domains(key), guards)
+        wanted = frozenset([None, *pod.labels.items()])
+        query = pod.compiled[name] = DomainQuery(_domains(key), guards, Shortlist(marks_of_guard, wanted))
     return query
 
 

@@ -93,7 +93,7 @@ def _compile(pod: PodClass, constraint: TopologySpreadConstraint, keys: tuple[st
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
         own=int(selector is not None and selector.matches(pod.labels)),
         query=DomainQuery(
-            domains, lambda other: _counts_for(pod, other, selector), selector.label if selector else None
+            domains, lambda other: _counts_for(pod, other, selector), selector.shortlist if selector else None
         ),
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from nodewright.model.meta import LabelSelector, Requirement
+from nodewright.snapshot.domains import Shortlist, labels_of
 
 Labels = Mapping[str, str]
 
@@ -116,6 +117,11 @@ class Selector:
             if condition.operator == "In" and len(condition.values) == 1:
                 return condition.key, next(iter(condition.values))
         return None
+
+    @property
+    def shortlist(self) -> Shortlist | None:
+        """How pods that match are found by their labels."""
+        return Shortlist(labels_of, frozenset([self.label])) if self.label else None
 
     def matches(self, labels: Labels) -> bool:
         return all(condition.holds(labels) for condition in self.conditions)

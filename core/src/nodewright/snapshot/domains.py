@@ -1,6 +1,7 @@
 """Counts of pods per domain, kept up to date as pods are placed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,28 +13,42 @@ from nodewright.snapshot.pod_class import PodClass
 Domains = Callable[[NodeTable], Ids]
 # How much one pod of a class counts for; 0: not at all.
 Weigh = Callable[[PodClass], int]
+# What a class can be found by.
+Marks = Callable[[PodClass], Collection[Hashable]]
+
+
+class Shortlist(NamedTuple):
+    """Only classes that bear one of these marks may count: most are told apart by that alone."""
+
+    marks: Marks
+    wanted: frozenset[Hashable]
+
+
+def labels_of(pod_class: PodClass) -> Collection[Hashable]:
+    """The labels of a class as marks."""
+    return pod_class.labels.items()
 
 
 class DomainQuery:
     """What is counted: pods by weight, per domain of their node. Compared by identity.
 
     Predicates make one per pod class and term and ask the snapshot for its counts. What a query says of a class
-    or a node never changes: where it would, another query is made. ``label``, where given, is a label that every
-    pod counted bears: most classes are told apart by that alone.
+    or a node never changes: where it would, another query is made.
     """
 
-    __slots__ = ("_weigh", "_weights", "domains", "label")
+    __slots__ = ("_weigh", "_weights", "domains", "shortlist")
 
-    def __init__(self, domains: Domains, weigh: Weigh, label: tuple[str, str] | None = None) -> None:
+    def __init__(self, domains: Domains, weigh: Weigh, shortlist: Shortlist | None = None) -> None:
         self.domains = domains
-        self.label = label
+        self.shortlist = shortlist
         self._weigh = weigh
         # By number: the answer must not keep a class alive.
         self._weights: dict[int, int] = {}
 
     def weight(self, pod_class: PodClass) -> int:
         """How much one pod of the class counts for."""
-        if self.label is not None and pod_class.labels.get(self.label[0]) != self.label[1]:
+        short = self.shortlist
+        if short is not None and short.wanted.isdisjoint(short.marks(pod_class)):
             return 0
         known = self._weights.get(pod_class.id)
         if known is None:

@@ -9,14 +9,13 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.snapshot.column import Ints
 from nodewright.snapshot.context import Context
-from nodewright.snapshot.domains import DomainCounts, DomainQuery
+from nodewright.snapshot.domains import DomainCounts, DomainQuery, Marks
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass
 
 # Row → how many pods of one class are there.
 Placements = Mapping[int, int]
 Trait = Callable[[PodClass], bool]
-Marks = Callable[[PodClass], Iterable[Hashable]]
 _MANY = 256
 
 
@@ -189,14 +188,20 @@ class Snapshot(NodeTable):
 
     def _counted(self, query: DomainQuery) -> DomainCounts:
         counts, domains = DomainCounts(), query.domains(self)
-        candidates = self._placed if query.label is None else self.placed_by(_labels).get(query.label, ())
-        for pod_class in candidates:
+        for pod_class in self._candidates(query):
             rows, weight = self._placed[pod_class], query.weight(pod_class)
             if rows and weight:
                 places = np.fromiter(rows, dtype=np.int64, count=len(rows))
                 pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
                 counts.add_many(domains[places], pods * weight)
         return counts
+
+    def _candidates(self, query: DomainQuery) -> Iterable[PodClass]:
+        """Placed classes among which are all that a query counts."""
+        if query.shortlist is None:
+            return self._placed
+        index = self.placed_by(query.shortlist.marks)
+        return {pod_class for mark in query.shortlist.wanted for pod_class in index.get(mark, ())}
 
     def _count(self, pod_class: PodClass, row: int, count: int) -> None:
         for query in self._watchers(pod_class):
@@ -233,7 +238,3 @@ class Snapshot(NodeTable):
 
 def _is_guarded(pod_class: PodClass) -> bool:
     return pod_class.has_anti_affinity
-
-
-def _labels(pod_class: PodClass) -> Iterable[Hashable]:
-    return pod_class.labels.items()
