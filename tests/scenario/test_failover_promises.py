@@ -105,6 +105,20 @@ def test_under_a_learned_provision_time_a_slow_machine_is_left_its_ordinary_time
     assert (len(adopted.readiness.ready), adopted.seen.target) == (42, 42)
 
 
+def test_under_a_learned_provision_time_machines_that_never_join_are_given_up_once_and_then_removed() -> None:
+    """What is learned from the failure, a longer time, does not make them awaited again."""
+    broken = [{"group": "a", "start": 2900}]
+    story = Story(A, B, settings={"max-node-provision-time": "auto"}, dead_boots=broken, minutes=90)
+    for step in range(4):
+        story.pods(10, at=step * 600 + 5, name=f"warm-{step}")
+    story.pods(2, at=2995, name="late")
+    assert len(story.events("ScaleUpTimedOut")) == 1
+    # Seen first in the loop after the call, and left the ordinary time.
+    gone = 3000 + LOOP + PROVISION + LOOP
+    assert [write[0] for write in story.writes("delete")] == [gone, gone + LOOP]
+    assert story.machines("a") == 40
+
+
 def test_machines_that_come_after_correction_count_in_limits() -> None:
     story = Story(
         {**A, "request_delay": "20m"},

@@ -53,7 +53,7 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
     for ref, group in groups.items():
         case = GroupCase(
             seen=group,
-            readiness=sort_readiness(group, members, since, settings, seen.now),
+            readiness=sort_readiness(group, members, since, memory.late, settings, seen.now),
             outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
             memory=memory,
             settings=settings,

@@ -52,9 +52,17 @@ def find_members(
 
 
 def sort_readiness(
-    group: GroupSeen, members: Membership, since: Mapping[tuple[GroupRef, str], float], settings: Settings, now: float
+    group: GroupSeen,
+    members: Membership,
+    since: Mapping[tuple[GroupRef, str], float],
+    known_late: frozenset[tuple[GroupRef, str]],
+    settings: Settings,
+    now: float,
 ) -> Readiness:
-    """Every node and every instance without a node in exactly one class."""
+    """Every node and every instance without a node in exactly one class.
+
+    An instance that is late stays late, also when a longer time is learned from it.
+    """
     classes: dict[str, list[str]] = {
         name: []
         for name in ("ready", "unready", "leaving", "not_started", "deleted", "unregistered", "long_unregistered")
@@ -70,7 +78,8 @@ def sort_readiness(
         classes[found].append(node.name)
     patience = group.options.max_node_provision_seconds
     for instance_id in unregistered_ids(group, members):
-        late = since.get((group.ref, instance_id), now) + patience < now
+        key = (group.ref, instance_id)
+        late = key in known_late or since.get(key, now) + patience < now
         classes["long_unregistered" if late else "unregistered"].append(instance_id)
     return Readiness(never_ready=tuple(never_ready), **{name: tuple(names) for name, names in classes.items()})
 
