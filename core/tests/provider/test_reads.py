@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
+from nodewright.adapters.provider.checks import group_options
 from nodewright.model.errors import BadAnswer, ContractViolation, ProviderError, ProviderUnavailable, Throttled
 from nodewright.spec import Capability, GroupOptions, Instance, NodeGroup, hookimpl
 from nodewright.testkit import build_group, build_node, build_template
@@ -101,6 +102,15 @@ def test_what_is_not_supported_is_not_nothing(client: ProviderClient) -> None:
     with pytest.raises(ProviderError, match="does not support atomic_resize") as caught:
         client.atomic_increase_size("g", 2, 3)
     assert caught.value.code == "notSupported"
+
+
+def test_group_options_are_plain_numbers_whatever_a_plugin_counts_in() -> None:
+    class Minutes(float):
+        pass
+
+    found = group_options(GroupOptions(max_node_provision_seconds=Minutes(720)))
+    assert type(found.max_node_provision_seconds) is float
+    assert found.max_node_provision_seconds == 720
 
 
 def test_a_capability_can_be_switched_off_for_one_group(scripted: Any, clock: Any) -> None:

@@ -175,6 +175,15 @@ def test_what_was_withdrawn_is_awaited_no_longer() -> None:
     assert group.history.awaited == (Awaited(group.now, 1),)
 
 
+def test_what_came_after_the_clock_was_set_back_teaches_nothing() -> None:
+    group = taught(100.0)
+    before = group.history
+    group.look(0, 1, Awaited(group.now, 1))
+    group.now -= 3600
+    group.look(1, 0)
+    assert (group.history.recent, group.history.awaited) == (before.recent, ())
+
+
 def test_a_timeout_doubles_it_up_to_the_ceiling() -> None:
     group = taught(100.0, settings=AUTO)
     first = group.deadline()

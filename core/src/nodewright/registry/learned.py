@@ -72,6 +72,8 @@ def observe_arrivals(
     changed = replace(
         history, awaited=_without_first(_without_first(line, arrived), _total(line) - arrived - outstanding)
     )
+    # An increase of the future is one of before the clock was set back: nobody knows how long it took.
+    came = [some for some in came if some.asked <= now]
     for some in came:
         changed = _counted(changed, some, now)
     if not came:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate
 from nodewright.model.quantity import ZERO, Quantity
@@ -157,10 +159,13 @@ def template(answer: Any) -> NodeTemplate:
 
 
 def group_options(answer: Any) -> GroupOptions:
+    """With plain numbers: what a plugin calculates with may be of a type of its own, and this is saved."""
     found = a(GroupOptions)(answer)
-    for seconds in (found.max_node_provision_seconds, found.max_node_startup_seconds):
-        price(seconds)
-    return found
+    return msgspec.structs.replace(
+        found,
+        max_node_provision_seconds=price(found.max_node_provision_seconds),
+        max_node_startup_seconds=price(found.max_node_startup_seconds),
+    )
 
 
 def _demand_quantities(resources: Mapping[str, object]) -> None:
