@@ -51,6 +51,9 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
+        if _is_idle(group, members, memory, outcomes):
+            states[ref] = GroupState(seen=group)
+            continue
         case = GroupCase(
             seen=group,
             readiness=sort_readiness(group, members, since, memory.late, settings, seen.now),
@@ -63,6 +66,14 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     found = _Findings(seen, states, members, since, arrivals)
     return _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+
+
+def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:
+    """An empty group that nothing is, was or has been asked of: there is nothing to judge. Most groups are."""
+    if group.target != 0 or group.instances or group.failed or group.ref in members.nodes:
+        return False
+    remembered = (memory.requests, memory.given_up, memory.withdrawn_at, memory.size_gaps)
+    return not any(group.ref in held for held in remembered) and all(o.action.group != group.ref for o in outcomes)
 
 
 def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
@@ -113,7 +124,9 @@ def _conclude(
 ) -> ClusterState:
     """The state of the cluster, and what is remembered of it."""
     now = found.seen.now
-    states = {ref: replace(state, backoff=backoffs.get(ref)) for ref, state in found.states.items()}
+    states = {
+        ref: replace(state, backoff=backoffs[ref]) if ref in backoffs else state for ref, state in found.states.items()
+    }
     strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
     unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())
     return ClusterState(
