@@ -89,11 +89,11 @@ def _collect(found: dict[GroupRef, dict[str, Any]], field: str, pairs: Iterable[
 
 def _departed(memory: Memory) -> list[tuple[GroupRef, str]]:
     """What no longer goes back to a living instance; all else is seen again by looking."""
-    living: set[str] = set()
-    for group in memory.last_known.values():
-        for instance in group.instances or ():
-            living.update((instance.id, instance.id.lower()))
-    return [(ref, name) for name, ref in memory.node_groups.items() if name not in living]
+    living = {instance.id for group in memory.last_known.values() for instance in group.instances or ()}
+    missing = [name for name in memory.node_groups if name not in living]
+    if missing:  # some providers' ids are known in lower case
+        living = {instance_id.lower() for instance_id in living}
+    return [(memory.node_groups[name], name) for name in missing if name.lower() not in living]
 
 
 def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
