@@ -24,6 +24,8 @@ def command(length: str, state: Path | None) -> None:
     The engine goes on observing, planning and reporting, and takes up its work by itself when the pause ends. A new
     pause replaces an earlier one. It holds for the engine that keeps its memory in the state file, also when that
     is started again in between.
+
+    Exit codes: 0 paused; 2 bad input, or the file cannot be written.
     """
     now, path = SystemClock().now(), find_state_path(state)
     ordered = Pause(since=now, until=now + _read_length(length))

@@ -21,6 +21,8 @@ def command(state: Path | None, output: str) -> None:
     """Node groups, scale-ups under way and when each is given up, backoffs, deletions and pauses.
 
     From the state file that the engine keeps. The file stays as it is.
+
+    Exit codes: 0 shown; 2 there is no such file, or it cannot be used.
     """
     path = find_state_path(state)
     store = FileStore(path)
