@@ -24,6 +24,8 @@ def test_a_pool_that_is_still_sold_out_is_asked_for_one_machine_and_nobody_waits
         (7 * MINUTE + LOOP, "increase", "b", 8, 15),
         (7 * MINUTE + 2 * LOOP, "increase", "b", 15, 16),
     ]
+    message = "Group fake/a is on probation after a failure: at most 1 node; other groups take the rest"
+    assert story.events("ProbedGroup") == [(7 * MINUTE + LOOP, message)]
     backoff = story.state("a", 8 * MINUTE).backoff
     assert backoff is not None
     assert (backoff.duration, backoff.delivered) == (600, 0)

@@ -31,6 +31,8 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
     for outcome in outcomes:
         yield from _outcome_events(outcome, expansions)
     for report in (plan.scale_up, *plan.salvo):
+        for ref, reason in report.probed.items():
+            yield _of_status("ProbedGroup", f"Group {ref} is {reason}; other groups take the rest")
         yield from _pod_events(report, outcomes)
 
 

@@ -80,7 +80,8 @@ def observe_arrivals(
         return changed
     if not history.held:
         return _activated(changed, settings, now)
-    return replace(changed, held=_exact(history, settings, now), held_at=now)
+    fallen = replace(changed, held=_exact(history, settings, now), held_at=now)
+    return replace(fallen, held=_exact(fallen, settings, now))
 
 
 def learned_deadline(history: ArrivalHistory, settings: FailureSettings, now: float) -> float | None:
