@@ -77,3 +77,15 @@ def test_a_group_that_cannot_be_read_is_not_written_to() -> None:
     world.groups[G] = replace(world.groups[G], target=None, instances=None, problem="no answer")
     world.now += 10_000
     assert world.plan().actions == ()
+
+
+def test_a_group_that_is_being_corrected_is_not_asked_in_the_same_loop() -> None:
+    """Its increase would expect the target that the correction is about to change."""
+    world = World(pending=[build_pod("p", cpu="4")])
+    world.add_group("g", cpu="4", target=2, instances=())
+    world.memory = Memory(given_up={G: 2})
+    plan = world.plan()
+    assert [type(action) for action in plan.actions] == [DecreaseTargetSize]
+    assert str(plan.scale_up.skipped[G]) == "its size is being corrected in this loop"
+    world.add_group("other", cpu="4")
+    assert grown(world.plan()) == {"other": (0, 1)}

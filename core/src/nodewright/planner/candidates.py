@@ -21,7 +21,10 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way."""
+    """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way.
+
+    ``corrected`` are groups whose size this plan corrects already.
+    """
 
     state: ClusterState
     settings: Settings
@@ -29,6 +32,7 @@ class Ground:
     templates: Mapping[GroupRef, Template]
     quota: Quota
     accelerators: Accelerators = NO_ACCELERATORS
+    corrected: frozenset[GroupRef] = frozenset()
 
     @property
     def node_count(self) -> int:
@@ -49,7 +53,7 @@ class Ground:
 def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
     """Why a group may not grow now, whatever the pod; None when it may."""
     group = ground.state.groups[ref]
-    unsafe = unsafe_reason(ground.state, ref)
+    unsafe = unsafe_reason(ground, ref)
     if unsafe is not None:
         return unsafe
     if (group.seen.target or 0) >= group.seen.group.max_size:
@@ -67,10 +71,10 @@ def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
     return None
 
 
-def unsafe_reason(state: ClusterState, ref: GroupRef) -> SkipReason | None:
-    """Why nothing may be written to a group now."""
-    group = state.groups[ref]
-    observed = state.observation.groups[ref]
+def unsafe_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
+    """Why nothing may be asked of a group now."""
+    state = ground.state
+    group, observed = state.groups[ref], state.observation.groups[ref]
     if not observed.is_known:
         return SkipReason(code=SkipCode.UNKNOWN, message=f"not ready for scale-up: {observed.problem}")
     if not group.healthy:
@@ -80,6 +84,8 @@ def unsafe_reason(state: ClusterState, ref: GroupRef) -> SkipReason | None:
     if is_active(group.backoff, state.now):
         code = group.backoff.code if group.backoff is not None else ""
         return SkipReason(code=SkipCode.BACKOFF, message=f"in backoff after failed scale-up ({code})")
+    if ref in ground.corrected:
+        return SkipReason(code=SkipCode.CORRECTED, message="its size is being corrected in this loop")
     return None
 
 
@@ -95,7 +101,7 @@ def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gall
         if other != ref
         and needed
         and other in ground.templates
-        and unsafe_reason(ground.state, other) is None
+        and unsafe_reason(ground, other) is None
         and _is_similar(ground, ref, other)
         and all(other in gallery.fits(pod_class) for pod_class in needed)
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
+from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
@@ -45,7 +46,10 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     old, young = split_young(pods, settings.pods, state.now)
     if not old and not settings.scale_up.enforce_node_group_min_size:
         return Plan(actions=tuple(actions), waiting=tuple(young))
-    ground = _prepare(state, settings)
+    # CA plans on as if its corrections had been carried out; here their outcome is awaited.
+    awaits = settings.size_correction != "ca"
+    corrected = frozenset(action.group for action in restored.actions if awaits)
+    ground = _prepare(state, settings, corrected)
     fitting, left = take_fitting(ground.snapshot, old)
     reports = _scale_up(ground, left, random, actions)
     min_size = None
@@ -63,7 +67,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     )
 
 
-def _prepare(state: ClusterState, settings: Settings) -> Ground:
+def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[GroupRef]) -> Ground:
     """The picture to plan in: expendable pods gone, machines on their way there."""
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
@@ -79,11 +83,12 @@ def _prepare(state: ClusterState, settings: Settings) -> Ground:
         templates=templates,
         quota=Quota(snapshot, make_resource_limits(settings.limits), accelerators),
         accelerators=accelerators,
+        corrected=corrected,
     )
 
 
 def _scale_up(ground: Ground, pods: list[Pod], random: Random, actions: list[PlannedAction]) -> list[ScaleUpReport]:
-    """Plan growth for pods that fit nowhere; a group that is being corrected is not asked in the same loop."""
+    """Plan growth for pods that fit nowhere."""
     if not pods:
         return [ScaleUpReport()]
     wait = reason_to_wait(ground, pods)
