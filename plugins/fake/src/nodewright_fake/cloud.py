@@ -19,7 +19,7 @@ from nodewright.spec import (
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Phase, view_of
-from nodewright_fake.options import CloudOptions, GroupConfig, Quota, StockOut
+from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut
 from nodewright_fake.supply import BROKEN, Shortage, Supply
 
 
@@ -37,7 +37,10 @@ class FakeCloud:
         self.supply.stock_outs.extend(options.stock_outs)
         self.supply.failures.extend(options.failures)
         self.supply.dead_boots.extend(options.dead_boots)
+        self.supply.slow_boots.extend(options.slow_boots)
         self._clock = clock
+        self._built = clock.now()
+        self._interference = sorted(options.interference, key=lambda change: change.start)
         self._made_groups = 0
         self._running_of: list[GroupView] = []
         self._running: tuple[NodeStart, ...] = ()
@@ -53,7 +56,7 @@ class FakeCloud:
 
     def view(self, group_id: str) -> GroupView:
         """The group as it is now; raises NodeGroupNotFound."""
-        self._life.catch_up()
+        self._catch_up()
         return view_of(self.group(group_id))
 
     def group(self, group_id: str) -> Group:
@@ -70,7 +73,7 @@ class FakeCloud:
 
     def running_machines(self) -> tuple[NodeStart, ...]:
         """Every machine that runs now; the same object until one comes or goes."""
-        self._life.catch_up()
+        self._catch_up()
         views = [view_of(group) for group in self._groups.values()]
         if len(views) != len(self._running_of) or any(a is not b for a, b in zip(views, self._running_of, strict=True)):
             self._running_of = views
@@ -79,8 +82,9 @@ class FakeCloud:
 
     def next_change(self) -> float:
         """Epoch seconds at which something happens next by itself, at the earliest."""
-        self._life.catch_up()
-        return self._life.next_due()
+        self._catch_up()
+        by_others = self._built + self._interference[0].start if self._interference else float("inf")
+        return min(self._life.next_due(), by_others)
 
     # What the provider writes
 
@@ -233,8 +237,20 @@ class FakeCloud:
         self._life.catch_up()
         self.supply.quota = quota
 
-    def _expect(self, group_id: str, expected_target: int) -> Group:
+    def _catch_up(self) -> None:
+        """What is due by now happens, by itself and by the hands of others."""
         self._life.catch_up()
+        while self._interference and self._built + self._interference[0].start <= self._clock.now():
+            change = self._interference.pop(0)
+            if isinstance(change, Resize):
+                self.set_target(change.group, change.size)
+                continue
+            running = self.group(change.group).in_phase(Phase.RUNNING)
+            for machine in running[: change.machines]:
+                self.lose(machine.id)
+
+    def _expect(self, group_id: str, expected_target: int) -> Group:
+        self._catch_up()
         group = self.group(group_id)
         if group.target != expected_target:
             raise TargetChanged(actual=group.target, group_id=group_id)

@@ -131,7 +131,8 @@ class Lifecycle:
 
     def _run(self, machine: Machine, now: float) -> None:
         config = self.groups[machine.group].config
-        register: float | None = config.register_delay.draw(self._random)
+        slower, unready = self._supply.slowness(config, now)
+        register: float | None = config.register_delay.draw(self._random) + slower
         late = config.registers_late
         if register is not None and late is not None and self._random.random() < late.share:
             register += late.by.draw(self._random)
@@ -144,7 +145,7 @@ class Lifecycle:
             node_name=machine.name,
             running_since=now,
             register_after_seconds=register,
-            ready_after_seconds=config.ready_delay.draw(self._random),
+            ready_after_seconds=config.ready_delay.draw(self._random) + unready,
         )
         self._enter(machine, Phase.RUNNING)
         self._timeline.set(machine, NEVER)

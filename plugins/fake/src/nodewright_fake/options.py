@@ -123,6 +123,32 @@ class DeadBoot(Window, frozen=True, kw_only=True):
     """Machines that start running then never become nodes."""
 
 
+class SlowBoot(Window, frozen=True, kw_only=True):
+    """Machines that start running then become nodes so much later, and these so much later ready."""
+
+    registers: Delay = fixed(0)
+    ready: Delay = fixed(0)
+
+
+class Interference(Strict, frozen=True, kw_only=True, tag_field="do"):
+    """What somebody else does to a group, ``start`` after the cloud was built."""
+
+    group: str
+    start: Seconds
+
+
+class Resize(Interference, frozen=True, kw_only=True, tag="resize"):
+    """The target becomes ``size``; machines that are too many go."""
+
+    size: Count
+
+
+class TakeBack(Interference, frozen=True, kw_only=True, tag="take_back"):
+    """So many machines that run disappear, the oldest first; the group asks for others."""
+
+    machines: Count = 1
+
+
 class Quota(Strict, frozen=True, kw_only=True):
     """Account-wide limits; ``enforced`` when the call is made (refusal) or the machine is (failed instance)."""
 
@@ -166,6 +192,8 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     stock_outs: tuple[StockOut, ...] = ()
     failures: tuple[Failure, ...] = ()
     dead_boots: tuple[DeadBoot, ...] = ()
+    slow_boots: tuple[SlowBoot, ...] = ()
+    interference: tuple[Resize | TakeBack, ...] = ()
     faults: tuple[Fault, ...] = ()
     gpu: Gpu = Gpu()
     similarity: Similarity = Similarity()
@@ -186,6 +214,7 @@ def load_options(raw: Mapping[str, Any], node_group_specs: Sequence[str] = ()) -
         source, path = options.file, Path(options.file)
         options = decode_options(_read_yaml(path), CloudOptions, source, decode_hook)
     check_groups(options.groups, source)
+    _check_interference(options, source)
     if not node_group_specs:
         return options
     return msgspec.structs.replace(options, groups=_select(options.groups, node_group_specs))
@@ -204,6 +233,15 @@ def check_groups(groups: Sequence[GroupConfig], source: str) -> None:
             raise ConfigError(f"{where}: size {group.size} is above max_size {group.max_size}")
         check_shape(group, where)
         seen.add(group.name)
+
+
+def _check_interference(options: CloudOptions, source: str) -> None:
+    sizes = {group.name: group.max_size for group in options.groups}
+    for change in options.interference:
+        if change.group not in sizes:
+            raise ConfigError(f"{source}: interference: there is no group {change.group}")
+        if isinstance(change, Resize) and change.size > sizes[change.group]:
+            raise ConfigError(f"{source}: interference: size {change.size} is above max_size of {change.group}")
 
 
 def check_shape(shape: MachineShape, where: str) -> None:

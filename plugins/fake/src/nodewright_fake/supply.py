@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.spec import ErrorClass, FailureScope, Quantity
 from nodewright_fake.delays import Delay, fixed
-from nodewright_fake.options import DeadBoot, Failure, GroupConfig, Quota, StockOut, Window
+from nodewright_fake.options import DeadBoot, Failure, GroupConfig, Quota, SlowBoot, StockOut, Window
 
 W = TypeVar("W", bound=Window)
 
@@ -40,6 +40,7 @@ class Supply:
         self.stock_outs: list[StockOut] = []
         self.failures: list[Failure] = []
         self.dead_boots: list[DeadBoot] = []
+        self.slow_boots: list[SlowBoot] = []
         self._random = random
         self._built = built
         self._taken: dict[int, int] = {}
@@ -59,6 +60,12 @@ class Supply:
     def boots_dead(self, config: GroupConfig, now: float) -> bool:
         """Does a machine of the group that starts now never become a node? Draws by chance."""
         return bool(self._in_force(self.dead_boots, config, now)) or self._random.random() < config.never_registers
+
+    def slowness(self, config: GroupConfig, now: float) -> tuple[float, float]:
+        """By how many seconds a machine of the group that starts now registers late, and its node is ready late."""
+        slow = self._in_force(self.slow_boots, config, now)
+        registers = max((rule.registers.draw(self._random) for rule in slow), default=0.0)
+        return registers, max((rule.ready.draw(self._random) for rule in slow), default=0.0)
 
     def over_quota(self, machines: Iterable[GroupConfig]) -> bool:
         """Would these machines together be more than the account may have?"""

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
-from nodewright.adapters.provider import CallSettings, InlineRunner, load_provider
+from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment, named
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
@@ -16,7 +16,9 @@ from nodewright.adapters.simulated.scenario import (
     Crash,
     Happening,
     JobsSpec,
+    Outage,
     PauseWrites,
+    Restart,
     ResumeWrites,
     Scale,
     Scenario,
@@ -32,13 +34,25 @@ from nodewright.model.pod import Pod
 from nodewright.spec.context import ProviderContext
 
 
+class LoadProvider(Protocol):
+    """As ``load_provider``."""
+
+    def __call__(
+        self, name: str, context: ProviderContext, *, settings: CallSettings, runner: CallRunner
+    ) -> ProviderClient: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """``every_tick``: see RunOptions. ``folder`` is where a trace's relative folder is looked for."""
+    """``every_tick``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
+
+    ``load`` finds each provider by its name, by default among what is installed.
+    """
 
     every_tick: bool = False
     brain: Brain | None = None
     folder: Path | None = None
+    load: LoadProvider = load_provider
 
 
 def build_simulation(scenario: Scenario, options: BuildOptions | None = None) -> Simulation:
@@ -56,7 +70,7 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
             options=_with_groups(raw, trace) if number == 0 else raw,
         )
         calls = CallSettings(deadline_seconds=60.0)
-        provider = load_provider(name, context, settings=calls, runner=InlineRunner(clock))
+        provider = options.load(name, context, settings=calls, runner=InlineRunner(clock))
         if not provider.supports(Capability.SIMULATION):
             raise ConfigError(f"{source}: provider {name} cannot be simulated")
         providers.append(provider)
@@ -106,7 +120,7 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
 
 
 def _add_happening(simulation: Simulation, happening: Happening) -> None:
-    """What is done to the engine; deployments look after their own scaling."""
+    """What is done to the engine and to nodes; deployments look after their own scaling."""
     match happening:
         case Crash():
             simulation.crash_engine(
@@ -116,6 +130,10 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
                 down_seconds=happening.down,
                 keeps_memory=happening.keeps_memory,
             )
+        case Restart():
+            simulation.restart_engine(happening.at, down_seconds=happening.down, keeps_memory=happening.keeps_memory)
+        case Outage():
+            simulation.fail_nodes(happening.at, happening.nodes, happening.lasts)
         case PauseWrites():
             simulation.pause(happening.at, happening.lasts)
         case ResumeWrites():

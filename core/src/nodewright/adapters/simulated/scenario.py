@@ -131,6 +131,20 @@ class Crash(Happening, frozen=True, kw_only=True, tag="crash"):
     keeps_memory: bool = True
 
 
+class Restart(Happening, frozen=True, kw_only=True, tag="restart"):
+    """The engine dies between two loops, and starts again ``down`` later."""
+
+    down: Seconds = Seconds(30)
+    keeps_memory: bool = True
+
+
+class Outage(Happening, frozen=True, kw_only=True, tag="unready"):
+    """So many nodes that are ready, the oldest, are not ready for that long."""
+
+    nodes: Count = 1
+    lasts: Seconds = msgspec.field(name="for")
+
+
 class PauseWrites(Happening, frozen=True, kw_only=True, tag="pause"):
     """Somebody orders ``nodewright pause``: nothing is written to any cloud for that long."""
 
@@ -160,7 +174,7 @@ class Scenario(Strict, frozen=True, kw_only=True):
     deployments: tuple[DeploymentSpec, ...] = ()
     jobs: tuple[JobsSpec, ...] = ()
     trace: TraceSpec | None = None
-    timeline: tuple[Scale | Crash | PauseWrites | ResumeWrites, ...] = ()
+    timeline: tuple[Scale | Crash | Restart | Outage | PauseWrites | ResumeWrites, ...] = ()
 
 
 def load_scenario(path: Path) -> Scenario:

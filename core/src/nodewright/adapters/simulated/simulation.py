@@ -15,6 +15,7 @@ from nodewright.adapters.simulated.crash import Boundary, EngineCrashed, Tripwir
 from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.kubelets import Kubelets
 from nodewright.adapters.simulated.meter import Meter
+from nodewright.adapters.simulated.outages import ready_nodes, turn
 from nodewright.adapters.simulated.pacing import Pacing
 from nodewright.adapters.simulated.recorder import Recorder
 from nodewright.adapters.simulated.result import SimulationResult
@@ -141,6 +142,16 @@ class Simulation:
             self._cloud_due = self.kubelets.next_change()
 
         self.agenda.at(at, happen)
+
+    def fail_nodes(self, at: float, nodes: int, seconds: float) -> None:
+        """The oldest so many ready nodes are not ready for so long."""
+
+        def fail(moment: float) -> None:
+            names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
+            turn(self.cluster, names, ready=False, at=moment)
+            self.agenda.at(moment + seconds, lambda due: turn(self.cluster, names, ready=True, at=due))
+
+        self.agenda.at(at, fail)
 
     def pause(self, at: float, seconds: float) -> None:
         """Somebody orders a pause; one of no length ends the pause that there is."""
