@@ -174,6 +174,16 @@ def test_similar_groups_on_probation_are_tried_together_and_a_third_takes_the_re
     assert grown(plan(world, balance_similar_node_groups=True)) == {"a": (0, 1), "b": (0, 1), "other": (0, 4)}
 
 
+def test_a_group_that_shares_a_trial_is_not_asked_twice() -> None:
+    world = World(pending=pods(10), memory=on_probation("a"))
+    world.add_group("a", cpu="4", zone="a", max_size=100, hourly_price=0.1)
+    world.add_group("b", cpu="4", zone="b", max_size=3, hourly_price=0.1)
+    world.add_group("other", cpu="8", max_size=100, hourly_price=2.0)
+    found = plan(world, balance_similar_node_groups=True)
+    assert grown(found) == {"a": (0, 1), "b": (0, 3), "other": (0, 3)}
+    assert len(found.actions) == 3
+
+
 def test_the_cluster_limits_hold_for_both_parts_together() -> None:
     assert grown(plan(two_pools(on_probation("cheap"), pods(10)), max_nodes_total=4)) == {
         "cheap": (0, 1),
