@@ -1,0 +1,109 @@
+"""How long each group must be left alone, worked out from its failures as they were seen from outside."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.faults.facts import STARTUP, Facts, unregistered
+from tests.faults.witness import Loop, Write
+
+FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
+# Errors of which nobody can doubt that the call had no effect.
+_CLEAR = ("OutOfCapacity", "QuotaExceeded", "AccessDenied", "Throttled")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """One reason to leave groups alone; ``settles`` with the loop of that number at the earliest."""
+
+    at: float
+    groups: frozenset[str]
+    settles: int
+    written_in: float | None = None
+
+
+@dataclass
+class _Backoff:
+    until: float
+    duration: float
+    last: float
+
+
+def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
+    """Each loop, and until when every group is backed off at least."""
+    held: dict[str, _Backoff] = {}
+    doubtful: set[str] = set()
+    failures = _failures(facts)
+    previous = 0.0
+    for number, loop in enumerate(facts.loops):
+        if any(previous <= at <= loop.at for at in facts.resets):
+            held.clear()
+            doubtful |= facts.groups.keys()
+        due = [failure for failure in failures if failure.settles == number]
+        for group in facts.groups:
+            doubtful |= {group} if _may_have_timed_out(facts, group, loop) else set()
+            mine = [failure for failure in due if group in failure.groups]
+            lost = [f for f in mine if f.written_in is not None and facts.crashed_between(f.written_in, loop.at)]
+            doubtful |= {group} if lost else set()
+            known = [failure.at for failure in mine if failure not in lost]
+            if known:
+                held[group] = _after(held.get(group), max(known), sure=group not in doubtful)
+        yield loop, {group: backoff.until for group, backoff in held.items()}
+        doubtful |= {write.group for write in loop.writes if _is_doubtful(write)}
+        previous = loop.at
+
+
+def _after(held: _Backoff | None, at: float, *, sure: bool) -> _Backoff:
+    """5, 10, 20, 30 minutes; where a failure may have gone unseen, no more than the first is certain."""
+    if held is None or at > held.last + FORGOTTEN or not sure:
+        duration = FIRST
+    elif held.until < at:
+        duration = min(2 * held.duration, LONGEST)
+    else:
+        duration = held.duration
+    return _Backoff(at + duration, duration, at)
+
+
+def _failures(facts: Facts) -> list[_Failure]:
+    found = []
+    for number, loop in enumerate(facts.loops):
+        for write in loop.writes:
+            if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
+                groups = _reached(facts, write.group, write.scope or "group")
+                found.append(_Failure(write.at, groups, number + 1, loop.at))
+        for group, seen in loop.seen.items():
+            for failure_id, failure in seen.failed.items():
+                if facts.first_seen[group, failure_id] == loop.at:
+                    found.append(_Failure(loop.at, _reached(facts, group, failure.scope.value), number))
+    return found
+
+
+def _reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
+    own = facts.groups[group]
+    match scope:
+        case "account":
+            return frozenset(facts.groups)
+        case "zone":
+            return frozenset(name for name, other in facts.groups.items() if other.zone == own.zone)
+        case "instance_type":
+            return frozenset(name for name, other in facts.groups.items() if other.instance_type == own.instance_type)
+        case _:
+            return frozenset([group])
+
+
+def _is_doubtful(write: Write) -> bool:
+    """May the engine take this for a failure, or not?"""
+    return write.hook == "increase_size" and bool(write.error) and write.error not in _CLEAR
+
+
+def _may_have_timed_out(facts: Facts, group: str, loop: Loop) -> bool:
+    """May a machine have been given up by its age by now?"""
+    seen = loop.seen.get(group)
+    if seen is None or facts.has_wrong_size(group, loop.at):
+        return True
+    late = loop.at - facts.patience
+    if seen.without_machine > facts.asked(group, late + 1, loop.at):
+        return True
+    if any(facts.first_seen[group, machine] <= late for machine in unregistered(seen, loop)):
+        return True
+    nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
+    return any(not node.ready and node.since <= loop.at - STARTUP for node in nodes)

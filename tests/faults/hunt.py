@@ -1,0 +1,101 @@
+"""Runs random schedules until one shows a broken invariant, and tells it as a scenario file."""
+
+import json
+from dataclasses import dataclass
+
+import yaml
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from tests.faults.facts import Facts
+from tests.faults.invariants import INVARIANTS
+from tests.faults.schedules import Schedule, schedules
+from tests.faults.shrink import shrink
+from tests.faults.witness import Witness
+
+from nodewright.adapters.simulated.scenario import read_scenario
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.errors import ConfigError, InvariantError
+
+
+class Broken(AssertionError):
+    """An invariant does not hold in a schedule; as text, a scenario file that says why it is there."""
+
+    def __init__(self, invariant: str, findings: list[str], schedule: Schedule) -> None:
+        self.invariant = invariant
+        self.findings = findings
+        self.schedule = schedule
+        told = "".join(f"# {finding}\n" for finding in findings[:5])
+        text = yaml.safe_dump(json.loads(json.dumps(schedule)), sort_keys=False, default_flow_style=None, width=110)
+        self.scenario = f"# Broken: {invariant}\n{told}{text}"
+        super().__init__(self.scenario)
+
+
+@dataclass
+class Hunt:
+    """How far a hunt came: schedules tried, the one that is broken included, if there is one."""
+
+    tried: int = 0
+    broken: Broken | None = None
+
+
+def examine(schedule: Schedule, brain: Brain | None = None) -> None:
+    """Raises Broken for the first invariant that does not hold."""
+    scenario = read_scenario(json.dumps(schedule), "schedule")
+    try:
+        facts = Facts(Witness(scenario, brain or Brain()).watch())
+    except InvariantError as error:
+        raise Broken("no contradiction", [str(error)], schedule) from error
+    for name, check in INVARIANTS.items():
+        findings = list(check(facts))
+        if findings:
+            raise Broken(name, findings, schedule)
+
+
+def hunt(number: int, most: int, *, brain: Brain | None = None) -> Hunt:
+    """Tries up to ``most`` schedules, the same ones for the same ``number``, until one is broken."""
+    found = Hunt()
+
+    @seed(number)
+    @settings(
+        max_examples=most,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+    )
+    @given(schedules())
+    def look(schedule: Schedule) -> None:
+        if found.broken is not None:  # seen again, to tell of it
+            raise found.broken
+        found.tried += 1
+        try:
+            examine(schedule, brain)
+        except Broken as broken:
+            found.broken = broken
+            raise
+
+    try:
+        look()
+    except Broken as broken:
+        found.broken = broken
+    return found
+
+
+def smallest(broken: Broken, brain: Brain | None = None) -> Broken:
+    """The same failure in as small a schedule as can be found."""
+    last = broken
+
+    def fails(schedule: Schedule) -> bool:
+        nonlocal last
+        try:
+            examine(schedule, brain)
+        except Broken as again:
+            if again.invariant == broken.invariant:
+                last = again
+                return True
+        except (ConfigError, LookupError):  # a schedule that makes no sense
+            return False
+        return False
+
+    shrink(broken.schedule, fails)
+    return last

@@ -1,0 +1,198 @@
+"""Random schedules: a world, its pods, and what goes wrong in it, as a scenario in the format of docs/scenarios.
+
+Everything that goes wrong is over ``TROUBLE`` seconds after the start, and no pod comes or goes after that; the run
+goes on for long enough that the longest backoff ends and everything comes to rest.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+MINUTE = 60
+TROUBLE = 60 * MINUTE
+DURATION = 240 * MINUTE
+GROUPS = ("a", "b", "c")
+READS = ("refresh", "node_groups", "target_size", "instances", "failed_instances")
+WRITES = ("increase_size", "decrease_target_size", "delete_instances")
+
+Schedule = Mapping[str, Any]
+Draw = st.DrawFn
+
+
+def _moments(latest: int = TROUBLE - 20 * MINUTE) -> st.SearchStrategy[int]:
+    return st.integers(0, latest // 5).map(lambda number: number * 5)
+
+
+@st.composite
+def _windows(draw: Draw) -> dict[str, int]:
+    start = draw(_moments())
+    return {"start": start, "end": start + draw(st.sampled_from((30, 120, 300, 600, 1200)))}
+
+
+@st.composite
+def _groups(draw: Draw) -> list[dict[str, Any]]:
+    found = []
+    for number, name in enumerate(GROUPS[: draw(st.sampled_from((2, 3, 1)))]):
+        group: dict[str, Any] = {
+            "name": name,
+            "cpu": draw(st.sampled_from((1, 1, 2))),
+            "max_size": draw(st.sampled_from((12, 8, 5))),
+            "price_per_hour": round(0.1 * (number + 1), 1),
+            "zone": draw(st.sampled_from(("north", "south"))),
+            "instance_type": draw(st.sampled_from(("small", "other"))),
+            "size": draw(st.sampled_from((0, 0, 1, 3))),
+            "provision_delay": draw(st.sampled_from(("30s", "5s", "90s"))),
+            "request_delay": draw(st.sampled_from(("0s", "20s"))),
+            "delete_delay": draw(st.sampled_from(("0s", "30s"))),
+        }
+        if draw(st.integers(0, 4)) == 4:
+            group["min_size"] = draw(st.integers(1, 2))
+        if draw(st.booleans()):
+            group["switched_off"] = {"fast_failure_detection": "the cloud does not say"}
+        found.append(group)
+    return found
+
+
+def _names(groups: list[dict[str, Any]]) -> st.SearchStrategy[str]:
+    return st.sampled_from([group["name"] for group in groups])
+
+
+@st.composite
+def _call_fault(draw: Draw, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    kind = draw(st.sampled_from(("refuse", "hang", "slow", "partial", "throttle", "wrong_size", "crash")))
+    fault: dict[str, Any] = {"kind": kind, **draw(_windows())}
+    hooks = WRITES if kind == "partial" else ("increase_size", *READS, *WRITES)
+    if kind != "wrong_size":
+        fault["hook"] = draw(st.sampled_from(hooks))
+    if fault.get("hook") not in ("refresh", "node_groups"):
+        fault["group"] = draw(_names(groups))
+    match kind:
+        case "refuse":
+            fault["error"] = draw(st.sampled_from(("out_of_capacity", "quota", "access_denied", "unavailable")))
+        case "hang":
+            fault["takes_effect"] = draw(st.sampled_from(("first", "never")))
+            fault["times"] = draw(st.integers(1, 3))
+        case "slow":
+            fault["takes_effect"] = draw(st.sampled_from(("first", "last")))
+            fault["seconds"] = draw(st.sampled_from((5, 40)))
+            fault["times"] = draw(st.integers(1, 5))
+        case "partial":
+            fault["at_most"] = draw(st.integers(0, 2))
+        case "wrong_size":
+            fault["off_by"] = draw(st.sampled_from((1, -1, 3)))
+    return fault
+
+
+@st.composite
+def _supply_fault(draw: Draw, groups: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    kind = draw(st.sampled_from(("stock_outs", "failures", "dead_boots", "slow_boots")))
+    fault: dict[str, Any] = draw(_windows())
+    where = draw(st.sampled_from(("group", "group", "zone", "instance_type")))
+    fault[where] = draw(_names(groups)) if where == "group" else groups[0][where]
+    match kind:
+        case "stock_outs":
+            fault["remaining"] = draw(st.sampled_from((0, 0, 1, 2)))
+        case "failures":
+            fault["delay"] = draw(st.sampled_from(("0s", "30s")))
+            fault["error_class"] = draw(st.sampled_from(("other", "quota", "out_of_resources")))
+            fault["scope"] = draw(st.sampled_from(("group", "zone", "instance_type", "account")))
+            fault["share"] = draw(st.sampled_from((1.0, 0.5)))
+        case "slow_boots":
+            fault["registers"] = draw(st.sampled_from(("0s", "3m", "8m", "20m")))
+            fault["ready"] = draw(st.sampled_from(("0s", "5m", "20m")))
+    return kind, fault
+
+
+@st.composite
+def _interference(draw: Draw, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    group = draw(st.sampled_from(groups))
+    change: dict[str, Any] = {"group": group["name"], "start": draw(_moments(TROUBLE))}
+    if draw(st.booleans()):
+        return {"do": "resize", **change, "size": draw(st.integers(group.get("min_size", 0), group["max_size"]))}
+    return {"do": "take_back", **change, "machines": draw(st.integers(1, 2))}
+
+
+@st.composite
+def _cloud(draw: Draw) -> dict[str, Any]:
+    groups = draw(_groups())
+    cloud: dict[str, Any] = {"groups": groups}
+    supply = draw(st.lists(_supply_fault(groups), max_size=3))
+    for kind, fault in supply:
+        cloud.setdefault(kind, []).append(fault)
+    faults = draw(st.lists(_call_fault(groups), max_size=3))
+    interference = draw(st.lists(_interference(groups), max_size=2))
+    cloud |= {key: found for key, found in (("faults", faults), ("interference", interference)) if found}
+    if draw(st.integers(0, 5)) == 5:
+        cloud["placeholder_failures"] = True
+    return cloud
+
+
+@st.composite
+def _engine_trouble(draw: Draw) -> dict[str, Any]:
+    kind = draw(st.sampled_from(("crash", "restart", "pause", "unready")))
+    trouble: dict[str, Any] = {"do": kind, "at": draw(_moments())}
+    match kind:
+        case "pause":
+            trouble["for"] = draw(st.sampled_from((60, 600)))
+        case "unready":
+            trouble |= {"for": draw(st.sampled_from((60, 900))), "nodes": draw(st.integers(1, 5))}
+        case _:
+            trouble |= {
+                "down": draw(st.sampled_from((5, 60, 400))),
+                "keeps_memory": draw(st.sampled_from((True, True, False))),
+            }
+    if kind == "crash":
+        trouble |= {"write": draw(st.integers(1, 2)), "after_effect": draw(st.booleans())}
+    return trouble
+
+
+@st.composite
+def _pods(draw: Draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Deployments, how they are scaled, and jobs."""
+    pod = {"cpu": "1", "memory": "64Mi"}
+    deployments = [{"name": "web", "at": draw(_moments(10 * MINUTE)), "replicas": draw(st.integers(1, 8)), "pod": pod}]
+    steps = [
+        {"do": "scale", "at": draw(_moments(TROUBLE)), "deployment": "web", "replicas": draw(st.integers(0, 10))}
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    jobs = []
+    if draw(st.booleans()):
+        jobs = [
+            {
+                "name": "job",
+                "at": draw(_moments()),
+                "every": draw(st.sampled_from((60, 10, 300))),
+                "count": draw(st.integers(1, 5)),
+                "duration": draw(st.sampled_from((120, 900))),
+                "pod": pod,
+            }
+        ]
+    return deployments, steps, jobs
+
+
+@st.composite
+def schedules(draw: Draw) -> Schedule:
+    """One world with everything that will happen to it."""
+    deployments, steps, jobs = draw(_pods())
+    troubles = draw(st.lists(_engine_trouble(), max_size=2))
+    settings: dict[str, Any] = {
+        "expander": draw(st.sampled_from(("price", "least-waste"))),
+        "max-node-provision-time": draw(st.sampled_from(("5m", "10m"))),
+    }
+    for flag, default in (("probe-after-backoff", True), ("balance-similar-node-groups", False)):
+        if draw(st.booleans()):
+            settings[flag] = not default
+    cloud = draw(_cloud())
+    if any("min_size" in group for group in cloud["groups"]):
+        settings["enforce-node-group-min-size"] = True
+    schedule: dict[str, Any] = {
+        "name": "random",
+        "duration": DURATION,
+        "seed": draw(st.integers(0, 3)),
+        "settings": settings,
+        "providers": {"fake": cloud},
+        "deployments": deployments,
+        "timeline": [*steps, *troubles],
+    }
+    return schedule | ({"jobs": jobs} if jobs else {})

@@ -1,0 +1,65 @@
+"""A thousand random schedules of faults, and proof that a broken engine would not get through them."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.faults.facts import Facts
+from tests.faults.hunt import Broken, examine, hunt, smallest
+from tests.faults.invariants import INVARIANTS
+from tests.faults.witness import Witness
+
+from nodewright.adapters.simulated.scenario import load_scenario
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.action import IncreaseSize
+from nodewright.model.settings import Settings
+from nodewright.planner import make_plan
+from nodewright.planner.plan import Plan
+from nodewright.registry.state import ClusterState
+
+SCHEDULES, PARTS = 1000, 4
+
+
+@pytest.mark.parametrize("number", range(PARTS))
+def test_whatever_goes_wrong_every_invariant_holds(number: int) -> None:
+    found = hunt(number, SCHEDULES // PARTS)
+    if found.broken is not None:
+        raise smallest(found.broken)
+    assert found.tried == SCHEDULES // PARTS
+
+
+def greedy(state: ClusterState, settings: Settings, random: Random) -> Plan:
+    """Asks for one machine more than it needs, each time."""
+    plan = make_plan(state, settings, random)
+    actions = tuple(_one_more(state, action) if isinstance(action, IncreaseSize) else action for action in plan.actions)
+    return Plan(actions=actions, scale_up=plan.scale_up, held_back=plan.held_back)
+
+
+def _one_more(state: ClusterState, action: IncreaseSize) -> IncreaseSize:
+    target = min(action.target + 1, state.groups[action.group].seen.group.max_size)
+    return IncreaseSize(group=action.group, expected_target=action.expected_target, target=target, pods=action.pods)
+
+
+BROKEN = Brain(make_plan=greedy)
+
+
+def test_a_failure_is_told_as_a_small_scenario_that_replays_it(tmp_path: Path) -> None:
+    found = hunt(0, 50, brain=BROKEN)
+    assert found.broken is not None
+    told = smallest(found.broken, BROKEN)
+    assert told.invariant == "overbuying"
+    assert len(told.scenario.splitlines()) < 30
+    file = tmp_path / "broken.yaml"
+    file.write_text(str(told))
+    replayed = Facts(Witness(load_scenario(file), BROKEN).watch())
+    assert list(INVARIANTS[told.invariant](replayed)) == told.findings
+    sound = Facts(Witness(load_scenario(file), Brain()).watch())
+    assert list(INVARIANTS[told.invariant](sound)) == []
+
+
+def test_the_engine_itself_passes_where_the_broken_one_fails() -> None:
+    found = hunt(0, 50, brain=BROKEN)
+    assert found.broken is not None
+    examine(found.broken.schedule)
+    with pytest.raises(Broken, match="overbuying"):
+        examine(found.broken.schedule, BROKEN)
