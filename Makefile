@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test bench check format pictures clean
+.PHONY: setup demo test bench bench-failover check format pictures clean
 
 setup: .venv/.dev
 
@@ -17,6 +17,9 @@ test: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py
+
+bench-failover: .venv/.dev
+	$(BIN)/python bench/failover.py
 
 check: .venv/.dev
 	$(BIN)/ruff check .
