@@ -1,6 +1,7 @@
 """Providers whose writes have one defect each: the contract suite rejects every one of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import pytest
 
@@ -187,6 +188,24 @@ class GrantsAtomicRequestsInPart(FakeProvider):
         return super().increase_size(group_id, expected_target, min(target, expected_target + 1))
 
 
+class AnswersNothingToAnIncrease(FakeProvider):
+    """Does it and forgets to say so: no return."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return cast("int", _silent(super().increase_size(group_id, expected_target, target)))
+
+
+class AnswersNothingToADecrease(FakeProvider):
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return cast("int", _silent(super().decrease_target_size(group_id, expected_target, target)))
+
+
+def _silent(_: int) -> None:
+    """The answer of a hook that forgot its return."""
+
+
 @pytest.mark.parametrize(
     ("faulty", "caught_by"),
     [
@@ -194,6 +213,8 @@ class GrantsAtomicRequestsInPart(FakeProvider):
         (KillsWhatArrivedMeanwhile, "machine_that_arrives_meanwhile_survives_decrease"),
         (DecreasesBelowWhatRuns, "decrease_stops_at_what_runs"),
         (ClaimsMoreThanItWithdrew, "decrease_never_kills"),
+        (AnswersNothingToAnIncrease, "increase_is_granted"),
+        (AnswersNothingToADecrease, "decrease_withdraws_capacity_without_a_machine"),
         (IncreasesTwiceOnRetry, "repeated_increase_by_a_restarted_process_changes_nothing"),
         (IgnoresExpectedTarget, "wrong_expected_target_refuses_increase"),
         (ComparesWithItsCache, "resize_from_outside_refuses_increase"),

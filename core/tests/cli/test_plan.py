@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nodewright.testkit import build_node, build_pod, build_taint
 
@@ -185,3 +186,25 @@ def test_taints_of_starting_nodes_do_not_last(nodewright: Nodewright, write_dump
     path = write_dump(node, build_pod("a", "3"), build_pod("b", "3"))
     document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
     assert {pod["fate"] for pod in document["pods"]} == {"fits", "helped"}
+
+
+def test_a_gpu_limit_that_would_do_nothing_is_refused(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    ended = nodewright("plan", dump, "--groups", groups, "--gpu-total", "t4:0:2")
+    assert ended.code == 2
+    assert "--gpu-total: no provider here tells GPU nodes apart" in ended.err
+
+
+def test_a_pod_nominated_to_a_node_that_is_gone_is_nobodys_growth(
+    nodewright: Nodewright, write_dump: WriteDump
+) -> None:
+    pod = build_pod("lost", "3")
+    lost = structs.replace(pod, status=structs.replace(pod.status, nominated_node_name="gone"))
+    path = write_dump(build_node("n", labels=POOL), lost)
+    document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
+    assert document["expansions"] == []
+    assert document["pods"] == []
+
+
+def test_a_priority_list_that_is_missing_is_said(nodewright: Nodewright, dump: str, groups: Path) -> None:
+    ended = nodewright("plan", dump, "--groups", groups, "--expander", "priority")
+    assert "cluster-autoscaler-priority-expander is not there" in " ".join(ended.out.split())

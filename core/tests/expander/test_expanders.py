@@ -133,3 +133,22 @@ def test_the_setting_decides_in_a_whole_plan(expander: str, expected: str) -> No
     world.add_group("cheap", cpu="4", memory="32Gi", hourly_price=0.01)
     world.add_group("large", cpu="8", memory="64Gi", hourly_price=20.0)
     assert list(grown(world.plan(expander=expander))) == [expected]
+
+
+def test_a_priority_list_that_cannot_be_used_is_a_warning_of_the_plan() -> None:
+    world = World(pending=[build_pod("p")], priorities="10: ['(']")
+    world.add_group("g")
+    plan = world.plan(expander="priority,least-waste")
+    assert grown(plan) == {"g": (0, 1)}
+    assert "'(' is no regular expression" in plan.scale_up.warnings[0]
+    assert world.plan(expander="least-waste").scale_up.warnings == ()
+    world.priorities = None
+    assert "is not there" in world.plan(expander="priority").scale_up.warnings[0]
+
+
+def test_price_damps_unfit_sizes_the_more_nodes_are_bought() -> None:
+    """Many small nodes are as welcome as a few large ones; one node of the wrong size is not."""
+    one = [option("c4", 1, 4, cpu=4, hourly_price=1.0), option("c32", 1, 4, cpu=32, memory=128, hourly_price=1.1)]
+    assert pick(one, "price", nodes=500) == "c32"
+    many = [option("c4", 60, 240, cpu=4, hourly_price=1.0), option("c32", 60, 240, cpu=32, hourly_price=1.1)]
+    assert pick(many, "price", nodes=500) == "c4"

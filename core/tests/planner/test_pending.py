@@ -24,7 +24,6 @@ def with_condition(pod: Pod, reason: str) -> Pod:
     ("pod", "counts"),
     [
         (build_pod("waits"), True),
-        (build_pod("daemon", owner=("DaemonSet", "d")), False),
         (build_pod("expendable", priority=-11), False),
         (build_pod("lowest", priority=-10), True),
         (build_pod("untried", unschedulable=False), False),
@@ -111,3 +110,12 @@ def test_ca_takes_the_room_of_foreign_schedulers_for_free() -> None:
     allowed = {"allowed_scheduler_names": ("default-scheduler",)}
     assert grown(world.plan(**allowed)) == {"g": (1, 2)}
     assert grown(world.plan(profile="ca", **allowed)) == {}
+
+
+def test_daemon_pods_take_room_and_cause_no_growth() -> None:
+    daemon = build_pod("daemon", cpu="3", owner=("DaemonSet", "d"), priority=1000)
+    world = World(pending=[build_pod("web", cpu="3"), daemon])
+    world.add_group("g", size=1, cpu="4")
+    assert grown(world.plan()) == {"g": (1, 2)}
+    world.pending = [daemon, build_pod("other", cpu="3", owner=("DaemonSet", "e"))]
+    assert grown(world.plan()) == {}

@@ -207,3 +207,47 @@ def test_groups_beyond_the_maximum_never_shrink_by_planning() -> None:
         template=seen.template,
     )
     assert world.plan().actions == ()
+
+
+def test_a_full_cluster_is_the_reason_for_every_group() -> None:
+    world = World(pending=pods(1))
+    world.add_group("full", size=1, max_size=1)
+    world.running = [build_pod("busy", cpu="4", node_name="full-0")]
+    world.add_group("g")
+    plan = world.plan(max_nodes_total=1)
+    assert plan.scale_up.result == ScaleUpResult.NODE_LIMIT
+    assert str(plan.scale_up.unhelped[0].reasons[ref("g")]) == "max total nodes in cluster reached"
+
+
+def test_similar_groups_must_take_every_pod_that_the_chosen_one_takes() -> None:
+    """A pod bound to one zone keeps the whole growth there (up.md §4.6), though others could go elsewhere."""
+    bound = build_pod("bound", node_selector={"topology.kubernetes.io/zone": "a"}, owner=("ReplicaSet", "bound"))
+    world = World(pending=[*pods(15), bound])
+    world.add_group("a", zone="a", hourly_price=1.0)
+    world.add_group("b", zone="b", hourly_price=9.0)
+    assert grown(world.plan(balance_similar_node_groups=True, expander="price")) == {"a": (0, 4)}
+    world.pending = pods(16)
+    assert grown(world.plan(balance_similar_node_groups=True, expander="price")) == {"a": (0, 2), "b": (0, 2)}
+
+
+def test_a_zero_or_max_group_that_just_fits_the_limit_grows() -> None:
+    world = World(pending=pods(1))
+    world.add_group("slice", cpu="4", max_size=5, options=GroupOptions(zero_or_max_node_scaling=True))
+    assert grown(world.plan(max_nodes_total=5)) == {"slice": (0, 5)}
+    assert grown(world.plan(max_nodes_total=4)) == {}
+
+
+def test_min_sizes_share_what_the_cluster_may_still_get() -> None:
+    world = World()
+    world.add_group("a", min_size=3)
+    world.add_group("b", min_size=3)
+    assert grown(world.plan(enforce_node_group_min_size=True, max_nodes_total=4)) == {"a": (0, 3), "b": (0, 1)}
+
+
+def test_a_balanced_scale_up_stays_within_the_cores_of_the_cluster() -> None:
+    world = World(pending=pods(32))
+    world.add_group("a", zone="a")
+    world.add_group("b", zone="b")
+    growth = grown(world.plan(balance_similar_node_groups=True, cores_total="0:20"))
+    assert sum(to - start for start, to in growth.values()) == 5
+    assert {to for _, to in growth.values()} == {2, 3}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodewright.act.actor import Ended
 from nodewright.act.ports import WARNING, Event
+from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
@@ -125,6 +126,14 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Ev
     if done:
         for pod in report.triggered:
             yield _of_pod(pod, "TriggeredScaleUp", f"pod triggered scale-up: [{{{'} {'.join(done)}}}]")
+    for warning in report.warnings:
+        yield Event(
+            kind="ConfigMap",
+            name=f"kube-system/{CONFIG_MAP}",
+            reason="PriorityConfigMapInvalid",
+            message=warning,
+            type=WARNING,
+        )
     if report.result == ScaleUpResult.NODE_LIMIT:
         yield _of_status("MaxNodesTotalReached", "Max total nodes in cluster reached", WARNING)
     if not done and not any(isinstance(outcome, Failed) for outcome in increases):

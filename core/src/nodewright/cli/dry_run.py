@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from nodewright.model.errors import InvariantError, ProviderUnavailable
+from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterReader, Observer, ProviderReads
 from nodewright.planner import make_plan
@@ -28,12 +28,15 @@ def try_once(
 ) -> Trial:
     """Plans the world as it is at ``now``, from scratch: without memory of earlier loops.
 
-    Raises ProviderUnavailable if not one provider answers, and InvariantError for a plan that breaks a rule.
+    Raises ProviderUnavailable if not one provider answers, ConfigError for a limit that could not be kept, and
+    InvariantError for a plan that breaks a rule.
     """
     seen, _ = Observer(cluster, providers, settings.failures).observe(now, Memory())
     problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
     if problems and len(problems) == len(seen.providers):
         raise ProviderUnavailable("; ".join(problems))
+    if settings.limits.gpu_total and not any(held.gpu_label for held in seen.providers.values()):
+        raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
     state = fold(Memory(), seen, (), settings)
     plan = make_plan(state, settings, random)
     violations = check_actions(seen, plan.actions, settings)

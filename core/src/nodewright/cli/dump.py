@@ -54,18 +54,22 @@ class DumpedCluster:
         self._objects = objects
 
     def read(self, now: float) -> ClusterPicture:  # noqa: ARG002 - a dump is of one moment
-        """Pods that ended are left out; nominated ones count as on their node. The oldest pending pod is first."""
+        """Pods that ended are left out; nominated ones count as on their node. The oldest pending pod is first.
+
+        A pod bound or nominated to a node that is not there is a stray: the scheduler will see to it.
+        """
         snapshot = Snapshot(Context.of(self._objects))
         snapshot.add_nodes(list(self._objects.nodes))
         pending: list[Pod] = []
         self.strays = []
         for pod in self._objects.pods:
-            host = pod.spec.node_name or pod.status.nominated_node_name
+            going = pod.metadata.deletion_timestamp is not None
+            host = pod.spec.node_name or ("" if going else pod.status.nominated_node_name)
             if pod.is_terminal:
                 continue
             if host in snapshot:
                 snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(host), pod=pod)
-            elif pod.spec.node_name:
+            elif host:
                 self.strays.append(pod)
             else:
                 pending.append(pod)

@@ -47,6 +47,8 @@ def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
     for name, held in trial.state.observation.providers.items():
         if held.problem:
             yield f"Provider {name} could not be read: {held.problem}."
+    for warning in trial.plan.scale_up.warnings:
+        yield f"{warning}."
     if strays:
         names = name_some([pod.key for pod in strays])
         yield f"{count(len(strays), 'pod')} on nodes that the dump does not hold, left out: {names}."

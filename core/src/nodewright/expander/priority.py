@@ -27,6 +27,17 @@ def parse_priorities(text: str) -> dict[int, list[str]]:
     return {number: [str(pattern) for pattern in patterns] for number, patterns in table.items()}
 
 
+def priority_problem(text: str | None) -> str:
+    """Why the list cannot be used, in one sentence; empty when it can. Without a usable one all groups are alike."""
+    if text is None:
+        return f"ConfigMap kube-system/{CONFIG_MAP} is not there: the expander priority wants all groups alike"
+    try:
+        parse_priorities(text)
+    except ConfigError as error:
+        return f"{error}: the expander priority wants all groups alike"
+    return ""
+
+
 def most_wanted(options: Sequence[Option], priorities: dict[int, list[str]]) -> list[Option]:
     """Options of the highest priority that any of their groups matches; all where none matches."""
     wanted: list[Option] = []

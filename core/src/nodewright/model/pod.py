@@ -102,7 +102,7 @@ class Iscsi(Kube, frozen=True, kw_only=True):
 
 class Rbd(Kube, frozen=True, kw_only=True):
     monitors: tuple[str, ...] = ()
-    pool: str = "rbd"
+    pool: str = ""
     image: str = ""
     read_only: bool = False
 

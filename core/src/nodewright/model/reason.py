@@ -35,6 +35,7 @@ class SkipCode(StrEnum):
     RESOURCE_LIMIT = "resource_limit"
     NO_TEMPLATE = "no_template"
     NOT_CHOSEN = "not_chosen"
+    WAITING = "waiting"
     NO_ROOM = "no_room"
 
 

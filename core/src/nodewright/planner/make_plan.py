@@ -51,7 +51,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     corrected = frozenset(action.group for action in restored.actions if awaits)
     ground = _prepare(state, settings, corrected)
     fitting, left = take_fitting(ground.snapshot, old)
-    reports = _scale_up(ground, left, random, actions)
+    reports = _scale_up(ground, [pod for pod in left if not pod.is_daemonset_pod], random, actions)
     min_size = None
     if settings.scale_up.enforce_node_group_min_size:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}

@@ -39,8 +39,11 @@ def _drop(snapshot: Snapshot, wanted: Callable[[PodClass], bool]) -> None:
 
 
 def is_pending(pod: Pod, settings: PodSettings) -> bool:
-    """Whether a pod without a node is one that growth may help: the scheduler has tried and found no room."""
-    if pod.metadata.deletion_timestamp is not None or pod.is_terminal or pod.is_daemonset_pod:
+    """Whether a pod without a node waits for room: the scheduler has tried and found none.
+
+    A DaemonSet's pod takes what room there is, and is then left to its own node: nothing grows for it.
+    """
+    if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
         return False
     if settings.allowed_scheduler_names and pod.spec.scheduler_name not in settings.allowed_scheduler_names:
         return False

@@ -50,6 +50,7 @@ class ScaleUpReport:
     awaiting: tuple[Pod, ...] = ()
     unhelped: tuple[Unhelped, ...] = ()
     skipped: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     probed: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
 
 

@@ -8,6 +8,7 @@ from nodewright.estimator.pod_group import PodGroup, group_pods
 from nodewright.expander.chain import Market, choose
 from nodewright.expander.option import Option
 from nodewright.expander.price import find_unit_prices
+from nodewright.expander.priority import priority_problem
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
@@ -21,6 +22,13 @@ from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
 _NO_ROOM_LEFT = SkipReason(code=SkipCode.NO_ROOM, message="the group may not grow by enough for this pod")
+
+_POSTPONED = {
+    ScaleUpResult.NODE_LIMIT: SkipReason(code=SkipCode.NODE_LIMIT, message="max total nodes in cluster reached"),
+    ScaleUpResult.IN_COOLDOWN: SkipReason(
+        code=SkipCode.WAITING, message="all pending pods are new: they wait a moment"
+    ),
+}
 
 
 class ScaleUp:
@@ -41,6 +49,7 @@ class ScaleUp:
         self._gallery = Gallery(ground.snapshot, ground.templates)
         self._probes = Probes(ground, ground.state.groups.keys() - self._skipped.keys(), self._gallery)
         self._unhelped: dict[PodClass, GroupReasons] = {}
+        self._postponed: SkipReason | None = None
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """The increases to ask for, and the report that explains them."""
@@ -61,6 +70,7 @@ class ScaleUp:
 
     def postpone(self, result: ScaleUpResult) -> ScaleUpReport:
         """The report when nothing may be asked for now, whatever would help."""
+        self._postponed = _POSTPONED.get(result)
         return self._report(result, [])
 
     def _options(self) -> list[Option]:
@@ -141,7 +151,12 @@ class ScaleUp:
             awaiting=tuple(awaiting),
             unhelped=tuple(unhelped),
             skipped=self._skipped,
+            warnings=self._warnings(),
         )
+
+    def _warnings(self) -> tuple[str, ...]:
+        problem = priority_problem(self._ground.state.observation.priorities)
+        return (problem,) if problem and "priority" in self._ground.settings.scale_up.expander.split(",") else ()
 
     def _open_to(self, group: PodGroup) -> set[GroupRef]:
         return {ref for ref in self._gallery.fits(group.pod_class) if ref not in self._skipped}
@@ -159,7 +174,7 @@ class ScaleUp:
         known = self._skipped.get(ref) or self._gallery.rejection(pod_class, ref) or self._probes.reason(ref, pod_class)
         if known is not None:
             return known
-        return _NO_ROOM_LEFT if chosen is None or chosen.group == ref else _NOT_CHOSEN
+        return self._postponed or (_NO_ROOM_LEFT if chosen is None or chosen.group == ref else _NOT_CHOSEN)
 
 
 def spread_over(

@@ -63,15 +63,18 @@ def _within(a: Quantity, b: Quantity, ratio: float) -> bool:
 
 
 def _free(template: Template) -> Resources:
-    """Allocatable less what the template's own pods request, of the resources that pods request at all."""
-    requested: dict[str, Quantity] = {PODS: Quantity(len(template.pods) * 10**9)}
-    requested |= dict.fromkeys(("cpu", "memory", "ephemeral-storage"), ZERO)
+    """Allocatable less what the template's own pods request, of every resource that CA sums up for a node.
+
+    A resource that is requested and not offered counts below zero. The number of pods is not summed up: of it
+    all that is allocatable counts as free.
+    """
+    requested: dict[str, Quantity] = dict.fromkeys((PODS, "cpu", "memory", "ephemeral-storage"), ZERO)
     for pod in template.pods:
         for name, nano in exact_requests(pod, placed=True).items():
             if is_counted(name):
                 requested[name] = requested.get(name, ZERO) + Quantity(nano)
     offered = template.node.status.allocatable
-    return {name: offered[name] - amount for name, amount in requested.items() if name in offered}
+    return {name: offered.get(name, ZERO) - amount for name, amount in requested.items()}
 
 
 def _without(labels: Mapping[str, str], skipped: frozenset[str]) -> dict[str, str]:

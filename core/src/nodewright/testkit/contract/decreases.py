@@ -5,6 +5,7 @@ from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
     demand_alive,
+    demand_answered,
     demand_target,
     refresh,
     target,
@@ -31,6 +32,7 @@ def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
     raised = ask_without_arrival(world, 2)
     refresh(world)
     accepted = _decrease(world, raised, raised - 1)
+    demand_answered(world, "decrease_target_size")
     demand_target(world, raised - accepted, f"decrease_target_size by 1, {accepted} accepted,")
     demand_alive(world, alive, "decrease_target_size")
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.testkit.contract.registry import check, demand, refusal
-from nodewright.testkit.contract.situations import demand_alive, demand_target, group, refresh, target
+from nodewright.testkit.contract.situations import demand_alive, demand_answered, demand_target, group, refresh, target
 from nodewright.testkit.contract.world import ContractWorld
 
 
@@ -25,6 +25,7 @@ def increase_is_granted(world: ContractWorld) -> None:
     before = target(world)
     accepted = world.client.increase_size(world.group_id, before, before + 1)
     demand(accepted == 1, f"increase_size by 1 in a group with room accepted {accepted}")
+    demand_answered(world, "increase_size")
 
 
 @check()

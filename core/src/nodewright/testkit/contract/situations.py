@@ -62,3 +62,9 @@ def demand_target(world: ContractWorld, expected: int, after_what: str) -> None:
     refresh(world)
     later = target(world)
     demand(later == expected, f"{after_what} made the target {later}, not {expected}")
+
+
+def demand_answered(world: ContractWorld, hook: str) -> None:
+    """The plugin itself answered: what ProviderClient found out by reading again is no answer of the plugin."""
+    stats = world.client.stats().get(hook)
+    demand(stats is not None and not stats.errors, f"{hook} changed the size and did not answer how much was accepted")
