@@ -12,7 +12,7 @@ def demo_scenario() -> Scenario:
     stock_out = {"instance_type": "p100-16c-120g-2gpu", "start": "15m", "end": "45m"}
     return Scenario(
         name="Rush hour on a GPU cluster, with a stock-out",
-        description="400 pods of Alibaba's openb trace within an hour; one kind of node is sold out in between.",
+        description="400 pods of a production trace (openb) within an hour; one kind of node is sold out in between.",
         duration=Seconds(100 * 60),
         settings={"expander": "least-waste"},
         providers={"fake": {"stock_outs": [stock_out]}},

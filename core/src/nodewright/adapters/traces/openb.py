@@ -1,4 +1,4 @@
-"""Alibaba's ``openb`` GPU cluster trace: its node shapes become node groups, its pods arrive again.
+"""The ``openb`` trace of a production GPU cluster: its node shapes become node groups, its pods arrive again.
 
 Two CSV tables, plain or gzipped. ``nodes.csv``: sn, cpu_milli, memory_mib, gpu, model. ``pods.csv``: name,
 cpu_milli, memory_mib, num_gpu, gpu_milli, …, creation_time, deletion_time, scheduled_time, in seconds from the
