@@ -74,7 +74,27 @@ def _failures(facts: Facts) -> list[_Failure]:
             for failure_id, failure in seen.failed.items():
                 if facts.first_seen[group, failure_id] == loop.at:
                     found.append(_Failure(loop.at, _reached(facts, group, failure.scope.value), number))
+            if _fails_by_age(facts, group, number):
+                found.append(_Failure(loop.at, frozenset([group]), number))
     return found
+
+
+def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
+    """Is a machine found to be too late in just this loop: the first that withdraws it, or sees it out of time?"""
+    if not number or facts.resets:
+        return False
+    loop, before = facts.loops[number], facts.loops[number - 1]
+    seen, earlier = loop.seen[group], before.seen.get(group)
+    if earlier is None or facts.has_wrong_size(group, loop.at):
+        return False
+    due = (facts.first_seen[group, machine] + facts.patience for machine in unregistered(seen, loop))
+    if any(before.at <= at < loop.at for at in due):
+        return True
+    hindered = facts.hindered(before.at - 2 * facts.patience, loop.at) > 0
+    lately = [other for other in facts.loops[:number] if other.at > loop.at - 2 * FIRST]
+    tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
+    withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
+    return withdraws and not hindered and not tried
 
 
 def _reached(facts: Facts, group: str, scope: str) -> frozenset[str]:

@@ -13,6 +13,7 @@ from nodewright.model.duration import parse_duration
 
 STARTUP = 900.0
 TOLERATED_UNREADY = 3
+TOLERATED_SHARE = 0.45
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,10 @@ class Facts:
     def patience(self) -> float:
         """Seconds that a machine may take."""
         return parse_duration(str(self.history.scenario.settings["max-node-provision-time"]))
+
+    @property
+    def enforces_minimum(self) -> bool:
+        return bool(self.history.scenario.settings.get("enforce-node-group-min-size"))
 
     @cached_property
     def groups(self) -> Mapping[str, Limits]:
@@ -108,6 +113,13 @@ class Facts:
     def hindered(self, start: float, end: float) -> float:
         """For how many of the seconds between ``start`` and ``end`` something was in the way."""
         return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._in_the_way)
+
+    def unhindered(self, at: float, seconds: float) -> float:
+        """The moment before ``at`` since which so many seconds have passed in which nothing was in the way."""
+        since = at - seconds
+        while (wider := at - seconds - self.hindered(since, at)) < since - 1:
+            since = wider
+        return since
 
     def has_wrong_size(self, group: str, at: float) -> bool:
         """Is the group's size reported wrong, or was it so lately that requests may still be confused?"""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from tests.faults.backoffs import expected_backoffs
-from tests.faults.facts import STARTUP, TOLERATED_UNREADY, Facts, unready, unregistered
+from tests.faults.facts import STARTUP, TOLERATED_SHARE, TOLERATED_UNREADY, Facts, unready, unregistered
 from tests.faults.schedules import DURATION, MINUTE
 from tests.faults.witness import Loop, Seen, Write
 
@@ -120,15 +120,14 @@ def check_failures_go(facts: Facts) -> Findings:
 
 
 def check_requests_end(facts: Facts) -> Findings:
-    """What was asked for comes, fails or is withdrawn within twice the provision time and a retry."""
+    """What was asked for comes, fails or is withdrawn within the provision time, or twice that if some of it came."""
     for loop in facts.loops:
         for group, seen in loop.seen.items():
             if facts.has_wrong_size(group, loop.at):
                 continue
-            bound = 2 * facts.patience + RETRY + SLACK
-            since = loop.at - bound
-            while (wider := loop.at - bound - facts.hindered(since, loop.at)) < since - 1:
-                since = wider
+            since = facts.unhindered(loop.at, 2 * facts.patience + RETRY + SLACK)
+            if not facts.settled(group, since, loop.at):  # only arrivals extend a deadline
+                since = facts.unhindered(loop.at, facts.patience + SLACK)
             if facts.last_reset(loop.at) >= since:
                 continue
             recent = facts.asked(group, since, loop.at)
@@ -137,17 +136,40 @@ def check_requests_end(facts: Facts) -> Findings:
 
 
 def check_strangers_go(facts: Facts) -> Findings:
-    """A machine that does not become a node within the provision time is deleted, one after the other."""
+    """A machine that is no node in time is deleted, one after the other, as far as the minimum allows."""
+    held: set[str] = set()
+    free_since: dict[str, float] = {}
     for loop in facts.loops:
         for group, seen in loop.seen.items():
-            if seen.target <= facts.groups[group].least:
-                continue
-            waiting = unregistered(seen, loop)
-            for machine in waiting:
+            if group in held:
+                free_since[group] = loop.at
+            (held.add if seen.target <= facts.groups[group].least else held.discard)(group)
+            for machine in unregistered(seen, loop):
                 since = max(facts.first_seen[group, machine], facts.last_reset(loop.at))
+                if loop.at - free_since.get(group, 0.0) < SLACK:
+                    continue
                 bound = facts.patience + SLACK + 30 * len(seen.there) + facts.hindered(since, loop.at)
                 if loop.at - since > bound:
                     yield f"{loop.at:g} s: {machine} is no node since {since:g} s"
+
+
+def check_pauses(facts: Facts) -> Findings:
+    """Nothing is written while somebody has ordered a pause."""
+    for loop, write in _writes(facts):
+        ordered = [(start, end) for start, end in facts.pauses if start < loop.at]
+        if ordered and loop.at < max(ordered)[1]:
+            yield _said(loop, write, f"during the pause until {max(ordered)[1]:g} s")
+
+
+def check_unhealthy(facts: Facts) -> Findings:
+    """While too many nodes are not ready, only machines that never registered are deleted."""
+    for loop, write in _writes(facts):
+        unwell = [node for node in loop.nodes.values() if not node.ready and node.since < loop.at - STARTUP]
+        if len(unwell) <= max(TOLERATED_UNREADY, TOLERATED_SHARE * len(loop.nodes)):
+            continue
+        seen = loop.seen.get(write.group)
+        if write.hook != "delete_instances" or (seen is not None and not seen.failed.keys().isdisjoint(write.ids)):
+            yield _said(loop, write, f"although {len(unwell)} of {len(loop.nodes)} nodes are unready")
 
 
 def check_rest(facts: Facts) -> Findings:
@@ -159,11 +181,16 @@ def check_rest(facts: Facts) -> Findings:
     missing = result.final.pending - max(0, result.final.pending + result.final.running - room)
     if missing > 0:
         yield f"at the end {missing} pods wait that would fit"
+    for group, limits in facts.groups.items():
+        if facts.enforces_minimum and facts.history.targets[group] < limits.least:
+            yield f"at the end {group} is below its minimum of {limits.least}"
     for loop, write in _writes(facts):
         if loop.at > REST:
             yield _said(loop, write, "long after everything was over")
-    for machine, phase in facts.history.left_phases.items():
-        if phase != "running" or machine not in facts.history.nodes:
+    for machine, (group, phase) in facts.history.machines.items():
+        # Without --force-delete-unregistered-nodes the minimum protects machines that never became nodes, too.
+        kept = facts.history.targets[group] <= facts.groups[group].least
+        if phase != "running" or (machine not in facts.history.nodes and not kept):
             yield f"at the end {machine} is {phase} and no node"
 
 
@@ -218,7 +245,9 @@ def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     """Pods for which there may be machines on their way."""
     since = loop.at - 2 * facts.patience - SLACK
     lately = facts.asked(group, since - facts.hindered(since, loop.at), loop.at)
-    missing = seen.without_machine if facts.last_reset(loop.at) > since else min(seen.without_machine, lately)
+    unclear = facts.last_reset(loop.at) > since or facts.has_wrong_size(group, loop.at)
+    missing = seen.without_machine if unclear else min(seen.without_machine, lately)
+    missing -= sum(w.expected - w.target for w in loop.writes if w.group == group and w.hook == "decrease_target_size")
     idle = sum(1 for machine in seen.there if machine not in loop.nodes or not loop.nodes[machine].ready)
     return (max(0, missing) + idle) * facts.groups[group].slots
 
@@ -265,6 +294,8 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_failures_go,
         check_requests_end,
         check_strangers_go,
+        check_pauses,
+        check_unhealthy,
         check_rest,
         check_own_words,
     )

@@ -26,8 +26,9 @@ def _moments(latest: int = TROUBLE - 20 * MINUTE) -> st.SearchStrategy[int]:
 
 @st.composite
 def _windows(draw: Draw) -> dict[str, int]:
-    start = draw(_moments())
-    return {"start": start, "end": start + draw(st.sampled_from((30, 120, 300, 600, 1200)))}
+    """Often early, when the first pods come."""
+    start = draw(st.one_of(_moments(5 * MINUTE), _moments()))
+    return {"start": start, "end": start + draw(st.sampled_from((1200, 600, 300, 120, 30)))}
 
 
 @st.composite
@@ -117,7 +118,7 @@ def _interference(draw: Draw, groups: list[dict[str, Any]]) -> dict[str, Any]:
 def _cloud(draw: Draw) -> dict[str, Any]:
     groups = draw(_groups())
     cloud: dict[str, Any] = {"groups": groups}
-    supply = draw(st.lists(_supply_fault(groups), max_size=3))
+    supply = draw(st.lists(_supply_fault(groups), min_size=1, max_size=3))
     for kind, fault in supply:
         cloud.setdefault(kind, []).append(fault)
     faults = draw(st.lists(_call_fault(groups), max_size=3))
@@ -151,10 +152,10 @@ def _engine_trouble(draw: Draw) -> dict[str, Any]:
 def _pods(draw: Draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
     """Deployments, how they are scaled, and jobs."""
     pod = {"cpu": "1", "memory": "64Mi"}
-    deployments = [{"name": "web", "at": draw(_moments(10 * MINUTE)), "replicas": draw(st.integers(1, 8)), "pod": pod}]
+    deployments = [{"name": "web", "at": draw(_moments(10 * MINUTE)), "replicas": draw(st.integers(2, 8)), "pod": pod}]
     steps = [
         {"do": "scale", "at": draw(_moments(TROUBLE)), "deployment": "web", "replicas": draw(st.integers(0, 10))}
-        for _ in range(draw(st.integers(0, 4)))
+        for _ in range(draw(st.integers(1, 5)))
     ]
     jobs = []
     if draw(st.booleans()):
@@ -175,10 +176,10 @@ def _pods(draw: Draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[
 def schedules(draw: Draw) -> Schedule:
     """One world with everything that will happen to it."""
     deployments, steps, jobs = draw(_pods())
-    troubles = draw(st.lists(_engine_trouble(), max_size=2))
+    troubles = draw(st.lists(_engine_trouble(), max_size=draw(st.sampled_from((1, 2, 0)))))
     settings: dict[str, Any] = {
         "expander": draw(st.sampled_from(("price", "least-waste"))),
-        "max-node-provision-time": draw(st.sampled_from(("5m", "10m"))),
+        "max-node-provision-time": draw(st.sampled_from(("5m", "5m", "10m"))),
     }
     for flag, default in (("probe-after-backoff", True), ("balance-similar-node-groups", False)):
         if draw(st.booleans()):

@@ -102,14 +102,15 @@ class Asked:
 
 @dataclass
 class History:
-    """A run as it was seen from outside."""
+    """A run as it was seen from outside, and what there is at its end: machines with their group and phase, by id."""
 
     scenario: Scenario
     result: SimulationResult | None = None
     loops: list[Loop] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
-    left_phases: Mapping[str, str] = field(default_factory=dict)
+    machines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     nodes: Mapping[str, NodeSeen] = field(default_factory=dict)
+    targets: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Cloud(FakeCloud):
@@ -217,8 +218,9 @@ class Witness:
         self.history.result = self._simulation.run()
         cloud = self._provider.cloud
         machines = [m for name in cloud.group_names() for m in cloud.group(name).machines.values()]
-        self.history.left_phases = {machine.id: machine.phase.value for machine in machines}
+        self.history.machines = {machine.id: (machine.group, machine.phase.value) for machine in machines}
         self.history.nodes = self._nodes()
+        self.history.targets = {name: cloud.group(name).target for name in cloud.group_names()}
         return self.history
 
     # What the provider tells

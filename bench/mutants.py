@@ -1,0 +1,131 @@
+"""Is a bug in the engine found by the random schedules of faults? ``mutants.py [--only NAME] [--output json]``.
+
+Every mutant of bench/mutants/*.toml is one small bug, put into a copy of the engine; the schedules of tests/faults
+run against it until an invariant breaks. Exit code 1: a mutant was not caught. 2: an unknown name, or a mutant that
+no longer fits the code.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "core" / "src"
+MOST = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A bug: in ``file`` of the package, ``old`` becomes ``new``."""
+
+    name: str
+    story: str
+    file: str
+    old: str
+    new: str
+
+
+class Row(TypedDict):
+    mutant: str
+    story: str
+    caught: bool
+    schedules: int
+    invariant: str | None
+    finding: str
+
+
+class StaleMutant(Exception):
+    """The text that a mutant replaces does not stand in its file exactly once."""
+
+
+def load_mutants() -> list[Mutant]:
+    files = sorted((ROOT / "bench" / "mutants").glob("*.toml"))
+    return [Mutant(**entry) for file in files for entry in tomllib.loads(file.read_text())["mutant"]]
+
+
+def apply(mutant: Mutant, sources: Path) -> None:
+    """Put the bug into a copy of the sources; raises StaleMutant."""
+    file = sources / "nodewright" / mutant.file
+    text = file.read_text()
+    if text.count(mutant.old) != 1:
+        raise StaleMutant(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}")
+    file.write_text(text.replace(mutant.old, mutant.new))
+
+
+def measure(mutant: Mutant, most: int = MOST, seed: int = 0) -> Row:
+    """How many schedules it takes to catch the mutant, at most ``most``."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = Path(folder) / "src"
+        shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+        apply(mutant, sources)
+        command = [sys.executable, "-m", "tests.faults.report", f"--schedules={most}", f"--seed={seed}"]
+        path = os.pathsep.join((str(sources), str(ROOT)))
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1]
+            return _row(mutant, {"schedules": 0, "invariant": "the engine runs", "finding": last})
+        told = json.loads(done.stdout)
+        if not Path(told["engine"]).is_relative_to(sources):
+            raise RuntimeError(f"not the mutant was run, but {told['engine']}")
+        return _row(mutant, told)
+
+
+def _row(mutant: Mutant, told: dict[str, object]) -> Row:
+    return {
+        "mutant": mutant.name,
+        "story": mutant.story,
+        "caught": told["invariant"] is not None,
+        "schedules": int(str(told["schedules"])),
+        "invariant": str(told["invariant"]) if told["invariant"] is not None else None,
+        "finding": str(told["finding"]),
+    }
+
+
+def show(rows: Iterator[Row]) -> list[Row]:
+    """Prints each as it is found."""
+    console, shown = Console(), []
+    table = Table("mutant", "caught after", "by", box=None)
+    for row in rows:
+        shown.append(row)
+        table.add_row(row["mutant"], str(row["schedules"]) if row["caught"] else "never", row["invariant"] or "")
+        Console(stderr=True).print(f"{row['mutant']}: {row['invariant'] or 'not caught'} after {row['schedules']}")
+    console.print(table)
+    return shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", metavar="NAME", action="append", help="this mutant; may be repeated")
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    wanted = parser.parse_args()
+    mutants = load_mutants()
+    unknown = sorted(set(wanted.only or ()) - {mutant.name for mutant in mutants})
+    if unknown:
+        sys.stderr.write(f"there is no mutant {unknown[0]}\n")
+        return 2
+    chosen = (mutant for mutant in mutants if not wanted.only or mutant.name in wanted.only)
+    try:
+        rows = [measure(mutant) for mutant in chosen] if wanted.output == "json" else show(map(measure, chosen))
+    except StaleMutant as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    if wanted.output == "json":
+        json.dump(rows, sys.stdout, indent=2)
+    return 0 if all(row["caught"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
