@@ -72,11 +72,13 @@ def test_the_conformance_numbers_are_current() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
     text = README.read_text()
-    for kind, score in (line.split() for line in ended.stdout.splitlines()):
-        words = "similar groups" if kind == "similar" else kind
+    scores = [line.split() for line in ended.stdout.splitlines() if " " in line]  # the rest names what fails
+    assert len(scores) == len(cases)
+    for kind, score in scores:
+        words = {"similar": "similar groups", "runonce": "whole loops"}.get(kind, kind)
         assert f"{words} {score}" in " ".join(text.split())
 
 
