@@ -208,3 +208,12 @@ def test_a_pod_nominated_to_a_node_that_is_gone_is_nobodys_growth(
 def test_a_priority_list_that_is_missing_is_said(nodewright: Nodewright, dump: str, groups: Path) -> None:
     ended = nodewright("plan", dump, "--groups", groups, "--expander", "priority")
     assert "cluster-autoscaler-priority-expander is not there" in " ".join(ended.out.split())
+
+
+def test_a_daemon_pod_without_room_is_told_apart(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    daemon = build_pod("agent-x", "9", owner=("DaemonSet", "agent"))
+    path = write_dump(build_node("n", labels=POOL), daemon)
+    document = nodewright("plan", path, "--group-by", "pool", "-o", "json").document
+    (pod,) = document["pods"]
+    assert pod["fate"] == "ignored"
+    assert "DaemonSet" in pod["reason"]

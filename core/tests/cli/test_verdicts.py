@@ -42,7 +42,6 @@ def test_a_pod_that_is_passed_over_always_says_why(
 @pytest.mark.parametrize(
     ("pod", "settings", "words"),
     [
-        (build_pod("p", owner=("DaemonSet", "ds")), PodSettings(), "DaemonSet"),
         (build_pod("p", priority=-50), PodSettings(), "--expendable-pods-priority-cutoff=-10"),
         (build_pod("p"), PodSettings(allowed_scheduler_names=("x",)), "scheduler default-scheduler is not among"),
         (build_pod("p", unschedulable=False), PodSettings(), "PodScheduled"),

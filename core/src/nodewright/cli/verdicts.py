@@ -13,6 +13,9 @@ from nodewright.model.settings import PodSettings
 from nodewright.planner.pending import is_expendable, is_pending
 
 
+_DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
+
+
 class Fate(StrEnum):
     """What happens to a pending pod; the values are those of ``--output json``."""
 
@@ -46,8 +49,6 @@ def why_ignored(pod: Pod, settings: PodSettings) -> str:
         return ""
     if pod.metadata.deletion_timestamp is not None:
         return "is being deleted"
-    if pod.is_daemonset_pod:
-        return "belongs to a DaemonSet, whose pods never make groups grow"
     if settings.allowed_scheduler_names and pod.spec.scheduler_name not in settings.allowed_scheduler_names:
         return f"its scheduler {pod.spec.scheduler_name} is not among --allowed-scheduler-names"
     if is_expendable(pod.spec.priority, settings):
@@ -76,4 +77,6 @@ def _left(pod: Pod, trial: Trial) -> Verdict:
     ignored = why_ignored(pod, trial.settings.pods)
     if ignored:
         return Verdict(pod=pod, fate=Fate.IGNORED, reason=ignored)
+    if pod.is_daemonset_pod and not trial.plan.halted:
+        return Verdict(pod=pod, fate=Fate.IGNORED, reason=_DAEMON)
     return Verdict(pod=pod, fate=Fate.HALTED, reason=trial.plan.halted)
