@@ -12,7 +12,6 @@ from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
 from nodewright.planner.pending import is_expendable, is_pending
 
-
 _DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
 
 
