@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test bench bench-failover check format pictures clean
+.PHONY: setup demo test bench bench-failover bench-mutants check format pictures clean
 
 setup: .venv/.dev
 
@@ -20,6 +20,9 @@ bench: .venv/.dev
 
 bench-failover: .venv/.dev
 	$(BIN)/python bench/failover.py
+
+bench-mutants: .venv/.dev
+	$(BIN)/python bench/mutants.py
 
 check: .venv/.dev
 	$(BIN)/ruff check .

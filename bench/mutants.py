@@ -55,13 +55,13 @@ def load_mutants() -> list[Mutant]:
     return [Mutant(**entry) for file in files for entry in tomllib.loads(file.read_text())["mutant"]]
 
 
-def apply(mutant: Mutant, sources: Path) -> None:
-    """Put the bug into a copy of the sources; raises StaleMutant."""
+def mutated(mutant: Mutant, sources: Path) -> tuple[Path, str]:
+    """The file and what it says with the bug in it; raises StaleMutant."""
     file = sources / "nodewright" / mutant.file
     text = file.read_text()
     if text.count(mutant.old) != 1:
         raise StaleMutant(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}")
-    file.write_text(text.replace(mutant.old, mutant.new))
+    return file, text.replace(mutant.old, mutant.new)
 
 
 def measure(mutant: Mutant, most: int = MOST, seed: int = 0) -> Row:
@@ -69,7 +69,8 @@ def measure(mutant: Mutant, most: int = MOST, seed: int = 0) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder) / "src"
         shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
-        apply(mutant, sources)
+        file, text = mutated(mutant, sources)
+        file.write_text(text)
         command = [sys.executable, "-m", "tests.faults.report", f"--schedules={most}", f"--seed={seed}"]
         path = os.pathsep.join((str(sources), str(ROOT)))
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -116,12 +117,14 @@ def main() -> int:
     if unknown:
         sys.stderr.write(f"there is no mutant {unknown[0]}\n")
         return 2
-    chosen = (mutant for mutant in mutants if not wanted.only or mutant.name in wanted.only)
     try:
-        rows = [measure(mutant) for mutant in chosen] if wanted.output == "json" else show(map(measure, chosen))
+        for mutant in mutants:
+            mutated(mutant, SOURCES)
     except StaleMutant as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    chosen = (mutant for mutant in mutants if not wanted.only or mutant.name in wanted.only)
+    rows = [measure(mutant) for mutant in chosen] if wanted.output == "json" else show(map(measure, chosen))
     if wanted.output == "json":
         json.dump(rows, sys.stdout, indent=2)
     return 0 if all(row["caught"] for row in rows) else 1

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.faults.facts import STARTUP, Facts, unregistered
-from tests.faults.witness import Loop, Write
+from tests.faults.history import Loop, Write
 
 FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
 # Errors of which nobody can doubt that the call had no effect.

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tests.faults.witness import History, Loop, Seen
+from tests.faults.history import History, Loop, Seen, Write
 
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.scenario import Crash, Outage, PauseWrites, Restart
 from nodewright.model.duration import parse_duration
 
 STARTUP = 900.0
+SLACK = 120.0
 TOLERATED_UNREADY = 3
 TOLERATED_SHARE = 0.45
 
@@ -173,6 +174,17 @@ def unready(loop: Loop) -> list[str]:
 def unregistered(seen: Seen, loop: Loop) -> list[str]:
     """Machines that are no nodes."""
     return [machine for machine in seen.there if machine not in loop.nodes]
+
+
+def surely_awaited(facts: Facts, group: str, now: float) -> int:
+    """Machines asked for within the last provision time that can neither have come, nor failed, nor been withdrawn."""
+    since = now - facts.patience
+    return max(0, facts.asked(group, since, now - 0.001) - facts.settled(group, since, now))
+
+
+def said(loop: Loop, write: Write, why: str) -> str:
+    what = f"{write.expected} → {write.target}" if not write.ids else ", ".join(write.ids)
+    return f"{loop.at:g} s: {write.hook} of {write.group} ({what}): {why}"
 
 
 def _merged(windows: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -9,7 +9,7 @@ from tests.faults.facts import Facts
 from tests.faults.invariants import INVARIANTS
 from tests.faults.schedules import Schedule, schedules
 from tests.faults.shrink import shrink
-from tests.faults.witness import Witness
+from tests.faults.witness import Endless, Witness
 
 from nodewright.adapters.simulated.scenario import read_scenario
 from nodewright.engine.autoscaler import Brain
@@ -42,8 +42,8 @@ def examine(schedule: Schedule, brain: Brain | None = None) -> None:
     scenario = read_scenario(json.dumps(schedule), "schedule")
     try:
         facts = Facts(Witness(scenario, brain or Brain()).watch())
-    except InvariantError as error:
-        raise Broken("no contradiction", [str(error)], schedule) from error
+    except (InvariantError, Endless) as error:
+        raise Broken("running", [str(error)], schedule) from error
     for name, check in INVARIANTS.items():
         findings = list(check(facts))
         if findings:

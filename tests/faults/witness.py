@@ -3,202 +3,33 @@
 It knows the fake cloud and the simulated cluster, and nothing of how the engine thinks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.faults.history import Asked, History, Loop, NodeSeen, Seen, Write
+from tests.faults.provider import TellingProvider
+
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import Scenario
 from nodewright.engine.autoscaler import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState
 from nodewright.spec import (
-    FailedInstance,
     FailureScope,
-    Instance,
     ProviderContext,
     QuotaExceeded,
     TargetChanged,
-    hookimpl,
 )
-from nodewright_fake import FakeProvider
-from nodewright_fake.cloud import FakeCloud
-from nodewright_fake.options import load_options
+
+LOOPS_AT_A_TIME = 50
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What the cloud answered about a group in one loop."""
-
-    target: int
-    instances: Mapping[str, str]
-    failed: Mapping[str, FailedInstance]
-
-    @property
-    def there(self) -> frozenset[str]:
-        """Ids of machines that are not on their way out."""
-        failed = {failure.instance_id for failure in self.failed.values()}
-        return frozenset(i for i, state in self.instances.items() if state != "deleting" and i not in failed)
-
-    @property
-    def without_machine(self) -> int:
-        """Places of the target that nothing fills."""
-        return self.target - len(self.there) - sum(failure.count for failure in self.failed.values())
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeSeen:
-    """A node; times in seconds."""
-
-    instance_id: str
-    since: float
-    ready: bool
-    ever_ready: bool
-
-
-@dataclass(kw_only=True)
-class Write:
-    """One call that changes the cloud; ``accepted`` is what it truly did, whatever was answered."""
-
-    at: float
-    hook: str
-    group: str
-    expected: int
-    target: int = 0
-    ids: tuple[str, ...] = ()
-    phases: Mapping[str, str] = field(default_factory=dict)
-    nodes: frozenset[str] = frozenset()
-    accepted: int = 0
-    answered: int | None = None
-    error: str = ""
-    scope: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loop:
-    """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown."""
-
-    at: float
-    ends_reads: float
-    pending: int
-    nodes: Mapping[str, NodeSeen]
-    seen: Mapping[str, Seen]
-    writes: list[Write] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Machines were asked for, by us (``at`` is when the loop began) or by somebody else, who may ask for fewer."""
-
-    at: float
-    group: str
-    count: int
-
-
-@dataclass
-class History:
-    """A run as it was seen from outside, and what there is at its end: machines with their group and phase, by id."""
-
-    scenario: Scenario
-    result: SimulationResult | None = None
-    loops: list[Loop] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
-    machines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    nodes: Mapping[str, NodeSeen] = field(default_factory=dict)
-    targets: Mapping[str, int] = field(default_factory=dict)
-
-
-class _Cloud(FakeCloud):
-    """Tells when machines are asked for."""
-
-    on_request: Callable[[str, int], None] | None = None
-
-    def increase(self, group_id: str, expected_target: int, target: int, *, atomic: bool = False) -> int:
-        wanted = super().increase(group_id, expected_target, target, atomic=atomic)
-        self._tell(group_id, wanted)
-        return wanted
-
-    def set_target(self, group_id: str, target: int) -> None:
-        before = self.group(group_id).target
-        super().set_target(group_id, target)
-        self._tell(group_id, target - before)  # below zero: somebody took them back
-
-    def lose(self, instance_id: str) -> None:
-        super().lose(instance_id)
-        self._tell(instance_id.split("/")[-2], 1)
-
-    def _tell(self, group_id: str, machines: int) -> None:
-        if self.on_request is not None and machines:
-            self.on_request(group_id, machines)
-
-
-class _Provider(FakeProvider):
-    """Tells what it is asked and what it answers."""
-
-    def __init__(self, context: ProviderContext, witness: "Witness") -> None:
-        cloud = _Cloud(load_options(context.options), context.clock, context.random)
-        super().__init__(context, cloud)
-        cloud.on_request = witness.note_request
-        self._witness = witness
-
-    @hookimpl
-    def node_groups(self) -> Sequence[Any]:
-        groups = super().node_groups()
-        self._witness.begin_reads()
-        return groups
-
-    @hookimpl
-    def target_size(self, group_id: str) -> int:
-        with self._witness.reading("target", group_id) as answer:
-            answer.append(super().target_size(group_id))
-        return int(answer[0])
-
-    @hookimpl
-    def instances(self, group_id: str) -> Sequence[Instance]:
-        with self._witness.reading("instances", group_id) as answer:
-            answer.append(super().instances(group_id))
-        found: Sequence[Instance] = answer[0]
-        return found
-
-    @hookimpl
-    def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
-        with self._witness.reading("failed", group_id) as answer:
-            answer.append(super().failed_instances(group_id))
-        found: Sequence[FailedInstance] = answer[0]
-        return found
-
-    @hookimpl
-    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        with self._witness.writing("increase_size", group_id, expected_target, target=target) as write:
-            accepted = super().increase_size(group_id, expected_target, target)
-            write.answered = accepted
-        return accepted
-
-    @hookimpl
-    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        with self._witness.writing("decrease_target_size", group_id, expected_target, target=target) as write:
-            accepted = super().decrease_target_size(group_id, expected_target, target)
-            write.answered = accepted
-        return accepted
-
-    @hookimpl
-    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
-        with self._witness.writing("delete_instances", group_id, expected_target, ids=instance_ids) as write:
-            accepted = super().delete_instances(group_id, instance_ids, expected_target)
-            write.answered = len(accepted)
-        return accepted
-
-    @hookimpl
-    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
-        with self._witness.writing("delete_instances", group_id, expected_target, ids=instance_ids) as write:
-            accepted = super().force_delete_instances(group_id, instance_ids, expected_target)
-            write.answered = len(accepted)
-        return accepted
+class Endless(Exception):
+    """The engine runs loop after loop without letting time pass."""
 
 
 class Witness:
@@ -234,7 +65,7 @@ class Witness:
         self._answers = {}
 
     @contextmanager
-    def reading(self, what: str, group: str) -> Any:
+    def reading(self, what: str, group: str) -> Iterator[list[Any]]:
         """Keeps the last answer; a call that fails leaves none."""
         answers = self._answers.setdefault(group, {})
         answers[what] = None
@@ -243,7 +74,9 @@ class Witness:
         answers[what] = answer[0]
 
     @contextmanager
-    def writing(self, hook: str, group: str, expected: int, *, target: int = 0, ids: Sequence[str] = ()) -> Any:
+    def writing(
+        self, hook: str, group: str, expected: int, *, target: int = 0, ids: Sequence[str] = ()
+    ) -> Iterator[Write]:
         cloud = self._provider.cloud
         machines = cloud.group(group).machines
         write = Write(
@@ -275,7 +108,7 @@ class Witness:
         self, name: str, context: ProviderContext, *, settings: CallSettings, runner: CallRunner
     ) -> ProviderClient:
         self._clock = context.clock
-        self._provider = _Provider(context, self)
+        self._provider = TellingProvider(context, self)
         return connect_provider(name, self._provider, clock=context.clock, settings=settings, runner=runner)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
@@ -290,6 +123,8 @@ class Witness:
             )
         )
         self._has_groups = False
+        if sum(loop.at == state.now for loop in self.history.loops[-LOOPS_AT_A_TIME:]) == LOOPS_AT_A_TIME:
+            raise Endless(f"{state.now:g} s: {LOOPS_AT_A_TIME} loops at once")
         return self._brain.make_plan(state, settings, random)
 
     def _seen(self, group: str) -> Seen | None:

@@ -1,0 +1,120 @@
+"""What must hold of growth: enough and in time, never too much, and nothing from a group that just failed."""
+
+from collections.abc import Iterator, Mapping
+
+from tests.faults.backoffs import expected_backoffs
+from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, said, surely_awaited, unready, unregistered
+from tests.faults.history import Loop, Seen
+from tests.faults.schedules import MINUTE
+
+Findings = Iterator[str]
+
+
+def check_overbuying(facts: Facts) -> Findings:
+    """Never more machines are asked for than pods need beyond those that are surely on their way."""
+    for loop in facts.loops:
+        asked = _asked_in(loop)
+        bought = 0
+        for group, count in asked.items():
+            limits, seen = facts.groups[group], loop.seen.get(group)
+            refill = max(0, limits.least - seen.target) if seen is not None else 0
+            if count > refill:
+                bought += (count - refill) * limits.slots - (limits.slots - 1)
+        on_their_way = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
+        needed = max(0, loop.pending - on_their_way)
+        if bought > needed:
+            yield (
+                f"{loop.at:g} s: asked for room for {bought} pods ({dict(asked)}), but {loop.pending} wait"
+                f" and there is room for {on_their_way} on its way"
+            )
+
+
+def check_prompt_growth(facts: Facts) -> Findings:
+    """While pods wait for which nothing can be on its way, and some group is beyond suspicion, it grows at once."""
+    suspects = _suspects(facts)
+    for number, loop in enumerate(facts.loops):
+        following = facts.loops[number + 1].at if number + 1 < len(facts.loops) else loop.ends_reads
+        hindered = facts.is_paused(loop.at) or len(unready(loop)) > TOLERATED_UNREADY
+        if hindered or facts.crashed_between(loop.at, following) or len(loop.seen) < len(facts.groups):
+            continue
+        possible = sum(_perhaps_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
+        open_groups = [
+            group
+            for group, seen in loop.seen.items()
+            if not any(at <= loop.at <= at + 40 * MINUTE for at in suspects.get(group, ()))
+            and seen.target < facts.groups[group].most
+            and not facts.has_wrong_size(group, loop.at)
+        ]
+        if loop.pending > possible and open_groups and not _asked_in(loop):
+            yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and nobody asks {open_groups}"
+
+
+def check_backoffs(facts: Facts) -> Findings:
+    """A group that failed is not asked again for 5 minutes, then 10, 20, 30."""
+    for loop, until in expected_backoffs(facts):
+        for write in loop.writes:
+            if write.hook == "increase_size" and loop.at <= until.get(write.group, float("-inf")):
+                yield said(loop, write, f"is to be left alone until {until[write.group]:g} s")
+
+
+def _asked_in(loop: Loop) -> Mapping[str, int]:
+    """By how much each group was to grow in one loop, repeated calls counted once."""
+    grown: dict[str, tuple[int, int]] = {}
+    for write in loop.writes:
+        if write.hook == "increase_size":
+            low, high = grown.get(write.group, (write.expected, write.target))
+            grown[write.group] = (min(low, write.expected), max(high, write.target))
+    return {group: high - low for group, (low, high) in grown.items()}
+
+
+def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
+    """Pods for which machines are on their way that nobody can take for lost."""
+    if facts.has_wrong_size(group, loop.at):
+        return 0
+    machines = max(0, min(seen.without_machine, surely_awaited(facts, group, loop.at)))
+    for machine in seen.there:
+        node = loop.nodes.get(machine)
+        if node is None:
+            machines += facts.first_seen[group, machine] >= loop.at - facts.patience
+        else:
+            machines += not node.ever_ready and node.since > loop.at - STARTUP
+    return machines * facts.groups[group].slots
+
+
+def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
+    """Pods for which there may be machines on their way."""
+    since = loop.at - 2 * facts.patience - SLACK
+    lately = facts.asked(group, since - facts.hindered(since, loop.at), loop.at)
+    unclear = facts.last_reset(loop.at) > since or facts.has_wrong_size(group, loop.at)
+    missing = seen.without_machine if unclear else min(seen.without_machine, lately)
+    missing -= sum(w.expected - w.target for w in loop.writes if w.group == group and w.hook == "decrease_target_size")
+    idle = sum(1 for machine in seen.there if machine not in loop.nodes or not loop.nodes[machine].ready)
+    return (max(0, missing) + idle) * facts.groups[group].slots
+
+
+def _suspects(facts: Facts) -> Mapping[str, list[float]]:
+    """When each group may have been backed off: any failure, however far it reached, is one of all groups."""
+    found: dict[str, list[float]] = {}
+    for loop in facts.loops:
+        failed = [w for w in loop.writes if w.hook == "increase_size" and (w.error or not w.answered)]
+        seen_failing = any(facts.first_seen[g, f] == loop.at for g, seen in loop.seen.items() for f in seen.failed)
+        if seen_failing or any(w.scope != "group" for w in failed):
+            for group in facts.groups:
+                found.setdefault(group, []).append(loop.at)
+        for write in failed:
+            found.setdefault(write.group, []).append(loop.at)
+        for group, seen in loop.seen.items():
+            if _is_overdue(facts, group, seen, loop):
+                found.setdefault(group, []).append(loop.at)
+    return found
+
+
+def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop) -> bool:
+    """May a machine of the group be out of time?"""
+    late = loop.at - facts.patience
+    if seen.without_machine > facts.asked(group, late, loop.at):
+        return True
+    if any(facts.first_seen[group, machine] < late for machine in unregistered(seen, loop)):
+        return True
+    nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
+    return any(not node.ready for node in nodes)

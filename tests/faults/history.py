@@ -1,0 +1,90 @@
+"""A run as it was seen from outside: what the cloud answered, what was written, how things stood."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.scenario import Scenario
+from nodewright.spec import FailedInstance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the cloud answered about a group in one loop."""
+
+    target: int
+    instances: Mapping[str, str]
+    failed: Mapping[str, FailedInstance]
+
+    @property
+    def there(self) -> frozenset[str]:
+        """Ids of machines that are not on their way out."""
+        failed = {failure.instance_id for failure in self.failed.values()}
+        return frozenset(i for i, state in self.instances.items() if state != "deleting" and i not in failed)
+
+    @property
+    def without_machine(self) -> int:
+        """Places of the target that nothing fills."""
+        return self.target - len(self.there) - sum(failure.count for failure in self.failed.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSeen:
+    """A node; times in seconds."""
+
+    instance_id: str
+    since: float
+    ready: bool
+    ever_ready: bool
+
+
+@dataclass(kw_only=True)
+class Write:
+    """One call that changes the cloud; ``accepted`` is what it truly did, whatever was answered."""
+
+    at: float
+    hook: str
+    group: str
+    expected: int
+    target: int = 0
+    ids: tuple[str, ...] = ()
+    phases: Mapping[str, str] = field(default_factory=dict)
+    nodes: frozenset[str] = frozenset()
+    accepted: int = 0
+    answered: int | None = None
+    error: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown."""
+
+    at: float
+    ends_reads: float
+    pending: int
+    nodes: Mapping[str, NodeSeen]
+    seen: Mapping[str, Seen]
+    writes: list[Write] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Machines were asked for, by us (``at`` is when the loop began) or by somebody else, who may ask for fewer."""
+
+    at: float
+    group: str
+    count: int
+
+
+@dataclass
+class History:
+    """A run as it was seen from outside, and what there is at its end: machines with their group and phase, by id."""
+
+    scenario: Scenario
+    result: SimulationResult | None = None
+    loops: list[Loop] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    machines: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    nodes: Mapping[str, NodeSeen] = field(default_factory=dict)
+    targets: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,111 @@
+"""The fake provider, telling a listener what it is asked and what it answers."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from tests.faults.history import Write
+
+from nodewright.spec import FailedInstance, Instance, ProviderContext, hookimpl
+from nodewright_fake import FakeProvider
+from nodewright_fake.cloud import FakeCloud
+from nodewright_fake.options import load_options
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def note_request(self, group: str, machines: int) -> None: ...
+    def begin_reads(self) -> None: ...
+    def reading(self, what: str, group: str) -> AbstractContextManager[list[Any]]: ...
+    def writing(
+        self, hook: str, group: str, expected: int, *, target: int = 0, ids: Sequence[str] = ()
+    ) -> AbstractContextManager[Write]: ...
+
+
+class _Cloud(FakeCloud):
+    """Tells when machines are asked for."""
+
+    on_request: Callable[[str, int], None] | None = None
+
+    def increase(self, group_id: str, expected_target: int, target: int, *, atomic: bool = False) -> int:
+        wanted = super().increase(group_id, expected_target, target, atomic=atomic)
+        self._tell(group_id, wanted)
+        return wanted
+
+    def set_target(self, group_id: str, target: int) -> None:
+        before = self.group(group_id).target
+        super().set_target(group_id, target)
+        self._tell(group_id, target - before)  # below zero: somebody took them back
+
+    def lose(self, instance_id: str) -> None:
+        super().lose(instance_id)
+        self._tell(instance_id.split("/")[-2], 1)
+
+    def _tell(self, group_id: str, machines: int) -> None:
+        if self.on_request is not None and machines:
+            self.on_request(group_id, machines)
+
+
+class TellingProvider(FakeProvider):
+    """Tells what it is asked and what it answers."""
+
+    def __init__(self, context: ProviderContext, witness: Listener) -> None:
+        cloud = _Cloud(load_options(context.options), context.clock, context.random)
+        super().__init__(context, cloud)
+        cloud.on_request = witness.note_request
+        self._witness = witness
+
+    @hookimpl
+    def node_groups(self) -> Sequence[Any]:
+        groups = super().node_groups()
+        self._witness.begin_reads()
+        return groups
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        with self._witness.reading("target", group_id) as answer:
+            answer.append(super().target_size(group_id))
+        return int(answer[0])
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[Instance]:
+        with self._witness.reading("instances", group_id) as answer:
+            answer.append(super().instances(group_id))
+        found: Sequence[Instance] = answer[0]
+        return found
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
+        with self._witness.reading("failed", group_id) as answer:
+            answer.append(super().failed_instances(group_id))
+        found: Sequence[FailedInstance] = answer[0]
+        return found
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with self._witness.writing("increase_size", group_id, expected_target, target=target) as write:
+            accepted = super().increase_size(group_id, expected_target, target)
+            write.answered = accepted
+        return accepted
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with self._witness.writing("decrease_target_size", group_id, expected_target, target=target) as write:
+            accepted = super().decrease_target_size(group_id, expected_target, target)
+            write.answered = accepted
+        return accepted
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        with self._witness.writing("delete_instances", group_id, expected_target, ids=instance_ids) as write:
+            accepted = super().delete_instances(group_id, instance_ids, expected_target)
+            write.answered = len(accepted)
+        return accepted
+
+    @hookimpl
+    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        with self._witness.writing("delete_instances", group_id, expected_target, ids=instance_ids) as write:
+            accepted = super().force_delete_instances(group_id, instance_ids, expected_target)
+            write.answered = len(accepted)
+        return accepted
