@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from tests.faults.backoffs import expected_backoffs, reached
+from tests.faults.backoffs import expected_backoffs
 from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, said, surely_awaited, unready, unregistered
 from tests.faults.history import Loop, Seen
 from tests.faults.schedules import MINUTE
@@ -84,36 +84,31 @@ def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
 def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     """Pods for which there may be machines on their way."""
     since = loop.at - 2 * facts.patience - SLACK
-    lately = facts.asked(group, since - facts.hindered(group, since, loop.at), loop.at)
+    lately = facts.asked(group, since - facts.hindered(since, loop.at), loop.at)
     unclear = facts.last_reset(loop.at) > since or facts.has_wrong_size(group, loop.at)
     missing = seen.without_machine if unclear else min(seen.without_machine, lately)
     missing -= sum(w.expected - w.target for w in loop.writes if w.group == group and w.hook == "decrease_target_size")
-    late = loop.at - facts.patience
-    idle = 0
-    for machine in seen.there:
-        since = max(facts.first_seen[group, machine], facts.last_reset(loop.at))
-        idle += not loop.nodes[machine].ready if machine in loop.nodes else since >= late
+    idle = sum(1 for machine in seen.there if machine not in loop.nodes or not loop.nodes[machine].ready)
     return (max(0, missing) + idle) * facts.groups[group].slots
 
 
 def _suspects(facts: Facts) -> Mapping[str, list[float]]:
-    """When each group may have been backed off."""
+    """When each group may have been backed off: any failure, however far it reached, is one of all groups."""
     found: dict[str, list[float]] = {}
     for loop in facts.loops:
-        reached_now: set[str] = set()
-        for write in loop.writes:
-            if write.hook == "increase_size" and (write.error or not write.answered):
-                reached_now |= reached(facts, write.group, write.scope or "group")
-            elif write.hook != "increase_size":
-                reached_now.add(write.group)  # what is withdrawn or deleted was given up, and its group with it
+        failed = [w for w in loop.writes if w.hook == "increase_size" and (w.error or not w.answered)]
+        seen_failing = any(facts.first_seen[g, f] == loop.at for g, seen in loop.seen.items() for f in seen.failed)
+        if seen_failing or any(w.scope != "group" for w in failed):
+            for group in facts.groups:
+                found.setdefault(group, []).append(loop.at)
+        given_up = [
+            w for w in loop.writes if w.hook != "increase_size"
+        ]  # what is withdrawn or deleted, its group backed off
+        for write in (*failed, *given_up):
+            found.setdefault(write.group, []).append(loop.at)
         for group, seen in loop.seen.items():
-            for failure_id, failure in seen.failed.items():
-                if facts.first_seen[group, failure_id] == loop.at or facts.resets:
-                    reached_now |= reached(facts, group, failure.scope.value)
             if _is_overdue(facts, group, seen, loop):
-                reached_now.add(group)
-        for group in reached_now:
-            found.setdefault(group, []).append(loop.at)
+                found.setdefault(group, []).append(loop.at)
     return found
 
 
