@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from tests.faults.history import History, Loop, Seen, Write
 
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.scenario import Crash, PauseWrites, Restart
+from nodewright.adapters.simulated.scenario import Crash, Outage, PauseWrites, Restart
 from nodewright.model.duration import parse_duration
 
 STARTUP = 900.0
@@ -99,24 +98,27 @@ class Facts:
         return any(start <= at <= end for start, end in self.pauses)
 
     @cached_property
-    def _in_the_way(self) -> Mapping[str, list[tuple[float, float]]]:
-        """When the engine was away, paused, or hindered by faulty calls in correcting a group, or all was unhealthy."""
+    def _in_the_way(self) -> list[tuple[float, float]]:
+        """Windows in which the engine was away, paused, hindered by faulty calls, or the cluster unhealthy."""
         started = [at for at in self._times(What.ENGINE_STARTED) if at > 0]
-        common = [*self.pauses, *zip(self.crashes, started, strict=False)]
-        for loop, following in pairwise(self.loops):
+        windows = [*self.pauses, *zip(self.crashes, started, strict=False)]
+        # A call that hangs at the very end of a window holds the loop up for a minute more, or a few.
+        windows += [(float(f["start"]), float(f["end"]) + 240) for f in self.cloud.get("faults", ())]
+        outages = (event for event in self.history.scenario.timeline if isinstance(event, Outage))
+        windows += [(event.at, event.at + event.lasts) for event in outages]
+        for loop, following in zip(self.loops, self.loops[1:], strict=False):
             if len(unready(loop)) > TOLERATED_UNREADY:
-                common.append((loop.at, following.at))
-        faults = [fault for fault in self.cloud.get("faults", ()) if not _only_refuses_growth(fault)]
-        return {group: _merged([*common, *(_window(f) for f in faults if _reaches(f, group))]) for group in self.groups}
+                windows.append((loop.at, following.at))
+        return _merged(windows)
 
-    def hindered(self, group: str, start: float, end: float) -> float:
+    def hindered(self, start: float, end: float) -> float:
         """For how many of the seconds between ``start`` and ``end`` something was in the way."""
-        return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._in_the_way[group])
+        return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._in_the_way)
 
-    def unhindered(self, group: str, at: float, seconds: float) -> float:
+    def unhindered(self, at: float, seconds: float) -> float:
         """The moment before ``at`` since which so many seconds have passed in which nothing was in the way."""
         since = at - seconds
-        while (wider := at - seconds - self.hindered(group, since, at)) < since - 1:
+        while (wider := at - seconds - self.hindered(since, at)) < since - 1:
             since = wider
         return since
 
@@ -147,7 +149,7 @@ class Facts:
 
     def settled(self, group: str, since: float, until: float) -> int:
         """How many of those asked for may be settled in that time: came, failed, or were withdrawn."""
-        came = [known for (name, known), at in self.first_seen.items() if name == group and since <= at <= until and at]
+        came = [known for (name, known), at in self.first_seen.items() if name == group and since <= at <= until]
         arrived = sum(self._failed_machines(group, known) or 1 for known in came)
         outside = -sum(min(0, a.count) for a in self.history.asked if a.group == group and since <= a.at <= until)
         withdrawn = sum(
@@ -163,20 +165,6 @@ class Facts:
         """How many machines a failure of that id stood for at most; 0 for what is a machine."""
         seen = (loop.seen[group].failed.get(known) for loop in self.loops if group in loop.seen)
         return max((failure.count for failure in seen if failure is not None), default=0)
-
-
-def _only_refuses_growth(fault: Mapping[str, Any]) -> bool:
-    return fault.get("hook") == "increase_size" and fault["kind"] in ("refuse", "partial", "crash")
-
-
-def _reaches(fault: Mapping[str, Any], group: str) -> bool:
-    """A call that takes long holds up everybody."""
-    return fault["kind"] in ("hang", "slow", "throttle") or fault.get("group", group) == group
-
-
-def _window(fault: Mapping[str, Any]) -> tuple[float, float]:
-    """A decrease that failed is tried again after five minutes; a call that hangs takes one."""
-    return float(fault["start"]), float(fault["end"]) + 400
 
 
 def unready(loop: Loop) -> list[str]:
