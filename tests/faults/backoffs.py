@@ -68,12 +68,12 @@ def _failures(facts: Facts) -> list[_Failure]:
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
-                groups = _reached(facts, write.group, write.scope or "group")
+                groups = reached(facts, write.group, write.scope or "group")
                 found.append(_Failure(write.at, groups, number + 1, loop.at))
         for group, seen in loop.seen.items():
             for failure_id, failure in seen.failed.items():
                 if facts.first_seen[group, failure_id] == loop.at:
-                    found.append(_Failure(loop.at, _reached(facts, group, failure.scope.value), number))
+                    found.append(_Failure(loop.at, reached(facts, group, failure.scope.value), number))
             if _fails_by_age(facts, group, number):
                 found.append(_Failure(loop.at, frozenset([group]), number))
     return found
@@ -90,14 +90,14 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     due = (facts.first_seen[group, machine] + facts.patience for machine in unregistered(seen, loop))
     if any(before.at <= at < loop.at for at in due):
         return True
-    hindered = facts.hindered(before.at - 2 * facts.patience, loop.at) > 0
+    hindered = facts.hindered(group, before.at - 2 * facts.patience, loop.at) > 0
     lately = [other for other in facts.loops[:number] if other.at > loop.at - 2 * FIRST]
     tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
     withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
     return withdraws and not hindered and not tried
 
 
-def _reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
+def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
     own = facts.groups[group]
     match scope:
         case "account":

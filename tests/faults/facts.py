@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from tests.faults.history import History, Loop, Seen, Write
 
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.scenario import Crash, Outage, PauseWrites, Restart
+from nodewright.adapters.simulated.scenario import Crash, PauseWrites, Restart
 from nodewright.model.duration import parse_duration
 
 STARTUP = 900.0
@@ -98,27 +99,24 @@ class Facts:
         return any(start <= at <= end for start, end in self.pauses)
 
     @cached_property
-    def _in_the_way(self) -> list[tuple[float, float]]:
-        """Windows in which the engine was away, paused, hindered by faulty calls, or the cluster unhealthy."""
+    def _in_the_way(self) -> Mapping[str, list[tuple[float, float]]]:
+        """When the engine was away, paused, or hindered by faulty calls in correcting a group, or all was unhealthy."""
         started = [at for at in self._times(What.ENGINE_STARTED) if at > 0]
-        windows = [*self.pauses, *zip(self.crashes, started, strict=False)]
-        # A call that hangs at the very end of a window holds the loop up for a minute more, or a few.
-        windows += [(float(f["start"]), float(f["end"]) + 240) for f in self.cloud.get("faults", ())]
-        outages = (event for event in self.history.scenario.timeline if isinstance(event, Outage))
-        windows += [(event.at, event.at + event.lasts) for event in outages]
-        for loop, following in zip(self.loops, self.loops[1:], strict=False):
+        common = [*self.pauses, *zip(self.crashes, started, strict=False)]
+        for loop, following in pairwise(self.loops):
             if len(unready(loop)) > TOLERATED_UNREADY:
-                windows.append((loop.at, following.at))
-        return _merged(windows)
+                common.append((loop.at, following.at))
+        faults = [fault for fault in self.cloud.get("faults", ()) if not _only_refuses_growth(fault)]
+        return {group: _merged([*common, *(_window(f) for f in faults if _reaches(f, group))]) for group in self.groups}
 
-    def hindered(self, start: float, end: float) -> float:
+    def hindered(self, group: str, start: float, end: float) -> float:
         """For how many of the seconds between ``start`` and ``end`` something was in the way."""
-        return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._in_the_way)
+        return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._in_the_way[group])
 
-    def unhindered(self, at: float, seconds: float) -> float:
+    def unhindered(self, group: str, at: float, seconds: float) -> float:
         """The moment before ``at`` since which so many seconds have passed in which nothing was in the way."""
         since = at - seconds
-        while (wider := at - seconds - self.hindered(since, at)) < since - 1:
+        while (wider := at - seconds - self.hindered(group, since, at)) < since - 1:
             since = wider
         return since
 
@@ -149,7 +147,7 @@ class Facts:
 
     def settled(self, group: str, since: float, until: float) -> int:
         """How many of those asked for may be settled in that time: came, failed, or were withdrawn."""
-        came = [known for (name, known), at in self.first_seen.items() if name == group and since <= at <= until]
+        came = [known for (name, known), at in self.first_seen.items() if name == group and since <= at <= until and at]
         arrived = sum(self._failed_machines(group, known) or 1 for known in came)
         outside = -sum(min(0, a.count) for a in self.history.asked if a.group == group and since <= a.at <= until)
         withdrawn = sum(
@@ -167,6 +165,20 @@ class Facts:
         return max((failure.count for failure in seen if failure is not None), default=0)
 
 
+def _only_refuses_growth(fault: Mapping[str, Any]) -> bool:
+    return fault.get("hook") == "increase_size" and fault["kind"] in ("refuse", "partial", "crash")
+
+
+def _reaches(fault: Mapping[str, Any], group: str) -> bool:
+    """A call that takes long holds up everybody."""
+    return fault["kind"] in ("hang", "slow", "throttle") or fault.get("group", group) == group
+
+
+def _window(fault: Mapping[str, Any]) -> tuple[float, float]:
+    """A decrease that failed is tried again after five minutes; a call that hangs takes one."""
+    return float(fault["start"]), float(fault["end"]) + 400
+
+
 def unready(loop: Loop) -> list[str]:
     return [node.instance_id for node in loop.nodes.values() if not node.ready]
 
@@ -177,9 +189,38 @@ def unregistered(seen: Seen, loop: Loop) -> list[str]:
 
 
 def surely_awaited(facts: Facts, group: str, now: float) -> int:
-    """Machines asked for within the last provision time that can neither have come, nor failed, nor been withdrawn."""
+    """Machines we asked for within the last provision time that can neither have come, nor failed, nor been withdrawn.
+
+    What somebody else asked for in place of a machine that vanished may count as late as that one was.
+    """
     since = now - facts.patience
-    return max(0, facts.asked(group, since, now - 0.001) - facts.settled(group, since, now))
+    asked = sum(a.count for a in facts.history.asked if a.group == group and a.ours and since <= a.at < now)
+    return max(0, asked - facts.settled(group, since, now))
+
+
+def awaited_in_turn(facts: Facts, group: str, now: float) -> int:
+    """Machines asked for within the last provision time, where whatever came or failed settled the oldest first.
+
+    Only for a group all of whose withdrawals went through so far: 0 for others, of which more is given up than gone.
+    """
+    written = (write for loop in facts.loops if loop.at < now for write in loop.writes if write.group == group)
+    withdrawals = (write for write in written if write.hook == "decrease_target_size")
+    lingers = any(write.accepted != write.expected - write.target for write in withdrawals)
+    if lingers or facts.resets or facts.hindered(group, now - 2 * facts.patience, now):
+        return 0
+    settled = facts.settled(group, 0.0, now)
+    left = 0
+    for asked in facts.history.asked:
+        if asked.group == group and asked.ours and asked.at < now:
+            credited = min(settled, asked.count)
+            settled -= credited
+            left += (asked.count - credited) * (asked.at >= now - facts.patience)
+    return left
+
+
+def in_time(facts: Facts, group: str, now: float) -> int:
+    """Machines that nobody can have given up yet, by the better of two counts."""
+    return max(surely_awaited(facts, group, now), awaited_in_turn(facts, group, now))
 
 
 def said(loop: Loop, write: Write, why: str) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from tests.faults.backoffs import expected_backoffs
-from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, said, surely_awaited, unready, unregistered
+from tests.faults.backoffs import expected_backoffs, reached
+from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unready, unregistered
 from tests.faults.history import Loop, Seen
 from tests.faults.schedules import MINUTE
 
@@ -71,7 +71,7 @@ def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     """Pods for which machines are on their way that nobody can take for lost."""
     if facts.has_wrong_size(group, loop.at):
         return 0
-    machines = max(0, min(seen.without_machine, surely_awaited(facts, group, loop.at)))
+    machines = max(0, min(seen.without_machine, in_time(facts, group, loop.at)))
     for machine in seen.there:
         node = loop.nodes.get(machine)
         if node is None:
@@ -84,32 +84,42 @@ def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
 def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     """Pods for which there may be machines on their way."""
     since = loop.at - 2 * facts.patience - SLACK
-    lately = facts.asked(group, since - facts.hindered(since, loop.at), loop.at)
+    lately = facts.asked(group, since - facts.hindered(group, since, loop.at), loop.at)
     unclear = facts.last_reset(loop.at) > since or facts.has_wrong_size(group, loop.at)
     missing = seen.without_machine if unclear else min(seen.without_machine, lately)
     missing -= sum(w.expected - w.target for w in loop.writes if w.group == group and w.hook == "decrease_target_size")
-    idle = sum(1 for machine in seen.there if machine not in loop.nodes or not loop.nodes[machine].ready)
+    late = loop.at - facts.patience
+    idle = 0
+    for machine in seen.there:
+        since = max(facts.first_seen[group, machine], facts.last_reset(loop.at))
+        idle += not loop.nodes[machine].ready if machine in loop.nodes else since >= late
     return (max(0, missing) + idle) * facts.groups[group].slots
 
 
 def _suspects(facts: Facts) -> Mapping[str, list[float]]:
-    """When each group may have been backed off: any failure, however far it reached, is one of all groups."""
+    """When each group may have been backed off."""
     found: dict[str, list[float]] = {}
     for loop in facts.loops:
-        failed = [w for w in loop.writes if w.hook == "increase_size" and (w.error or not w.answered)]
-        seen_failing = any(facts.first_seen[g, f] == loop.at for g, seen in loop.seen.items() for f in seen.failed)
-        if seen_failing or any(w.scope != "group" for w in failed):
-            for group in facts.groups:
-                found.setdefault(group, []).append(loop.at)
-        given_up = [
-            w for w in loop.writes if w.hook != "increase_size"
-        ]  # what is withdrawn or deleted, its group backed off
-        for write in (*failed, *given_up):
-            found.setdefault(write.group, []).append(loop.at)
-        for group, seen in loop.seen.items():
-            if _is_overdue(facts, group, seen, loop):
-                found.setdefault(group, []).append(loop.at)
+        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop)}:
+            found.setdefault(group, []).append(loop.at)
     return found
+
+
+def _failed_in(facts: Facts, loop: Loop) -> Iterator[str]:
+    """The groups that a refusal or a failure of this loop reaches."""
+    for write in loop.writes:
+        if write.hook == "increase_size" and (write.error or not write.answered):
+            yield from reached(facts, write.group, write.scope or "group")
+    for group, seen in loop.seen.items():
+        for failure_id, failure in seen.failed.items():
+            if facts.first_seen[group, failure_id] == loop.at or facts.resets:
+                yield from reached(facts, group, failure.scope.value)
+
+
+def _overdue_in(facts: Facts, loop: Loop) -> Iterator[str]:
+    """The groups of which something may be given up in this loop, or is."""
+    yield from (write.group for write in loop.writes if write.hook != "increase_size")
+    yield from (group for group, seen in loop.seen.items() if _is_overdue(facts, group, seen, loop))
 
 
 def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop) -> bool:

@@ -75,6 +75,7 @@ class Asked:
     at: float
     group: str
     count: int
+    ours: bool
 
 
 @dataclass

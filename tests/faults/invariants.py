@@ -8,8 +8,8 @@ from tests.faults.facts import (
     TOLERATED_SHARE,
     TOLERATED_UNREADY,
     Facts,
+    in_time,
     said,
-    surely_awaited,
     unregistered,
 )
 from tests.faults.growth import check_backoffs, check_overbuying, check_prompt_growth
@@ -65,7 +65,7 @@ def check_withdrawals(facts: Facts) -> Findings:
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
             continue
         left = seen.without_machine - (write.expected - write.target)
-        due = min(seen.without_machine, surely_awaited(facts, write.group, loop.at))
+        due = min(seen.without_machine, in_time(facts, write.group, loop.at))
         if left < due:
             yield said(loop, write, f"leaves {left} of {due} machines that are still in time")
 
@@ -76,7 +76,7 @@ def check_failures_go(facts: Facts) -> Findings:
         for group, seen in loop.seen.items():
             for failure in seen.failed:
                 since = max(facts.first_seen[group, failure], facts.last_reset(loop.at))
-                if loop.at - since > SLACK + facts.hindered(since, loop.at):
+                if loop.at - since > SLACK + facts.hindered(group, since, loop.at):
                     yield f"{loop.at:g} s: {failure} of {group} has been there since {since:g} s"
 
 
@@ -86,9 +86,9 @@ def check_requests_end(facts: Facts) -> Findings:
         for group, seen in loop.seen.items():
             if facts.has_wrong_size(group, loop.at):
                 continue
-            since = facts.unhindered(loop.at, 2 * facts.patience + RETRY + SLACK)
+            since = facts.unhindered(group, loop.at, 2 * facts.patience + RETRY + SLACK)
             if not facts.settled(group, since, loop.at):  # only arrivals extend a deadline
-                since = facts.unhindered(loop.at, facts.patience + SLACK)
+                since = facts.unhindered(group, loop.at, facts.patience + SLACK)
             if facts.last_reset(loop.at) >= since:
                 continue
             recent = facts.asked(group, since, loop.at)
@@ -109,7 +109,7 @@ def check_strangers_go(facts: Facts) -> Findings:
                 since = max(facts.first_seen[group, machine], facts.last_reset(loop.at))
                 if loop.at - free_since.get(group, 0.0) < SLACK:
                     continue
-                bound = facts.patience + SLACK + 30 * len(seen.there) + facts.hindered(since, loop.at)
+                bound = facts.patience + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
                 if loop.at - since > bound:
                     yield f"{loop.at:g} s: {machine} is no node since {since:g} s"
 
@@ -117,7 +117,8 @@ def check_strangers_go(facts: Facts) -> Findings:
 def check_pauses(facts: Facts) -> Findings:
     """Nothing is written while somebody has ordered a pause."""
     for loop, write in _writes(facts):
-        ordered = [(start, end) for start, end in facts.pauses if start < loop.at]
+        # An engine that comes back to an empty store finds no order.
+        ordered = [(start, end) for start, end in facts.pauses if facts.last_reset(loop.at) < start < loop.at]
         if ordered and loop.at < max(ordered)[1]:
             yield said(loop, write, f"during the pause until {max(ordered)[1]:g} s")
 

@@ -57,8 +57,9 @@ class Witness:
     # What the provider tells
 
     def note_request(self, group: str, machines: int) -> None:
-        at = self.history.loops[-1].at if self._current is not None else self._clock.now()
-        self.history.asked.append(Asked(at, group, machines))
+        ours = self._current is not None
+        at = self.history.loops[-1].at if ours else self._clock.now()
+        self.history.asked.append(Asked(at, group, machines, ours))
 
     def begin_reads(self) -> None:
         self._has_groups = True
