@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
-from nodewright.adapters.simulated.scenario import Crash, Scale, load_scenario, read_scenario
+from nodewright.adapters.simulated.scenario import (
+    Crash,
+    Outage,
+    PauseWrites,
+    Restart,
+    ResumeWrites,
+    Scale,
+    Seconds,
+    load_scenario,
+    read_scenario,
+)
 from nodewright.model.errors import ConfigError
 
 MINIMAL = "name: x\nduration: 1h\nproviders: {fake: {}}\n"
@@ -39,12 +49,23 @@ jobs:
 timeline:
   - {at: 5m, do: scale, deployment: web, replicas: 6}
   - {at: 6m, do: crash, after_effect: true}
+  - {at: 7m, do: restart, down: 5, keeps_memory: false}
+  - {at: 8m, do: unready, for: 15m, nodes: 2}
+  - {at: 9m, do: pause, for: 1m}
+  - {at: 10m, do: resume}
 """
     )
     scenario = read_scenario(text, "s.yaml")
     assert scenario.deployments[0].at == 90.0
     assert scenario.jobs[0].every == 90.0
-    assert [type(happening) for happening in scenario.timeline] == [Scale, Crash]
+    assert scenario.timeline == (
+        Scale(at=Seconds(300), deployment="web", replicas=6),
+        Crash(at=Seconds(360), after_effect=True),
+        Restart(at=Seconds(420), down=Seconds(5), keeps_memory=False),
+        Outage(at=Seconds(480), lasts=Seconds(900), nodes=2),
+        PauseWrites(at=Seconds(540), lasts=Seconds(60)),
+        ResumeWrites(at=Seconds(600)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,6 +83,9 @@ timeline:
         (MINIMAL + "jobs: [{name: a, duration: true}]\n", "must be a length of time"),
         (MINIMAL + "timeline: [{at: 1m, do: scale, deployment: wbe, replicas: 1}]\n", "no deployment is called wbe"),
         (MINIMAL + "timeline: [{at: 1m, do: explode}]\n", "explode"),
+        (MINIMAL + "timeline: [{at: 1m, do: unready}]\n", "for"),
+        (MINIMAL + "timeline: [{at: 1m, do: pause, for: ever}]\n", "'ever' is not a duration"),
+        (MINIMAL + "timeline: [{at: 1m, do: crash, write: 0}]\n", "timeline[0].write"),
         ("name: x\nduration: 1h\nproviders: {}\n", "at least one"),
         ("- 1\n", "one mapping"),
         ("", "one mapping"),
