@@ -1,8 +1,8 @@
 """Is a bug in the engine found by the random schedules of faults? ``mutants.py [--only NAME] [--output json]``.
 
 Every mutant of bench/mutants/*.toml is one small bug, put into a copy of the engine; the schedules of tests/faults
-run against it until an invariant breaks. Exit code 1: a mutant was not caught. 2: an unknown name, or a mutant that
-no longer fits the code.
+run against it until an invariant breaks. All run on the code as it was at the start, whatever is edited meanwhile.
+Exit code 1: a mutant was not caught. 2: an unknown name, or a mutant that no longer fits the code.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "core" / "src"
+SOURCES = ("core/src", "plugins/fake/src", "tests/faults")
 MOST = 1000
 
 
@@ -55,31 +56,37 @@ def load_mutants() -> list[Mutant]:
     return [Mutant(**entry) for file in files for entry in tomllib.loads(file.read_text())["mutant"]]
 
 
-def mutated(mutant: Mutant, sources: Path) -> tuple[Path, str]:
-    """The file and what it says with the bug in it; raises StaleMutant."""
-    file = sources / "nodewright" / mutant.file
+def mutated(mutant: Mutant, root: Path) -> tuple[Path, str]:
+    """The file below ``root`` and what it says with the bug in it; raises StaleMutant."""
+    file = root / "core" / "src" / "nodewright" / mutant.file
     text = file.read_text()
     if text.count(mutant.old) != 1:
         raise StaleMutant(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}")
     return file, text.replace(mutant.old, mutant.new)
 
 
-def measure(mutant: Mutant, most: int = MOST, seed: int = 0) -> Row:
-    """How many schedules it takes to catch the mutant, at most ``most``."""
+@contextmanager
+def frozen(root: Path) -> Iterator[Path]:
+    """A copy of all that runs, for as long as it is needed."""
     with tempfile.TemporaryDirectory() as folder:
-        sources = Path(folder) / "src"
-        shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
-        file, text = mutated(mutant, sources)
+        for part in SOURCES:
+            shutil.copytree(root / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
+        yield Path(folder)
+
+
+def measure(mutant: Mutant, root: Path, most: int = MOST, seed: int = 0) -> Row:
+    """How many schedules it takes to catch the mutant, at most ``most``."""
+    with frozen(root) as copy:
+        file, text = mutated(mutant, copy)
         file.write_text(text)
         command = [sys.executable, "-m", "tests.faults.report", f"--schedules={most}", f"--seed={seed}"]
-        path = os.pathsep.join((str(sources), str(ROOT)))
+        path = os.pathsep.join((str(copy), *(str(copy / part) for part in SOURCES[:2])))
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
-            last = done.stderr.strip().splitlines()[-1]
-            return _row(mutant, {"schedules": 0, "invariant": "the engine runs", "finding": last})
+            raise RuntimeError(f"{mutant.name}: the schedules do not run\n{done.stderr}")
         told = json.loads(done.stdout)
-        if not Path(told["engine"]).is_relative_to(sources):
+        if not Path(told["engine"]).is_relative_to(copy):
             raise RuntimeError(f"not the mutant was run, but {told['engine']}")
         return _row(mutant, told)
 
@@ -117,14 +124,16 @@ def main() -> int:
     if unknown:
         sys.stderr.write(f"there is no mutant {unknown[0]}\n")
         return 2
-    try:
-        for mutant in mutants:
-            mutated(mutant, SOURCES)
-    except StaleMutant as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    chosen = (mutant for mutant in mutants if not wanted.only or mutant.name in wanted.only)
-    rows = [measure(mutant) for mutant in chosen] if wanted.output == "json" else show(map(measure, chosen))
+    chosen = [mutant for mutant in mutants if not wanted.only or mutant.name in wanted.only]
+    with frozen(ROOT) as root:
+        try:
+            for mutant in mutants:
+                mutated(mutant, root)
+        except StaleMutant as error:
+            sys.stderr.write(f"{error}\n")
+            return 2
+        measured = (measure(mutant, root) for mutant in chosen)
+        rows = list(measured) if wanted.output == "json" else show(measured)
     if wanted.output == "json":
         json.dump(rows, sys.stdout, indent=2)
     return 0 if all(row["caught"] for row in rows) else 1

@@ -63,3 +63,19 @@ def test_the_engine_itself_passes_where_the_broken_one_fails() -> None:
     examine(found.broken.schedule)
     with pytest.raises(Broken, match="overbuying"):
         examine(found.broken.schedule, BROKEN)
+
+
+def faint(state: ClusterState, settings: Settings, random: Random) -> Plan:
+    """Falls over as soon as two pods wait."""
+    if len(state.observation.pending) > 1:
+        raise ZeroDivisionError("one pod at a time")
+    return make_plan(state, settings, random)
+
+
+def test_an_engine_that_falls_over_is_told_as_a_scenario_too() -> None:
+    brain = Brain(make_plan=faint)
+    found = hunt(0, 20, brain=brain)
+    assert found.broken is not None
+    told = smallest(found.broken, brain)
+    assert (told.invariant, told.findings) == ("running", ["ZeroDivisionError: one pod at a time"])
+    assert len(told.scenario.splitlines()) < 30
