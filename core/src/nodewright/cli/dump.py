@@ -13,6 +13,7 @@ from nodewright.model.pod import Pod
 from nodewright.observe import ClusterPicture
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Workloads
 
 PRIORITIES = ("cluster-autoscaler-priority-expander", "priorities")
 _HOW = "make a dump with: kubectl get nodes,pods,daemonsets,pvc,pv,storageclasses,csinodes,namespaces -A -o json"
@@ -80,6 +81,7 @@ class DumpedCluster:
             snapshot=snapshot,
             pending=tuple(pending),
             daemon_sets=self._objects.daemon_sets,
+            workloads=Workloads.of(self._objects),
             priorities=maps.get(f"kube-system/{name}", {}).get(key),
         )
 

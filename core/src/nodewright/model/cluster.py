@@ -31,6 +31,48 @@ class DaemonSet(Object, frozen=True, kw_only=True):
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
+class ReplicaSetSpec(Kube, frozen=True, kw_only=True):
+    replicas: Int32 | None = None
+
+
+class ReplicaSetStatus(Kube, frozen=True, kw_only=True):
+    replicas: Int32 = 0
+
+
+class ReplicaSet(Object, frozen=True, kw_only=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class ReplicationController(Object, frozen=True, kw_only=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class StatefulSetStatus(Kube, frozen=True, kw_only=True):
+    current_replicas: Int32 = 0
+
+
+class StatefulSet(Object, frozen=True, kw_only=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+
+
+class JobSpec(Kube, frozen=True, kw_only=True):
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
+
+
+class JobStatus(Kube, frozen=True, kw_only=True):
+    active: Int32 = 0
+    succeeded: Int32 = 0
+
+
+class Job(Object, frozen=True, kw_only=True):
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
 class PodDisruptionBudgetSpec(Kube, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
 

@@ -9,11 +9,15 @@ from nodewright.model.cluster import (
     CsiDriver,
     CsiNode,
     DaemonSet,
+    Job,
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
     PodDisruptionBudget,
     PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
     StorageClass,
 )
 from nodewright.model.meta import Object
@@ -27,6 +31,10 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    replication_controllers: tuple[ReplicationController, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    jobs: tuple[Job, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
@@ -54,6 +62,10 @@ KINDS = {
         Kind("Node", "", Node, "nodes", namespaced=False),
         Kind("Pod", "", Pod, "pods", namespaced=True),
         Kind("DaemonSet", "apps", DaemonSet, "daemon_sets", namespaced=True),
+        Kind("ReplicaSet", "apps", ReplicaSet, "replica_sets", namespaced=True),
+        Kind("ReplicationController", "", ReplicationController, "replication_controllers", namespaced=True),
+        Kind("StatefulSet", "apps", StatefulSet, "stateful_sets", namespaced=True),
+        Kind("Job", "batch", Job, "jobs", namespaced=True),
         Kind("PodDisruptionBudget", "policy", PodDisruptionBudget, "pod_disruption_budgets", namespaced=True),
         Kind("PersistentVolume", "", PersistentVolume, "persistent_volumes", namespaced=False),
         Kind("PersistentVolumeClaim", "", PersistentVolumeClaim, "persistent_volume_claims", namespaced=True),

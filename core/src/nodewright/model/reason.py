@@ -68,3 +68,62 @@ class ScaleUpResult(StrEnum):
     NO_OPTIONS = "ScaleUpNoOptionsAvailable"
     NODE_LIMIT = "ScaleUpLimitedByMaxNodesTotal"
     IN_COOLDOWN = "ScaleUpInCooldown"
+
+
+class UnremovableCode(StrEnum):
+    """Why a node is not removed; the names are CA's (behaviour/down.md A4), the last two ours."""
+
+    SCALE_DOWN_DISABLED = "ScaleDownDisabledAnnotation"
+    UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
+    NOT_AUTOSCALED = "NotAutoscaled"
+    NOT_UNNEEDED_LONG_ENOUGH = "NotUnneededLongEnough"
+    NOT_UNREADY_LONG_ENOUGH = "NotUnreadyLongEnough"
+    MIN_SIZE_REACHED = "NodeGroupMinSizeReached"
+    ATOMIC_FAILED = "AtomicScaleDownFailed"
+    MINIMAL_RESOURCES = "MinimalResourceLimitExceeded"
+    BEING_DELETED = "CurrentlyBeingDeleted"
+    NOT_UNDERUTILIZED = "NotUnderutilized"
+    RECENTLY_UNREMOVABLE = "RecentlyUnremovable"
+    NO_PLACE = "NoPlaceToMovePods"
+    BLOCKED_BY_POD = "BlockedByPod"
+    ON_COMPLETION = "BlockedByOnCompletionPod"
+    UNEXPECTED = "UnexpectedError"
+    NO_NODE_INFO = "NoNodeInfo"
+    FLAPPING = "Flapping"
+    QUARANTINED = "Quarantined"
+
+
+class BlockingCode(StrEnum):
+    """Why a pod keeps its node; the names are CA's (behaviour/down.md A4)."""
+
+    CONTROLLER_NOT_FOUND = "ControllerNotFound"
+    MIN_REPLICAS_REACHED = "MinReplicasReached"
+    NOT_REPLICATED = "NotReplicated"
+    LOCAL_STORAGE = "LocalStorageRequested"
+    NOT_SAFE_TO_EVICT = "NotSafeToEvictAnnotation"
+    UNMOVABLE_SYSTEM_POD = "UnmovableKubeSystemPod"
+    NOT_ENOUGH_PDB = "NotEnoughPdb"
+    UNEXPECTED = "UnexpectedError"
+
+
+class Unremovable(msgspec.Struct, frozen=True, kw_only=True):
+    """A node stays: why, the pod (``namespace/name``) that stands in the way if one does, and a text for people."""
+
+    code: UnremovableCode
+    message: str = ""
+    pod: str = ""
+    pod_code: BlockingCode | None = None
+
+    def __str__(self) -> str:
+        return self.message or self.code.value
+
+
+class ScaleDownResult(StrEnum):
+    """How scale-down planning ended; the names are CA's."""
+
+    ERROR = "ScaleDownError"
+    NO_NODE_DELETED = "ScaleDownNoNodeDeleted"
+    STARTED = "ScaleDownNodeDeleteStarted"
+    NOT_TRIED = "ScaleDownNotTried"
+    IN_COOLDOWN = "ScaleDownInCooldown"
+    NO_CANDIDATES = "ScaleDownNoCandidates"

@@ -76,6 +76,54 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
     memory_difference_ratio: Ratio = 0.015
 
 
+class ScaleDownSettings(Section, frozen=True, kw_only=True):
+    """Which nodes are not needed, for how long before they go, and how many at once (behaviour/down.md A0).
+
+    ``balance_scale_down`` takes the node of the larger one of similar groups where CA would not care.
+    ``max_pod_moves_per_hour`` (0: any number) is how often the pods of one controller may be moved by removals
+    before removals that move them again wait. Both are off under profile "ca".
+    """
+
+    scale_down_enabled: bool = True
+    scale_down_unneeded_time: Duration = 600.0
+    scale_down_unready_time: Duration = 1200.0
+    scale_down_unready_enabled: bool = True
+    scale_down_utilization_threshold: Ratio = 0.5
+    scale_down_gpu_utilization_threshold: Ratio = 0.5
+    ignore_daemonsets_utilization: bool = False
+    ignore_mirror_pods_utilization: bool = False
+    scale_down_delay_after_add: Duration = 600.0
+    scale_down_delay_after_delete: Duration = 0.0
+    scale_down_delay_after_failure: Duration = 180.0
+    scale_down_delay_type_local: bool = False
+    unremovable_node_recheck_timeout: Duration = 300.0
+    max_scale_down_parallelism: Count = 10
+    max_drain_parallelism: Count = 1
+    max_bulk_soft_taint_count: Count = 10
+    node_deletion_candidate_ttl: Duration = 0.0
+    balance_scale_down: bool = False
+    max_pod_moves_per_hour: Count = 6
+
+
+class DrainSettings(Section, frozen=True, kw_only=True):
+    """Which pods may be moved, and how a node is emptied and deleted (behaviour/down.md A7, A12 to A15)."""
+
+    skip_nodes_with_system_pods: bool = True
+    skip_nodes_with_local_storage: bool = True
+    skip_nodes_with_custom_controller_pods: bool = True
+    min_replica_count: Count = 0
+    blocking_system_pod_distruption_timeout: Duration = 3600.0
+    max_graceful_termination_sec: Count = 600
+    drain_priority_config: str = ""
+    max_pod_eviction_time: Duration = 120.0
+    daemonset_eviction_for_empty_nodes: bool = False
+    daemonset_eviction_for_occupied_nodes: bool = True
+    cordon_node_before_terminating: bool = True
+    node_delete_delay_after_taint: Duration = 5.0
+    node_deletion_delay_timeout: Duration = 120.0
+    node_deletion_batcher_interval: Duration = 0.0
+
+
 class LimitSettings(Section, frozen=True, kw_only=True):
     """What the whole cluster may grow to. Totals are CA's ``min:max``; memory counts GiB."""
 
@@ -143,6 +191,8 @@ class Settings(Section, frozen=True, kw_only=True):
     pods: PodSettings = PodSettings()
     templates: TemplateSettings = TemplateSettings()
     scale_up: ScaleUpSettings = ScaleUpSettings()
+    scale_down: ScaleDownSettings = ScaleDownSettings()
+    drain: DrainSettings = DrainSettings()
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()
     safety: SafetySettings = SafetySettings()

@@ -1,9 +1,10 @@
 """Every read of one loop, once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupOptions, GroupRef
+from nodewright.model.removal import Removing
 from nodewright.model.settings import FailureSettings
 from nodewright.observe.groups import ProviderWatch
 from nodewright.observe.ports import ClusterReader, ProviderReads
@@ -22,7 +23,13 @@ class Observer:
         self._cluster = cluster
         self._watches = [ProviderWatch(provider, defaults) for provider in providers]
 
-    def observe(self, now: float, memory: Memory, outcomes: Iterable[Outcome] = ()) -> tuple[Observation, str]:
+    def observe(
+        self,
+        now: float,
+        memory: Memory,
+        outcomes: Iterable[Outcome] = (),
+        removing: Mapping[str, Removing] | None = None,
+    ) -> tuple[Observation, str]:
         """The world at ``now``, and why it must not be acted upon (empty: it may).
 
         The cluster is read before the clouds: a machine that becomes a node in between counts as upcoming,
@@ -45,6 +52,8 @@ class Observer:
             providers=providers,
             daemon_sets=picture.daemon_sets,
             priorities=picture.priorities,
+            workloads=picture.workloads,
+            removing=removing or {},
         )
         return seen, picture.problem
 

@@ -1,7 +1,7 @@
 """What observing needs of the world, as Protocols: the adapters implement them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodewright.model.capability import Capability
@@ -9,6 +9,7 @@ from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.pod import Pod
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Workloads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class ClusterPicture:
     pending: tuple[Pod, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
     priorities: str | None = None
+    workloads: Workloads = field(default_factory=Workloads)
     problem: str = ""
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
-from nodewright.model.reason import ScaleUpResult, SkipReason, Unhelped
+from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
+from nodewright.model.removal import NodeRemoval
+from nodewright.registry.state import ScaleDownMemory
 
 PlannedAction = IncreaseSize | DecreaseTargetSize | DeleteInstances
 
@@ -55,6 +57,25 @@ class ScaleUpReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleDownReport:
+    """What scale-down planning decided, and why; nodes by name.
+
+    ``removals`` start now. ``unneeded`` says since when each node that could go has not been needed (epoch
+    seconds), ``unremovable`` why each other one stays, ``utilization`` the ratio of those that were measured.
+    ``mark`` and ``unmark`` are nodes whose soft taint is to be added or removed. ``memory`` is for the next loop.
+    """
+
+    result: ScaleDownResult = ScaleDownResult.NOT_TRIED
+    removals: tuple[NodeRemoval, ...] = ()
+    unneeded: Mapping[str, float] = field(default_factory=dict)
+    unremovable: Mapping[str, Unremovable] = field(default_factory=dict)
+    utilization: Mapping[str, float] = field(default_factory=dict)
+    mark: tuple[str, ...] = ()
+    unmark: tuple[str, ...] = ()
+    memory: ScaleDownMemory = field(default_factory=ScaleDownMemory)
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeldBack:
     """An action that was planned and waits: why, and until when (epoch seconds) at least.
 
@@ -84,6 +105,7 @@ class Plan:
     min_size: ScaleUpReport | None = None
     fitting: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()
+    scale_down: ScaleDownReport = field(default_factory=ScaleDownReport)
     halted: str = ""
     cut_short: str = ""
     held_back: tuple[HeldBack, ...] = ()

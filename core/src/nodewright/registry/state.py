@@ -67,6 +67,24 @@ class SampleNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaleDownMemory:
+    """What scale-down must know of the past; times in epoch seconds, nodes by name.
+
+    ``unneeded_since`` are the nodes that could go, ``recheck_at`` says when one that could not is looked at again.
+    ``hints`` is where a pod (``namespace/name``) could last have moved: it saves work and is not kept over a restart.
+    ``grown_at``, ``shrunk_at`` and ``failed_at`` say when each group last grew, lost a node by scale-down, or
+    failed to.
+    """
+
+    unneeded_since: Mapping[str, float] = field(default_factory=dict)
+    recheck_at: Mapping[str, float] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+    grown_at: Mapping[GroupRef, float] = field(default_factory=dict)
+    shrunk_at: Mapping[GroupRef, float] = field(default_factory=dict)
+    failed_at: Mapping[GroupRef, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Memory:
     """What must survive from loop to loop; times in epoch seconds.
 
@@ -93,6 +111,7 @@ class Memory:
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
+    scale_down: ScaleDownMemory = field(default_factory=ScaleDownMemory)
 
 
 @dataclass(frozen=True, kw_only=True)

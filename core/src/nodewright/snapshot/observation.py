@@ -8,7 +8,9 @@ from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.removal import Removing
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Workloads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,8 @@ class ProviderSeen:
 class Observation:
     """The world at ``now`` (epoch seconds). The snapshot holds every node and what runs on it.
 
-    ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text.
+    ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text. ``removing`` are removals
+    under way, by node name, as they stood before anything was read.
     """
 
     now: float
@@ -63,3 +66,5 @@ class Observation:
     providers: Mapping[str, ProviderSeen] = field(default_factory=dict)
     daemon_sets: tuple[DaemonSet, ...] = ()
     priorities: str | None = None
+    workloads: Workloads = field(default_factory=Workloads)
+    removing: Mapping[str, Removing] = field(default_factory=dict)

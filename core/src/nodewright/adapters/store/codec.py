@@ -113,8 +113,9 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
 
 
 def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
+    by_group: dict[str, Any] = {held: _gather(groups, field) for field, held in _BY_GROUP.items()}
     return Memory(
-        **{held: _gather(groups, field) for field, held in _BY_GROUP.items()},
+        **by_group,
         unregistered_since={(ref, i): at for ref, group in groups.items() for i, at in group.unregistered.items()},
         late=frozenset((ref, i) for ref, group in groups.items() for i in group.late),
         seen_failures=frozenset((ref, i) for ref, group in groups.items() for i in group.seen_failures),
@@ -143,11 +144,7 @@ def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:
         instances=flight.instances if flight is not None else None,
         failed=flight.failed if flight is not None else None,
         template=flight.template if flight is not None else None,
-        options=GroupOptions(
-            max_node_provision_seconds=saved.max_node_provision_seconds,
-            max_node_startup_seconds=saved.max_node_startup_seconds,
-            zero_or_max_node_scaling=saved.zero_or_max_node_scaling,
-        ),
+        options=GroupOptions(**{name: getattr(saved, name) for name in GroupOptions.__struct_fields__}),
     )
 
 

@@ -50,6 +50,12 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     max_node_provision_seconds: float = 900.0
     max_node_startup_seconds: float = 900.0
     zero_or_max_node_scaling: bool = False
+    allow_non_atomic_scale_up_to_max: bool = False
+    scale_down_unneeded_seconds: float = 600.0
+    scale_down_unready_seconds: float = 1200.0
+    scale_down_utilization_threshold: float = 0.5
+    scale_down_gpu_utilization_threshold: float = 0.5
+    ignore_daemonsets_utilization: bool = False
     in_flight: SavedFlight | None = None
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
