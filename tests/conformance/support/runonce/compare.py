@@ -1,0 +1,34 @@
+"""Compares the loops of a case with those observed (kinds ``runonce`` and ``quota``)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runonce.drive import drive
+
+_CALLS = ("increaseCalls", "decreaseCalls", "deleteCalls")
+_CORE = ("time", "error", "scaleUp", *_CALLS, "targetSizes", "clusterHealthy", "evicted")
+# One that is absent on either side is not asserted, nor is the scale-down of a group.
+_DETAILS = ("minSizeScaleUp", "podsTriggered", "podsAwaiting", "podsRemain", "whyNot", "groups")
+
+
+def check(case: Mapping[str, Any]) -> list[str]:
+    """What differs from the loops observed, loop by loop."""
+    found, expected = drive(case["input"]), case["expected"]["loops"]
+    differences = []
+    for number, (got, wanted) in enumerate(zip(found, expected, strict=True)):
+        differences += [f"loop {number}: {text}" for text in _compare(got, _normal(wanted))]
+    return differences
+
+
+def _compare(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    asserted = [*_CORE, *(key for key in _DETAILS if key in wanted and key in got)]
+    return [f"{key}: {got.get(key)}, observed {wanted.get(key)}" for key in asserted if got.get(key) != wanted.get(key)]
+
+
+def _normal(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The calls of different groups come in any order, those of one group in theirs."""
+    normal = {**record, **{key: sorted(record[key], key=lambda call: str(call["group"])) for key in _CALLS}}
+    if "groups" in record:
+        described = record["groups"].items()
+        normal["groups"] = {group: {k: v for k, v in of.items() if k != "scaleDown"} for group, of in described}
+    return normal
