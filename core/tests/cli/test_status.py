@@ -43,7 +43,8 @@ def path(tmp_path: Path) -> Path:
                 error_class=ErrorClass.QUOTA,
                 code="QUOTA",
                 message="[red]100 cpus[/red]\x1b[31m",
-            )
+            ),
+            SLOW: Backoff(until=now - 100, duration=300, last_failure=now - 400, delivered=1),
         },
         given_up={SLOW: 2},
         unregistered_since={(FAST, "i-1"): now - 50},
@@ -61,7 +62,8 @@ def test_the_table(nodewright: Nodewright, path: Path) -> None:
     assert ended.code == 0
     lines = {line.split()[0]: line for line in ended.out.splitlines() if line.strip().startswith("cloud/")}
     assert re.search(r"1,024 \(1–1,200\) +at once \(overdue after 2m3s, learned\)", lines["cloud/fast"])  # noqa: RUF001
-    assert "1 instance without a node" in lines["cloud/fast"]
+    assert re.search(r"1 instance without a node, the next +given up in 1m\d\ds", ended.out.replace("\n", " "))
+    assert "on probation: at most 2 machines until" in lines["cloud/slow"]
     assert "when overdue, after 10m: no permission" in lines["cloud/slow"]
     assert re.search(r"3 machines owed, given up in 1h\d?s?", lines["cloud/slow"])
     assert "2 machines given up" in ended.out
@@ -85,6 +87,8 @@ def test_the_document(nodewright: Nodewright, path: Path) -> None:
     assert slow["requests"][0]["owed"] == 3
     assert 3500 < slow["requests"][0]["seconds_left"] <= 3605
     assert slow["given_up"] == 2
+    assert (slow["backoff"], slow["probation"], slow["next_late_at"]) == (None, {"at_most": 2}, None)
+    assert (left["probation"], fast["next_late_at"] > document["now"]) == (None, True)
     assert (left["failure_detection"], left["target"]) == (None, None)
     assert left["backoff"]["error_class"] == "quota"
     assert 800 < left["backoff"]["seconds_left"] <= 905

@@ -53,3 +53,18 @@ def test_what_is_over_is_left_out() -> None:
     assert (report.deleted, group.deleted, report.deletion_limit) == (1, 1, 10)
     assert group.requests == memory.requests[A]
     assert make_status(memory, NOW, pause=Pause(since=0, until=NOW + 1), window=600).pause is not None
+
+
+def test_a_group_that_must_prove_itself_is_on_probation_unless_groups_are_not_probed() -> None:
+    over = Backoff(until=NOW - 1, duration=300, last_failure=NOW - 301, delivered=1)
+    memory = Memory(backoffs={A: over, B: Backoff(until=NOW, duration=300, last_failure=NOW - 300)})
+    assert [group.probation for group in make_status(memory, NOW, window=600).groups] == [2, None]
+    assert [group.probation for group in make_status(memory, NOW, window=600, probes=False).groups] == [None, None]
+
+
+def test_when_the_next_instance_without_a_node_is_given_up() -> None:
+    world = World()
+    world.add_group("a", 1)
+    since = {(A, "late"): NOW - 1000, (A, "new"): NOW - 10, (A, "next"): NOW - 20, (B, "unknown"): NOW}
+    memory = Memory(last_known=world.state().memory.last_known, unregistered_since=since, late=frozenset({(A, "late")}))
+    assert [group.next_late for group in make_status(memory, NOW, window=600).groups] == [NOW + 880, None]

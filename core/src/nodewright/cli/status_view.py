@@ -27,8 +27,8 @@ def print_status(console: Console, report: StatusReport) -> None:
     table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
     for group in report.groups:
         waiting = Text("\n").join(safe(line) for line in _under_way(group, report))
-        alone = _left_alone(group.backoff, report) if group.backoff is not None else ""
-        style = "yellow" if group.backoff is not None else ""
+        alone = _left_alone(group, report)
+        style = "yellow" if alone else ""
         cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(alone, style))
         table.add_row(safe(group.ref, "bold"), *cells)
     console.print(table)
@@ -61,7 +61,9 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "given_up": group.given_up,
         "unregistered": group.unregistered,
         "late": group.late,
+        "next_late_at": format_moment(group.next_late) if group.next_late is not None else None,
         "backoff": _backoff(group.backoff, now) if group.backoff is not None else None,
+        "probation": {"at_most": group.probation} if group.probation is not None else None,
         "deleted": group.deleted,
     }  # fmt: skip
 
@@ -110,16 +112,23 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
         yield f"{count(request.increase, 'machine')} owed, {end}"
     if group.unregistered:
         late = f", {group.late:,} of them for too long" if group.late else ""
-        yield f"{count(group.unregistered, 'instance')} without a node{late}"
+        end = f", the next given up in {_left(group.next_late, report)}" if group.next_late is not None else ""
+        yield f"{count(group.unregistered, 'instance')} without a node{late}{end}"
     if group.given_up:
         yield f"{count(group.given_up, 'machine')} given up"
     if group.deleted:
         yield f"{count(group.deleted, 'machine')} deleted lately"
 
 
-def _left_alone(backoff: Backoff, report: StatusReport) -> str:
-    why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))
-    return f"for {_left(backoff.until, report)}: {why}"
+def _left_alone(group: GroupStatus, report: StatusReport) -> str:
+    """How long, or with how few machines the group must first prove itself."""
+    backoff = group.backoff
+    if backoff is not None:
+        why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))
+        return f"for {_left(backoff.until, report)}: {why}"
+    if group.probation is not None:
+        return f"on probation: at most {count(group.probation, 'machine')} until it delivers"
+    return ""
 
 
 def _left(until: float, report: StatusReport) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodewright.act import Pause
 from nodewright.model.capability import Capability
@@ -10,6 +10,7 @@ from nodewright.model.group import GroupRef
 from nodewright.registry.backoff import is_active
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.learned import ArrivalHistory
+from nodewright.registry.probation import allowance
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 
@@ -33,7 +34,9 @@ class GroupStatus:
     """One node group. Counts are machines, ``target`` is None where it is not known, as is ``detection``.
 
     ``requests`` still owe machines; ``given_up`` are overdue and still part of the target; ``unregistered``
-    instances are no nodes yet, ``late`` of them (or of the nodes) for too long. ``deleted`` counts towards the budget.
+    instances are no nodes yet, ``late`` of them (or of the nodes) for too long, and ``next_late`` (epoch seconds) is
+    when the next of them will be. ``probation`` is how many machines it may be asked for until it delivers, None for
+    as many as are needed. ``deleted`` counts towards the budget.
     """
 
     ref: GroupRef
@@ -45,7 +48,9 @@ class GroupStatus:
     given_up: int = 0
     unregistered: int = 0
     late: int = 0
+    next_late: float | None = None
     backoff: Backoff | None = None
+    probation: int | None = None
     deleted: int = 0
 
 
@@ -63,35 +68,60 @@ class StatusReport:
 
 
 def make_status(
-    memory: Memory, now: float, *, pause: Pause | None = None, window: float, deletion_limit: int | None = None
+    memory: Memory,
+    now: float,
+    *,
+    pause: Pause | None = None,
+    window: float,
+    deletion_limit: int | None = None,
+    probes: bool = True,
 ) -> StatusReport:
-    """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out."""
+    """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out.
+
+    ``probes`` says whether groups are probed after a backoff, which memory does not tell.
+    """
     deletions = recent_deletions(memory.deletions, window, now)
     machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": deletions}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
     known = {*memory.last_known, *memory.requests, *memory.backoffs, *memory.given_up}.union(*counts.values())
+    waiting = _first_waiting(memory)
+    groups = (_group_status(ref, memory, counts, waiting.get(ref), now) for ref in sorted(known))
     return StatusReport(
         now=now,
-        groups=tuple(_group_status(ref, memory, counts, now) for ref in sorted(known)),
+        groups=tuple(group if probes else replace(group, probation=None) for group in groups),
         pause=pause if pause is not None and pause.holds(now) else None,
         deleted=len(deletions),
         deletion_limit=deletion_limit,
     )
 
 
-def _group_status(ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[GroupRef]], now: float) -> GroupStatus:
+def _first_waiting(memory: Memory) -> dict[GroupRef, float]:
+    """Since when each group's oldest instance has been without a node, of those that are not late."""
+    found: dict[GroupRef, float] = {}
+    for machine, since in memory.unregistered_since.items():
+        if machine not in memory.late:
+            found[machine[0]] = min(since, found.get(machine[0], since))
+    return found
+
+
+def _group_status(
+    ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[GroupRef]], waiting: float | None, now: float
+) -> GroupStatus:
     seen, backoff = memory.last_known.get(ref), memory.backoffs.get(ref)
+    detection = _detection(seen, memory.arrivals.get(ref)) if seen is not None else None
     return GroupStatus(
         ref=ref,
         min_size=seen.group.min_size if seen is not None else 0,
         max_size=seen.group.max_size if seen is not None else 0,
         target=seen.target if seen is not None else None,
-        detection=_detection(seen, memory.arrivals.get(ref)) if seen is not None else None,
+        detection=detection,
         requests=memory.requests.get(ref, ()),
         given_up=memory.given_up.get(ref, 0),
         unregistered=counts["unregistered"][ref],
         late=counts["late"][ref],
+        next_late=waiting + detection.timeout if waiting is not None and detection is not None else None,
         backoff=backoff if is_active(backoff, now) else None,
+        probation=allowance(backoff, now),
         deleted=counts["deleted"][ref],
     )
 
