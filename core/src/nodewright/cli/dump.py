@@ -16,7 +16,10 @@ from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
 PRIORITIES = ("cluster-autoscaler-priority-expander", "priorities")
-_HOW = "make a dump with: kubectl get nodes,pods,daemonsets,pvc,pv,storageclasses,csinodes,namespaces -A -o json"
+_HOW = (
+    "make a dump with: kubectl get nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,"
+    "namespaces -A -o json"
+)
 
 
 def read_dump(source: bytes, name: str) -> ClusterObjects:
@@ -81,9 +84,14 @@ class DumpedCluster:
             snapshot=snapshot,
             pending=tuple(pending),
             daemon_sets=self._objects.daemon_sets,
-            workloads=Workloads.of(self._objects),
+            workloads=Workloads.of(self._objects, listed=_lists_controllers(self._objects)),
             priorities=maps.get(f"kube-system/{name}", {}).get(key),
         )
+
+
+def _lists_controllers(objects: ClusterObjects) -> bool:
+    """Whether whoever made the dump asked for controllers: without, each owner would count as gone."""
+    return any((objects.replica_sets, objects.replication_controllers, objects.stateful_sets, objects.jobs))
 
 
 def _identified(node: Node) -> Node:

@@ -58,7 +58,8 @@ class Wish:
 def command(settings: Settings, output: str, all_pods: bool, detailed_exitcode: bool, **wish: Any) -> int:
     """Show what would be done to the cluster in DUMP, and why for every pod. Nothing is written anywhere.
 
-    DUMP is the output of kubectl get nodes,pods,daemonsets,pvc,pv,storageclasses,csinodes,namespaces -A -o json
+    DUMP is the output of kubectl get
+    nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,namespaces -A -o json
     (or -o yaml), or - to read it from stdin. The node groups come from --groups, from --group-by or from a
     provider (--cloud-provider, or providers: in --config).
 

@@ -4,8 +4,19 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypedDict, Unpack
 
+from nodewright.model.cluster import (
+    DaemonSet,
+    Job,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+    ReplicaSet,
+    ReplicaSetSpec,
+    ReplicationController,
+    StatefulSet,
+)
 from nodewright.model.group import NodeGroup, NodeTemplate
-from nodewright.model.meta import ObjectMeta, OwnerReference, Resources
+from nodewright.model.meta import LabelSelector, ObjectMeta, OwnerReference, Resources
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from nodewright.model.pod import (
     Affinity,
@@ -21,6 +32,7 @@ from nodewright.model.pod import (
     Volume,
 )
 from nodewright.model.quantity import Quantity
+from nodewright.snapshot.workloads import Controller
 
 Amount = str | int | float
 Amounts = Mapping[str, Amount]
@@ -52,8 +64,11 @@ class PodExtras(TypedDict, total=False):
     host_ports: Sequence[int]
     priority: int
     phase: str
+    restart_policy: str
     unschedulable: bool
     created_at: float
+    deleted_at: float
+    grace_seconds: int
 
 
 def build_resources(amounts: Amounts | None = None, **more: Amount) -> Resources:
@@ -108,7 +123,7 @@ def build_pod(
     """A pod of one container; without ``node_name`` it is unschedulable, unless ``unschedulable=False``.
 
     ``owner`` is the kind and name of its controller; pods of one owner count as equivalent when their
-    specs are equal.
+    specs are equal. ``deleted_at`` and ``grace_seconds`` are of a pod that terminates.
     """
     return Pod(
         metadata=ObjectMeta(
@@ -119,6 +134,7 @@ def build_pod(
             annotations=dict(extras.get("annotations", {})),
             owner_references=(build_owner(*owner),) if owner else (),
             creation_timestamp=_moment(extras.get("created_at", 0.0)),
+            deletion_timestamp=_moment(extras["deleted_at"]) if "deleted_at" in extras else None,
         ),
         spec=_pod_spec(build_resources(extras.get("extended"), cpu=cpu, memory=memory), node_name, extras),
         status=_pod_status(extras, waits=extras.get("unschedulable", not node_name)),
@@ -127,8 +143,31 @@ def build_pod(
 
 def build_owner(kind: str, name: str) -> OwnerReference:
     """The controller of an object."""
-    group = "batch/v1" if kind == "Job" else "apps/v1"
-    return OwnerReference(kind=kind, name=name, uid=f"uid-{kind}-{name}", api_version=group, controller=True)
+    version = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
+    return OwnerReference(kind=kind, name=name, uid=f"uid-{kind}-{name}", api_version=version, controller=True)
+
+
+def build_controller(kind: str, name: str, replicas: int | None = 2, *, namespace: str = "default") -> Controller:
+    """What ``build_pod(owner=(kind, name))`` refers to; Jobs and DaemonSets have no ``replicas``."""
+    metadata = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{kind}-{name}")
+    if kind == "Job":
+        return Job(metadata=metadata)
+    if kind == "DaemonSet":
+        return DaemonSet(metadata=metadata)
+    kinds = {"ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet}
+    replicated: Controller = kinds[kind](metadata=metadata, spec=ReplicaSetSpec(replicas=replicas))
+    return replicated
+
+
+def build_budget(
+    name: str, allowed: int, labels: Mapping[str, str] | None = None, *, namespace: str = "default"
+) -> PodDisruptionBudget:
+    """A disruption budget over pods with these labels (all of the namespace when None)."""
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name=name, namespace=namespace),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels=dict(labels or {}))),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed),
+    )
 
 
 def build_taint(key: str, effect: str = "NoSchedule", value: str = "") -> Taint:
@@ -169,6 +208,8 @@ def _pod_spec(requests: Resources, node_name: str, extras: PodExtras) -> PodSpec
         topology_spread_constraints=tuple(extras.get("topology_spread_constraints", ())),
         volumes=tuple(extras.get("volumes", ())),
         priority=extras.get("priority"),
+        restart_policy=extras.get("restart_policy", ""),
+        termination_grace_period_seconds=extras.get("grace_seconds"),
     )
 
 

@@ -5,16 +5,19 @@ from random import Random
 from typing import Any
 
 from nodewright.model.action import IncreaseSize
-from nodewright.model.cluster import DaemonSet
+from nodewright.model.cluster import DaemonSet, PodDisruptionBudget
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.removal import Removing
 from nodewright.model.settings import (
+    DrainSettings,
     FailureSettings,
     LimitSettings,
     LoopSettings,
     PodSettings,
     SafetySettings,
+    ScaleDownSettings,
     ScaleUpSettings,
     Settings,
     TemplateSettings,
@@ -24,6 +27,7 @@ from nodewright.registry.fold import fold
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_node
 
 NOW = 100_000.0
@@ -33,6 +37,8 @@ _SECTIONS = {
     "pods": PodSettings,
     "templates": TemplateSettings,
     "scale_up": ScaleUpSettings,
+    "scale_down": ScaleDownSettings,
+    "drain": DrainSettings,
     "limits": LimitSettings,
     "failures": FailureSettings,
     "safety": SafetySettings,
@@ -46,7 +52,10 @@ def ref(group_id: str) -> GroupRef:
 
 @dataclass
 class World:
-    """Groups, nodes and pods by plain calls; ``plan()`` folds and plans what is there at ``now``."""
+    """Groups, nodes and pods by plain calls; ``plan()`` folds and plans what is there at ``now``.
+
+    ``controllers`` None: nobody listed them.
+    """
 
     now: float = NOW
     groups: dict[GroupRef, GroupSeen] = field(default_factory=dict)
@@ -54,6 +63,9 @@ class World:
     running: list[Pod] = field(default_factory=list)
     pending: list[Pod] = field(default_factory=list)
     daemon_sets: list[DaemonSet] = field(default_factory=list)
+    controllers: list[Controller] | None = None
+    budgets: list[PodDisruptionBudget] = field(default_factory=list)
+    removing: dict[str, Removing] = field(default_factory=dict)
     priorities: str | None = None
     memory: Memory = field(default_factory=Memory)
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
@@ -77,6 +89,10 @@ class World:
             ref=ref(group_id), group=NodeGroup(id=group_id, min_size=min_size, max_size=max_size), **described
         )
 
+    def workloads(self) -> Workloads:
+        listed = None if self.controllers is None else {(type(one).__name__, one.key): one for one in self.controllers}
+        return Workloads(controllers=listed, budgets=tuple(self.budgets))
+
     def state(self, settings: Settings | None = None) -> ClusterState:
         snapshot = Snapshot()
         snapshot.add_nodes(self.nodes)
@@ -90,6 +106,8 @@ class World:
             providers={PROVIDER: self.provider},
             daemon_sets=tuple(self.daemon_sets),
             priorities=self.priorities,
+            workloads=self.workloads(),
+            removing=dict(self.removing),
         )
         return fold(self.memory, seen, [], settings or Settings())
 
