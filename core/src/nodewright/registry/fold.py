@@ -158,6 +158,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
+        scale_down=memory.scale_down,
     )
 
 

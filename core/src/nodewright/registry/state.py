@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupRef
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.removal import RemovalEnded
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.snapshot.observation import GroupSeen, Observation
 
@@ -66,22 +68,53 @@ class SampleNode:
     pods: tuple[Pod, ...] = ()
 
 
+class Flapping(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that grew again soon after it had shrunk, ``turns`` times running; it keeps its nodes ``until`` then.
+
+    Times in epoch seconds; ``last`` is that of the last turn.
+    """
+
+    turns: int
+    last: float
+    until: float
+
+
+class Moves(NamedTuple):
+    """So many pods of one controller were moved by removals ``at`` one time (epoch seconds)."""
+
+    at: float
+    count: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScaleDownMemory:
     """What scale-down must know of the past; times in epoch seconds, nodes by name.
 
-    ``unneeded_since`` are the nodes that could go, ``recheck_at`` says when one that could not is looked at again.
-    ``hints`` is where a pod (``namespace/name``) could last have moved: it saves work and is not kept over a restart.
-    ``grown_at``, ``shrunk_at`` and ``failed_at`` say when each group last grew, lost a node by scale-down, or
-    failed to.
+    ``unneeded_since`` are the nodes that could go. ``grown_at``, ``shrunk_at`` and ``failed_at`` say when each group
+    last grew, lost a node by scale-down, or was refused it; ``removal_started_at`` when any removal last began,
+    ``marking_failed_at`` when a node last could not be tainted for one. ``quarantined_until`` are groups where
+    something else died with a node, ``flapping`` those that grow and shrink in turn, ``moves`` what was moved within
+    an hour, by the controller's key.
+
+    The rest is not kept over a restart. ``recheck_at`` says when a node that could not go is looked at again,
+    ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``engine_started`` when this engine first
+    looked, ``updated_at`` when it last planned (0: never), ``interval`` (seconds) the shortest time between two plans.
     """
 
     unneeded_since: Mapping[str, float] = field(default_factory=dict)
-    recheck_at: Mapping[str, float] = field(default_factory=dict)
-    hints: Mapping[str, str] = field(default_factory=dict)
     grown_at: Mapping[GroupRef, float] = field(default_factory=dict)
     shrunk_at: Mapping[GroupRef, float] = field(default_factory=dict)
     failed_at: Mapping[GroupRef, float] = field(default_factory=dict)
+    removal_started_at: float = 0.0
+    marking_failed_at: float = 0.0
+    quarantined_until: Mapping[GroupRef, float] = field(default_factory=dict)
+    flapping: Mapping[GroupRef, Flapping] = field(default_factory=dict)
+    moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
+    recheck_at: Mapping[str, float] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+    engine_started: float = 0.0
+    updated_at: float = 0.0
+    interval: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +181,7 @@ class GroupState:
     that have now been without a node for too long, ``newly_unready`` nodes that did not start in time,
     ``new_failures`` failures seen for the first time.
     ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never), ``withdrawal_failed`` says that one was accepted
-    and the target did not move.
+    and the target did not move. ``vanished`` are machines that went although others were to be deleted.
     """
 
     seen: GroupSeen
@@ -166,6 +199,7 @@ class GroupState:
     withdrawal_failed: bool = False
     failures: tuple[Failure, ...] = ()
     size_gap: SizeGap | None = None
+    vanished: tuple[str, ...] = ()
 
     @property
     def ref(self) -> GroupRef:
@@ -174,13 +208,14 @@ class GroupState:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """All that planning reads."""
+    """All that planning reads; ``ended`` are the removals that are over since the last loop."""
 
     observation: Observation
     memory: Memory
     groups: Mapping[GroupRef, GroupState] = field(default_factory=dict)
     group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
     healthy: bool = True
+    ended: tuple[RemovalEnded, ...] = ()
 
     @property
     def now(self) -> float:
