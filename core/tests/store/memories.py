@@ -17,7 +17,7 @@ from nodewright.model.group import (
     NodeGroup,
 )
 from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest, SizeGap
+from nodewright.registry.state import Backoff, Flapping, Memory, Moves, ScaleDownMemory, ScaleUpRequest, SizeGap
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
 
@@ -57,10 +57,28 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "deletions": _few(pairs, moments),
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),
+        "scale_down": _scale_downs(groups),
         "last_known": st.lists(groups, unique=True, max_size=2).flatmap(
             lambda found: st.fixed_dictionaries({ref: _groups(ref, machines) for ref in found})
         ),
     }
+
+
+def _scale_downs(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[ScaleDownMemory]:
+    """As much of it as is kept."""
+    positive = st.floats(1, 4e9)
+    return st.builds(
+        ScaleDownMemory,
+        unneeded_since=_few(names, moments),
+        grown_at=_few(groups, positive),
+        shrunk_at=_few(groups, positive),
+        failed_at=_few(groups, positive),
+        quarantined_until=_few(groups, positive),
+        flapping=_few(groups, st.builds(Flapping, turns=st.integers(1, 9), last=moments, until=moments)),
+        moves=_few(names, st.lists(st.builds(Moves, moments, st.integers(1, 99)), max_size=2).map(tuple)),
+        removal_started_at=moments,
+        marking_failed_at=moments,
+    )
 
 
 def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchStrategy[dict[K, V]]:

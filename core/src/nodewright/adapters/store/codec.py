@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from nodewright.adapters.store.document import KIND, SCHEMA, Document, SavedFlight, SavedGroup
+from nodewright.adapters.store.document import KIND, SCHEMA, Document, SavedFlight, SavedGroup, SavedScaleDown
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
 from nodewright.model.group import GroupOptions, GroupRef, NodeGroup
 from nodewright.model.quantity import Quantity
-from nodewright.registry.state import Memory
+from nodewright.registry.state import Memory, ScaleDownMemory
 from nodewright.snapshot.observation import GroupSeen
 
 _CAPABILITIES = {capability.value: capability for capability in Capability}
@@ -23,6 +23,7 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 # What is remembered of a group without being about machines of it that are there.
 _NO_MACHINES = {"backoff", "departed", "deletions", "size_gap", "arrivals"}
+_NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
 
 # A record's field, and the field of memory that holds one such value for each group.
@@ -34,6 +35,8 @@ _BY_GROUP = {
     "size_gap": "size_gaps",
     "arrivals": "arrivals",
 }
+# The same of what scale-down remembers; both have one name.
+_BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")
 
 
 class UnreadableState(Exception):
@@ -47,7 +50,8 @@ def encode_memory(memory: Memory) -> bytes:
     for ref in sorted(fields):
         sketch = _sketch(memory.last_known.get(ref), in_flight=not fields[ref].keys() <= _NO_MACHINES)
         saved.append(SavedGroup(provider=ref.provider, id=ref.group_id, **sketch, **fields[ref]))
-    return _ENCODER.encode(Document(kind=KIND, schema=SCHEMA, groups=tuple(saved)))
+    scale_down = _scale_down(memory.scale_down)
+    return _ENCODER.encode(Document(kind=KIND, schema=SCHEMA, groups=tuple(saved), scale_down=scale_down))
 
 
 def decode_memory(raw: bytes) -> Memory:
@@ -58,10 +62,11 @@ def decode_memory(raw: bytes) -> Memory:
             raise UnreadableState("it is no saved state of nodewright")
         if head.schema > SCHEMA:
             raise UnreadableState(f"a later version wrote it (schema {head.schema}, this version reads {SCHEMA})")
-        groups = _DECODER.decode(raw).groups
+        found = _DECODER.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UnreadableState(f"it is damaged: {error}") from error
-    return _memory({GroupRef(group.provider, group.id): group for group in groups})
+    groups = {GroupRef(group.provider, group.id): group for group in found.groups}
+    return _memory(groups, found.scale_down or SavedScaleDown())
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
@@ -71,6 +76,9 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
         found[ref] = {}
     for field, held in _BY_GROUP.items():
         for ref, value in getattr(memory, held).items():
+            found[ref][field] = value
+    for field in _BY_GROUP_OF_SCALE_DOWN:
+        for ref, value in getattr(memory.scale_down, field).items():
             found[ref][field] = value
     for field, moments in (("unregistered", memory.unregistered_since), ("deletions", memory.deletions)):
         for (ref, instance_id), moment in sorted(moments.items()):
@@ -112,7 +120,19 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
     }
 
 
-def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
+def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
+    """What is not about one group. When nodes are rechecked and where pods could go is found out anew."""
+    saved = SavedScaleDown(
+        unneeded=dict(sorted(memory.unneeded_since.items())),
+        moves=dict(sorted(memory.moves.items())),
+        removal_started_at=memory.removal_started_at or None,
+        marking_failed_at=memory.marking_failed_at or None,
+    )
+    return saved if saved != SavedScaleDown() else None
+
+
+def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> Memory:
+    of_groups: dict[str, Any] = {field: _gather(groups, field) for field in _BY_GROUP_OF_SCALE_DOWN}
     by_group: dict[str, Any] = {held: _gather(groups, field) for field, held in _BY_GROUP.items()}
     return Memory(
         **by_group,
@@ -123,6 +143,13 @@ def _memory(groups: dict[GroupRef, SavedGroup]) -> Memory:
         deletions={(ref, i): at for ref, group in groups.items() for i, at in group.deletions.items()},
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},
         last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},
+        scale_down=ScaleDownMemory(
+            **of_groups,
+            unneeded_since=scale_down.unneeded,
+            moves=scale_down.moves,
+            removal_started_at=scale_down.removal_started_at or 0.0,
+            marking_failed_at=scale_down.marking_failed_at or 0.0,
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from nodewright.model.group import FailedInstance, Instance
 from nodewright.model.node import Node
 from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.state import Backoff, ScaleUpRequest, SizeGap
+from nodewright.registry.state import Backoff, Flapping, Moves, ScaleUpRequest, SizeGap
 
 KIND = "nodewright-state"
 SCHEMA = 1
@@ -69,6 +69,23 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     never_ran: tuple[str, ...] = ()
     deletions: dict[str, Moment] = {}
     departed: tuple[str, ...] = ()
+    grown_at: Moment = 0
+    shrunk_at: Moment = 0
+    failed_at: Moment = 0
+    quarantined_until: Moment = 0
+    flapping: Flapping | None = None
+
+
+class SavedScaleDown(Record, frozen=True, kw_only=True):
+    """What scale-down knows of no group in particular; times in epoch seconds.
+
+    ``unneeded`` is by node, ``moves`` by the key of the pods' controller.
+    """
+
+    unneeded: dict[str, Moment] = {}
+    moves: dict[str, tuple[Moves, ...]] = {}
+    removal_started_at: Moment | None = None
+    marking_failed_at: Moment | None = None
 
 
 class Document(Record, frozen=True, kw_only=True):
@@ -77,3 +94,4 @@ class Document(Record, frozen=True, kw_only=True):
     kind: str = ""
     schema: int = 0
     groups: tuple[SavedGroup, ...] = ()
+    scale_down: SavedScaleDown | None = None
