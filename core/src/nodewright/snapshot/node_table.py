@@ -30,6 +30,8 @@ class Vocabulary:
         self.resources: dict[str, int] = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
         self.label_values: dict[str, dict[str, int]] = {}
         self._interned: dict[str, dict[Any, int]] = {}
+        # Row → the pods that something was computed of, and what: pictures differ where these are not the same.
+        self.of_pods: dict[Hashable, dict[int, tuple[object, Any]]] = {}
 
     def value_id(self, key: str, value: str) -> int:
         values = self.label_values.setdefault(key, {})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from nodewright.snapshot.pod_class import PodClass
 # Row → how many pods of one class are there.
 Placements = Mapping[int, int]
 Trait = Callable[[PodClass], bool]
+T = TypeVar("T")
 _MANY = 256
 
 
@@ -123,6 +125,17 @@ class Snapshot(NodeTable):
     def pods(self, row: int) -> tuple[Pod, ...]:
         """The known pods of a node, in the order in which they came."""
         return self._pods.get(row, ())
+
+    def of_pods(self, key: Hashable, rows: Iterable[int], compute: Callable[[tuple[Pod, ...]], T]) -> list[T]:
+        """What follows from the known pods of each node and from nothing else; computed again only if they change."""
+        known, found = self.vocabulary.of_pods.setdefault(key, {}), list[T]()
+        for row in rows:
+            pods = self._pods.get(row, ())
+            held = known.get(row)
+            if held is None or held[0] is not pods:
+                held = known[row] = (pods, compute(pods))
+            found.append(held[1])
+        return found
 
     def placements(self) -> Iterator[tuple[PodClass, Placements]]:
         """Every class that has pods on nodes, with row → how many."""

@@ -14,11 +14,12 @@ from nodewright.predicates.selectors import Selector, parse_selector
 Label = tuple[str, str]
 
 
-class Removal(NamedTuple):
-    """Whether pods may go: the first pod whose budget is used up, and whether all may go at the same time."""
+class Allowance(NamedTuple):
+    """Whether pods may go one after the other, whether all at once, and the pod for which a budget is too small."""
 
-    blocker: Pod | None
+    can_remove: bool
     in_parallel: bool
+    blocker: Pod | None = None
 
 
 class DisruptionBudgets:
@@ -48,16 +49,20 @@ class DisruptionBudgets:
         """A budget that does not let this pod go now."""
         return next((self._budgets[n] for n in self._matching(pod) if self._allowed[n] < 1), None)
 
-    def can_remove(self, pods: Sequence[Pod]) -> Removal:
+    def can_remove(self, pods: Sequence[Pod]) -> Allowance:
         """Whether these pods may go as far as their budgets know; the first budget that is used up decides."""
         affected: dict[int, list[Pod]] = {}
         for pod in pods:
             for number in self._matching(pod):
                 affected.setdefault(number, []).append(pod)
+        answer = Allowance(can_remove=True, in_parallel=True)
         for number in sorted(affected):
-            if self._allowed[number] < 1:
-                return Removal(affected[number][0], in_parallel=False)
-        return Removal(None, all(self._allowed[number] >= len(going) for number, going in affected.items()))
+            going, allowed = affected[number], self._allowed[number]
+            if allowed < 1:
+                return Allowance(can_remove=False, in_parallel=False, blocker=going[0])
+            if allowed < len(going):
+                answer = Allowance(can_remove=True, in_parallel=False, blocker=going[-1])
+        return answer
 
     def remove(self, pods: Iterable[Pod]) -> None:
         """Count these pods as gone."""

@@ -1,0 +1,272 @@
+"""The twelve rules that say which pods may be moved, in CA's order (behaviour/down.md A7).
+
+A rule answers None where it has no opinion; the first that has one decides.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from nodewright.model.cluster import ReplicaSet, ReplicationController
+from nodewright.model.meta import OwnerReference
+from nodewright.model.pod import Pod, Volume
+from nodewright.model.reason import BlockingCode
+from nodewright.model.settings import DrainSettings
+from nodewright.planner.scale_down.disruption import DisruptionBudgets
+from nodewright.snapshot.workloads import Controller, Workloads
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+SYSTEM_NAMESPACE = "kube-system"
+DEFAULT_GRACE_SECONDS = 30
+LONG_TERMINATING_SECONDS = 30
+_KNOWN_CONTROLLERS = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
+
+
+class Fate(StrEnum):
+    """What becomes of a pod when its node goes."""
+
+    MOVE = "move"
+    DAEMON = "daemon"
+    SKIP = "skip"
+    AWAIT = "await"
+    BLOCK = "block"
+
+
+class PodVerdict(NamedTuple):
+    """What becomes of one pod and the rule that said so; ``code`` and ``message`` are set where it blocks.
+
+    ``message`` says what is wrong and what would unblock the pod.
+    """
+
+    fate: Fate
+    rule: str
+    code: BlockingCode | None = None
+    message: str = ""
+
+
+class Court(NamedTuple):
+    """What the rules go by; ``budgets`` None: nobody asks them. ``now`` in epoch seconds."""
+
+    workloads: Workloads
+    budgets: DisruptionBudgets | None
+    settings: DrainSettings
+    now: float
+
+
+class Asked(NamedTuple):
+    """A pod and what several rules want to know of it."""
+
+    pod: Pod
+    owner: OwnerReference | None
+    is_daemon: bool
+    safe_to_evict: str | None
+
+
+Rule = Callable[[Asked, Court], PodVerdict | None]
+
+
+def is_long_terminating(pod: Pod, now: float) -> bool:
+    """Whether a pod should have been gone for a while.
+
+    The API's deletion time includes the grace period already; CA adds it again.
+    """
+    deleted = pod.metadata.deletion_timestamp
+    if deleted is None:
+        return False
+    grace = pod.spec.termination_grace_period_seconds
+    patience = (DEFAULT_GRACE_SECONDS if grace is None else grace) + LONG_TERMINATING_SECONDS
+    return deleted.timestamp() + patience < now
+
+
+def apply_rules(asked: Asked, court: Court) -> PodVerdict:
+    """The verdict of the first rule that has an opinion; a pod that none is about is moved."""
+    for rule in _RULES:
+        verdict = rule(asked, court)
+        if verdict is not None:
+            return verdict
+    return _DAEMON if asked.is_daemon else _MOVE
+
+
+def _mirror(asked: Asked, _: Court) -> PodVerdict | None:
+    return _SKIP_MIRROR if asked.pod.is_mirror else None
+
+
+def _long_terminating(asked: Asked, court: Court) -> PodVerdict | None:
+    return _SKIP_TERMINATING if is_long_terminating(asked.pod, court.now) else None
+
+
+def _replica_count(asked: Asked, court: Court) -> PodVerdict | None:
+    """The controller must be there, and want enough replicas; owners are taken on trust if nobody listed them."""
+    owner, controllers = asked.owner, court.workloads.controllers
+    if controllers is None or owner is None or not court.settings.skip_nodes_with_custom_controller_pods:
+        return None
+    if not _is_listed(asked, owner):
+        return None
+    found = controllers.get((owner.kind, f"{asked.pod.metadata.namespace}/{owner.name}"))
+    if found is None:
+        return _block(
+            "ReplicaCount",
+            BlockingCode.CONTROLLER_NOT_FOUND,
+            f"its {owner.kind} {owner.name} is gone, so that nothing would start it again; delete the pod, or bring "
+            "its controller back",
+        )
+    return None if asked.is_daemon else _enough_replicas(found, court.settings.min_replica_count)
+
+
+def _is_listed(asked: Asked, owner: OwnerReference) -> bool:
+    """Whether a controller of this kind is looked up at all (the order is CA's)."""
+    group, slash, version = owner.api_version.partition("/")
+    if "/" in version:
+        return False
+    is_apps = bool(slash) and group == "apps"
+    if owner.kind == "ReplicationController":
+        return True
+    if asked.is_daemon:
+        return is_apps and owner.kind == "DaemonSet"
+    return owner.kind in ("Job", "ReplicaSet") or (owner.kind == "StatefulSet" and is_apps)
+
+
+def _enough_replicas(controller: Controller, least: int) -> PodVerdict | None:
+    if not isinstance(controller, ReplicaSet | ReplicationController):
+        return None
+    wanted = controller.spec.replicas
+    if wanted is None or wanted >= least:
+        return None
+    return _block(
+        "ReplicaCount",
+        BlockingCode.MIN_REPLICAS_REACHED,
+        f"its {type(controller).__name__} {controller.name} wants {wanted} replicas, fewer than --min-replica-count "
+        f"{least}; raise its spec.replicas, or lower the setting",
+    )
+
+
+def _daemon_set(asked: Asked, _: Court) -> PodVerdict | None:
+    return _DAEMON if asked.is_daemon else None
+
+
+def _safe_to_evict(asked: Asked, _: Court) -> PodVerdict | None:
+    return _SAFE if asked.safe_to_evict == "true" else None
+
+
+def _terminal(asked: Asked, _: Court) -> PodVerdict | None:
+    phase, policy = asked.pod.status.phase, asked.pod.spec.restart_policy
+    is_over = phase == "Failed" or (phase == "Succeeded" and policy in ("Never", "OnFailure"))
+    return _TERMINAL if is_over else None
+
+
+def _on_completion(asked: Asked, _: Court) -> PodVerdict | None:
+    return _ON_COMPLETION if asked.safe_to_evict == "on-completion" else None
+
+
+def _replicated(asked: Asked, court: Court) -> PodVerdict | None:
+    """Somebody must start the pod again elsewhere."""
+    owner = asked.owner
+    if owner is None:
+        return _block(
+            "Replicated",
+            BlockingCode.NOT_REPLICATED,
+            f'no controller would start it again; give it one, delete it, or annotate it {SAFE_TO_EVICT}: "true"',
+        )
+    if not court.settings.skip_nodes_with_custom_controller_pods or owner.kind in _KNOWN_CONTROLLERS:
+        return None
+    return _block(
+        "Replicated",
+        BlockingCode.NOT_REPLICATED,
+        f"its controller {owner.name} is a {owner.kind or 'thing of no kind'}, of which we do not know that it starts "
+        f'pods again; annotate the pod {SAFE_TO_EVICT}: "true", or set --skip-nodes-with-custom-controller-pods=false',
+    )
+
+
+def _system(asked: Asked, court: Court) -> PodVerdict | None:
+    """Pods of kube-system need a budget of their own, or an hour of patience."""
+    if not court.settings.skip_nodes_with_system_pods or asked.pod.metadata.namespace != SYSTEM_NAMESPACE:
+        return None
+    if court.budgets is not None and court.budgets.covers(asked.pod):
+        return None
+    created, patience = asked.pod.metadata.creation_timestamp, court.settings.blocking_system_pod_distruption_timeout
+    if created is not None and created.timestamp() + patience < court.now:
+        return _OLD_SYSTEM
+    left = (
+        "" if created is None else f", or wait {_seconds(created.timestamp() + patience - court.now)} until it is old"
+    )
+    return _block(
+        "System",
+        BlockingCode.UNMOVABLE_SYSTEM_POD,
+        f"it is in {SYSTEM_NAMESPACE} and no PodDisruptionBudget is about it; make one{left}",
+    )
+
+
+def _not_safe_to_evict(asked: Asked, _: Court) -> PodVerdict | None:
+    if asked.safe_to_evict != "false":
+        return None
+    return _block(
+        "NotSafeToEvict",
+        BlockingCode.NOT_SAFE_TO_EVICT,
+        f'it is annotated {SAFE_TO_EVICT}: "false"; take the annotation away once it may be moved',
+    )
+
+
+def _local_storage(asked: Asked, court: Court) -> PodVerdict | None:
+    volumes = asked.pod.spec.volumes
+    if not volumes or not court.settings.skip_nodes_with_local_storage:
+        return None
+    listed = asked.pod.metadata.annotations.get(LOCAL_VOLUMES, "")
+    allowed = frozenset(listed.split(",")) if listed else frozenset[str]()
+    kept = next((volume for volume in volumes if _is_local(volume) and volume.name not in allowed), None)
+    if kept is None:
+        return None
+    return _block(
+        "LocalStorage",
+        BlockingCode.LOCAL_STORAGE,
+        f"its volume {kept.name} is on the node and would be lost; name it in the annotation {LOCAL_VOLUMES} (a comma "
+        "between names, no space), or set --skip-nodes-with-local-storage=false",
+    )
+
+
+def _is_local(volume: Volume) -> bool:
+    return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
+
+
+def _budget(asked: Asked, court: Court) -> PodVerdict | None:
+    exhausted = court.budgets.exhausted(asked.pod) if court.budgets is not None else None
+    if exhausted is None:
+        return None
+    return _block(
+        "Pdb",
+        BlockingCode.NOT_ENOUGH_PDB,
+        f"the PodDisruptionBudget {exhausted.key} lets no more of its pods go now; it takes more healthy pods, or a "
+        "budget that allows more",
+    )
+
+
+def _block(rule: str, code: BlockingCode, message: str) -> PodVerdict:
+    return PodVerdict(Fate.BLOCK, rule, code, message)
+
+
+def _seconds(duration: float) -> str:
+    return f"{max(0.0, duration):.0f} s"
+
+
+_MOVE = PodVerdict(Fate.MOVE, "")
+_DAEMON = PodVerdict(Fate.DAEMON, "DaemonSet")
+_SKIP_MIRROR = PodVerdict(Fate.SKIP, "Mirror")
+_SKIP_TERMINATING = PodVerdict(Fate.SKIP, "LongTerminating")
+_SAFE = PodVerdict(Fate.MOVE, "SafeToEvict")
+_TERMINAL = PodVerdict(Fate.MOVE, "Terminal")
+_ON_COMPLETION = PodVerdict(Fate.AWAIT, "OnCompletion")
+_OLD_SYSTEM = PodVerdict(Fate.MOVE, "System")
+_RULES: tuple[Rule, ...] = (
+    _mirror,
+    _long_terminating,
+    _replica_count,
+    _daemon_set,
+    _safe_to_evict,
+    _terminal,
+    _on_completion,
+    _replicated,
+    _system,
+    _not_safe_to_evict,
+    _local_storage,
+    _budget,
+)
