@@ -18,7 +18,8 @@ class RemovalReason(StrEnum):
 class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     """A planned removal of one node.
 
-    ``pods`` (``namespace/name``) are to be moved elsewhere first; without any the node counts as empty.
+    ``pods`` (``namespace/name``) are to be moved elsewhere first; without any the node counts as empty. ``owners``
+    are the keys of their controllers, in the same order, empty for a pod without one.
     ``batch`` is how many nodes of the group must go in one call (zero-or-max groups), 1 for every other group.
     ``utilization`` is the ratio that made it a candidate, ``unneeded_since`` in epoch seconds.
     """
@@ -28,6 +29,7 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     reason: RemovalReason
     pods: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
     batch: int = 1
     utilization: float = 0.0
     unneeded_since: float = 0.0
@@ -65,10 +67,13 @@ class RemovalResult(StrEnum):
 
 
 class RemovalEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A removal is over; ``at`` in epoch seconds, ``evicted`` are pods that left (``namespace/name``)."""
+    """A removal is over; it went from ``started`` to ``at`` (epoch seconds), ``evicted`` are pods that left
+    (``namespace/name``).
+    """
 
     removal: NodeRemoval
     at: float
+    started: float = 0.0
     result: RemovalResult
     message: str = ""
     evicted: tuple[str, ...] = ()

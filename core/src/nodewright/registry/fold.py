@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
+from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.registry.activity import with_activity
 from nodewright.registry.arrivals import after_timeouts, learn_provision_times, with_patience
 from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
@@ -40,9 +42,19 @@ class _Findings:
         return {ref: state.seen for ref, state in self.states.items()}
 
 
-def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], settings: Settings) -> ClusterState:
-    """The state of the cluster at ``seen.now``. Pure: the same arguments give the same state."""
-    memory = _with_own_writes(memory, seen, outcomes)
+def fold(
+    memory: Memory,
+    seen: Observation,
+    outcomes: Sequence[Outcome],
+    settings: Settings,
+    ended: Sequence[RemovalEnded] = (),
+) -> ClusterState:
+    """The state of the cluster at ``seen.now``; ``outcomes`` and ``ended`` came in since the last fold.
+
+    Pure: the same arguments give the same state.
+    """
+    activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
+    memory = replace(_with_own_writes(memory, seen, outcomes), scale_down=activity)
     groups = {ref: _known(group, memory.last_known) for ref, group in seen.groups.items()}
     nodes = [node for _, node in seen.snapshot.nodes()]
     members = find_members(nodes, groups, seen.providers, memory.node_groups)
@@ -65,7 +77,8 @@ def fold(memory: Memory, seen: Observation, outcomes: Sequence[Outcome], setting
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     found = _Findings(seen, states, members, since, arrivals)
-    return _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+    state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+    return replace(state, ended=tuple(ended)) if ended else state
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:

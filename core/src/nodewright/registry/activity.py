@@ -1,0 +1,118 @@
+"""When groups last grew and shrank, and whether they do so in turn (behaviour/down.md A1, A2.3, A15)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.group import GroupRef
+from nodewright.model.removal import RemovalEnded, RemovalResult
+from nodewright.model.settings import Settings
+from nodewright.registry.state import Flapping, Moves, ScaleDownMemory
+from nodewright.snapshot.observation import Observation
+
+# How long a controller's moves count, in seconds.
+MOVES_WINDOW = 3600.0
+# A group's longest wait for growing and shrinking in turn, and what forgets its turns, in seconds.
+LONGEST_WAIT = 7200.0
+_FORGET_TURNS = 10800.0
+
+
+def with_activity(
+    memory: ScaleDownMemory,
+    seen: Observation,
+    outcomes: Sequence[Outcome],
+    ended: Sequence[RemovalEnded],
+    settings: Settings,
+) -> ScaleDownMemory:
+    """``memory`` with what happened since: increases that were made, removals that began and ended."""
+    if not settings.scale_down.scale_down_enabled:
+        return memory
+    grown, shrunk = _growth(outcomes), _last(ended, RemovalResult.OK)
+    begun = [removing.started for removing in seen.removing.values()]
+    unmarked = [end.at for end in ended if end.result == RemovalResult.FAILED_TO_MARK]
+    found = replace(
+        memory,
+        grown_at=_merged(memory.grown_at, grown, seen),
+        shrunk_at=_merged(memory.shrunk_at, shrunk, seen),
+        failed_at=_merged(memory.failed_at, _last(ended, RemovalResult.FAILED_TO_DELETE), seen),
+        removal_started_at=max(memory.removal_started_at, *begun, *_starts(ended), 0.0),
+        marking_failed_at=max(memory.marking_failed_at, *unmarked, 0.0),
+        quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
+        engine_started=memory.engine_started or seen.now,
+    )
+    if settings.is_ca:
+        return found
+    flapping = _flapping(memory, grown, seen)
+    return replace(found, flapping=flapping, moves=_moves(memory.moves, ended, seen.now))
+
+
+def _growth(outcomes: Iterable[Outcome]) -> dict[GroupRef, float]:
+    """When each group was last asked to grow without being refused."""
+    found: dict[GroupRef, float] = {}
+    for outcome in outcomes:
+        refused = isinstance(outcome, Failed) or (isinstance(outcome, Done) and not outcome.accepted)
+        if isinstance(outcome.action, IncreaseSize) and not refused:
+            found[outcome.action.group] = max(found.get(outcome.action.group, 0.0), outcome.started)
+    return found
+
+
+def _last(ended: Iterable[RemovalEnded], result: RemovalResult) -> dict[GroupRef, float]:
+    found: dict[GroupRef, float] = {}
+    for end in ended:
+        if end.result == result:
+            found[end.removal.group] = max(found.get(end.removal.group, 0.0), end.at)
+    return found
+
+
+def _starts(ended: Iterable[RemovalEnded]) -> list[float]:
+    """When removals began that are over; one whose node could not be tainted never did."""
+    return [end.started for end in ended if end.result != RemovalResult.FAILED_TO_MARK]
+
+
+def _merged(
+    held: Mapping[GroupRef, float], fresh: Mapping[GroupRef, float], seen: Observation
+) -> Mapping[GroupRef, float]:
+    """The later moment of both, for groups that there are."""
+    if not fresh and all(ref in seen.groups for ref in held):
+        return held
+    refs = [ref for ref in dict.fromkeys((*held, *fresh)) if ref in seen.groups]
+    return {ref: max(held.get(ref, 0.0), fresh.get(ref, 0.0)) for ref in refs}
+
+
+def _flapping(
+    memory: ScaleDownMemory, grown: Mapping[GroupRef, float], seen: Observation
+) -> Mapping[GroupRef, Flapping]:
+    """Groups that needed a node again as soon after giving one up as it had to be unneeded for.
+
+    A longer wait would have kept that node. So removal there waits for as long once more, and twice as long with
+    each further turn.
+    """
+    found = {
+        ref: held for ref, held in memory.flapping.items() if max(held.until, held.last + _FORGET_TURNS) > seen.now
+    }
+    for ref, at in grown.items():
+        group, shrunk = seen.groups.get(ref), memory.shrunk_at.get(ref)
+        if group is None or shrunk is None or shrunk > at:
+            continue
+        patience = group.options.scale_down_unneeded_seconds
+        held = found.get(ref)
+        if at - shrunk <= patience and (held is None or held.last < shrunk):
+            turns = held.turns + 1 if held is not None else 1
+            wait = min(LONGEST_WAIT, patience * 2.0 ** min(turns - 1, 30))
+            found[ref] = Flapping(turns=turns, last=at, until=at + wait)
+    return found
+
+
+def _moves(
+    held: Mapping[str, tuple[Moves, ...]], ended: Sequence[RemovalEnded], now: float
+) -> Mapping[str, tuple[Moves, ...]]:
+    """What removals moved within the window, by controller."""
+    found = dict(held)
+    for end in ended:
+        left = set(end.evicted)
+        owners = [owner for pod, owner in zip(end.removal.pods, end.removal.owners, strict=False) if pod in left]
+        for owner in dict.fromkeys(owners):
+            if owner:
+                found[owner] = (*found.get(owner, ()), Moves(end.at, owners.count(owner)))
+    recent = {owner: tuple(move for move in moves if move.at + MOVES_WINDOW > now) for owner, moves in found.items()}
+    return {owner: moves for owner, moves in recent.items() if moves}
