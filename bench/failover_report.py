@@ -94,8 +94,9 @@ def _false_failovers(counts: Sequence[Mapping[str, Any]]) -> list[str]:
         *lines,
         "",
         "What comes after it was given up is adopted: it counts in limits and serves pods before anything more is bought.",
-        "A machine that runs for 15 minutes and is no node yet is deleted, slow or broken: nobody can tell. A learned",
-        "time never deletes a machine; it only sends pods elsewhere.",
+        "A machine that has been there for 30 minutes and is no node yet is deleted, slow or broken: nobody can tell. It",
+        "was given up after 15, or the learned time, which only sends pods elsewhere",
+        "([ADR 11](adr/0011-late-machines.md)).",
     ]
 
 

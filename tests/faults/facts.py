@@ -84,6 +84,11 @@ class Facts:
     def last_reset(self, before: float) -> float:
         return max((at for at in self.resets if at <= before), default=float("-inf"))
 
+    def knows_since(self, before: float) -> float:
+        """When the engine first looked after it may have forgotten everything: its clocks may start there."""
+        lost = self.last_reset(before)
+        return next((loop.at for loop in self.loops if loop.at > lost), lost) if lost > float("-inf") else lost
+
     def _times(self, what: What) -> list[float]:
         journal = self.history.result.journal if self.history.result is not None else ()
         return [fact.at for fact in journal if fact.what == what]

@@ -1,11 +1,10 @@
 """What must hold of growth: enough and in time, never too much, and nothing from a group that just failed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from tests.faults.backoffs import expected_backoffs, reached
+from tests.faults.backoffs import FIRST, LONGEST, expected_backoffs, reached
 from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unready, unregistered
 from tests.faults.history import Loop, Seen
-from tests.faults.schedules import MINUTE
 
 Findings = Iterator[str]
 
@@ -41,7 +40,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
         open_groups = [
             group
             for group, seen in loop.seen.items()
-            if not any(at <= loop.at <= at + 40 * MINUTE for at in suspects.get(group, ()))
+            if loop.at > _may_be_left_alone_until(suspects.get(group, ()), loop.at)
             and seen.target < facts.groups[group].most
             and not facts.has_wrong_size(group, loop.at)
         ]
@@ -55,6 +54,18 @@ def check_backoffs(facts: Facts) -> Findings:
         for write in loop.writes:
             if write.hook == "increase_size" and loop.at <= until.get(write.group, float("-inf")):
                 yield said(loop, write, f"is to be left alone until {until[write.group]:g} s")
+
+
+def _may_be_left_alone_until(suspect: Sequence[float], now: float) -> float:
+    """The longest that a group may be backed off, if each of these moments up to now was a failure."""
+    until, doublings, last = float("-inf"), -1, float("-inf")
+    for at in suspect:
+        if at > now:
+            break
+        if at >= last + FIRST:  # a backoff doubles only after the one before has ended
+            doublings, last = doublings + 1, at
+        until = at + min(FIRST * 2.0**doublings, LONGEST) + SLACK
+    return until
 
 
 def _asked_in(loop: Loop) -> Mapping[str, int]:
@@ -91,7 +102,7 @@ def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     late = loop.at - facts.patience
     idle = 0
     for machine in seen.there:
-        since = max(facts.first_seen[group, machine], facts.last_reset(loop.at))
+        since = max(facts.first_seen[group, machine], facts.knows_since(loop.at))
         idle += not loop.nodes[machine].ready if machine in loop.nodes else since >= late
     return (max(0, missing) + idle) * facts.groups[group].slots
 
@@ -127,7 +138,8 @@ def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop) -> bool:
     late = loop.at - facts.patience
     if seen.without_machine > facts.asked(group, late, loop.at):
         return True
-    if any(facts.first_seen[group, machine] < late for machine in unregistered(seen, loop)):
+    recent = float("-inf") if facts.resets or facts.has_wrong_size(group, loop.at) else late - SLACK
+    if any(recent <= facts.first_seen[group, machine] < late for machine in unregistered(seen, loop)):
         return True
     nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
     return any(not node.ready for node in nodes)

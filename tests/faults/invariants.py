@@ -46,7 +46,7 @@ def check_unknown(facts: Facts) -> Findings:
 
 
 def check_deletions(facts: Facts) -> Findings:
-    """Only failures are deleted, and machines that have been without a node for a whole provision time."""
+    """Only failures are deleted, and machines that were no nodes for two provision times, one in a full group."""
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         for doomed in write.ids if seen is not None else ():
@@ -54,7 +54,8 @@ def check_deletions(facts: Facts) -> Findings:
                 yield said(loop, write, f"{doomed} is a node")
             elif seen is not None and doomed not in seen.failed and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
-                if age <= facts.patience:
+                is_full = seen.target >= facts.groups[write.group].most
+                if age <= facts.patience * (1 if is_full else 2):
                     yield said(loop, write, f"{doomed} has been there for only {age:g} s")
 
 
@@ -75,7 +76,7 @@ def check_failures_go(facts: Facts) -> Findings:
     for loop in facts.loops:
         for group, seen in loop.seen.items():
             for failure in seen.failed:
-                since = max(facts.first_seen[group, failure], facts.last_reset(loop.at))
+                since = max(facts.first_seen[group, failure], facts.knows_since(loop.at))
                 if loop.at - since > SLACK + facts.hindered(group, since, loop.at):
                     yield f"{loop.at:g} s: {failure} of {group} has been there since {since:g} s"
 
@@ -89,7 +90,7 @@ def check_requests_end(facts: Facts) -> Findings:
             since = facts.unhindered(group, loop.at, 2 * facts.patience + RETRY + SLACK)
             if not facts.settled(group, since, loop.at):  # only arrivals extend a deadline
                 since = facts.unhindered(group, loop.at, facts.patience + SLACK)
-            if facts.last_reset(loop.at) >= since:
+            if facts.knows_since(loop.at) >= since:
                 continue
             recent = facts.asked(group, since, loop.at)
             if seen.without_machine > recent and since > 0:
@@ -97,7 +98,7 @@ def check_requests_end(facts: Facts) -> Findings:
 
 
 def check_strangers_go(facts: Facts) -> Findings:
-    """A machine that is no node in time is deleted, one after the other, as far as the minimum allows."""
+    """A machine that is no node in twice its time is deleted, one after the other, as far as the minimum allows."""
     held: set[str] = set()
     free_since: dict[str, float] = {}
     for loop in facts.loops:
@@ -106,10 +107,10 @@ def check_strangers_go(facts: Facts) -> Findings:
                 free_since[group] = loop.at
             (held.add if seen.target <= facts.groups[group].least else held.discard)(group)
             for machine in unregistered(seen, loop):
-                since = max(facts.first_seen[group, machine], facts.last_reset(loop.at))
+                since = max(facts.first_seen[group, machine], facts.knows_since(loop.at))
                 if loop.at - free_since.get(group, 0.0) < SLACK:
                     continue
-                bound = facts.patience + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
+                bound = 2 * facts.patience + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
                 if loop.at - since > bound:
                     yield f"{loop.at:g} s: {machine} is no node since {since:g} s"
 

@@ -108,15 +108,36 @@ def test_under_a_learned_provision_time_a_slow_machine_is_left_its_ordinary_time
 def test_under_a_learned_provision_time_machines_that_never_join_are_given_up_once_and_then_removed() -> None:
     """What is learned from the failure, a longer time, does not make them awaited again."""
     broken = [{"group": "a", "start": 2900}]
-    story = Story(A, B, settings={"max-node-provision-time": "auto"}, dead_boots=broken, minutes=90)
+    story = Story(A, B, settings={"max-node-provision-time": "auto"}, dead_boots=broken, minutes=120)
     for step in range(4):
         story.pods(10, at=step * 600 + 5, name=f"warm-{step}")
     story.pods(2, at=2995, name="late")
     assert len(story.events("ScaleUpTimedOut")) == 1
-    # Seen first in the loop after the call, and left the ordinary time.
-    gone = 3000 + LOOP + PROVISION + LOOP
+    # Seen first in the loop after the call, and left twice the ordinary time.
+    gone = 3000 + LOOP + 2 * PROVISION + LOOP
     assert [write[0] for write in story.writes("delete")] == [gone, gone + LOOP]
     assert story.machines("a") == 40
+
+
+def slow_boot(**settings: str) -> Story:
+    """Two machines that take 20 minutes to join; their pods go elsewhere after 15, more pods come later."""
+    story = Story({**A, "register_delay": "20m"}, B, settings=settings, minutes=90)
+    story.pods(2, at=5)
+    story.pods(2, at=2400, name="later")
+    return story
+
+
+def test_a_machine_that_joins_late_is_adopted_not_killed_and_serves_before_anything_more_is_bought() -> None:
+    story = slow_boot()
+    assert (story.asked("a"), story.asked("b")) == ([ASKED], [TIMED_OUT + LOOP])
+    assert story.writes("delete") == []
+    assert story.machines("a") == 2
+    assert (story.result.final.running, story.machines("b")) == (4, 2)
+
+
+def test_the_rule_of_seed_001_leaves_a_late_machine_no_more_than_its_time() -> None:
+    story = slow_boot(**{"size-correction": "seed"})
+    assert [write[0] for write in story.writes("delete")][:2] == [TIMED_OUT + LOOP, TIMED_OUT + 2 * LOOP]
 
 
 def test_machines_that_come_after_correction_count_in_limits() -> None:

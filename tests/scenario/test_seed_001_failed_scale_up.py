@@ -128,18 +128,18 @@ def test_an_increase_that_is_accepted_for_no_machine_counts_as_refused() -> None
     assert story.writes() == [(ASKED, "increase", "a", 0, 0), (ASKED, "increase", "b", 0, 2)]
 
 
-def test_machines_that_do_not_register_are_removed_and_told() -> None:
+def test_machines_that_do_not_register_are_given_up_in_time_then_removed_and_told() -> None:
     story = Story({**A, "never_registers": 1.0}, B)
     story.pods(1, at=5)
     # The machine is seen first in the loop after the call; its own clock starts there.
     late = TIMED_OUT + LOOP
     assert story.writes() == [
         (ASKED, "increase", "a", 0, 1),
-        (late, "delete", "a", 1, 0),
         (late, "increase", "b", 0, 1),
+        (late + PROVISION, "delete", "a", 1, 0),
     ]
     assert story.events("DeleteUnregistered") == [
-        (late, "Removed unregistered node fake:///a/a-0: did not become a node in time")
+        (late + PROVISION, "Removed unregistered node fake:///a/a-0: did not become a node in time")
     ]
 
 

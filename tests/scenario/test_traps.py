@@ -174,9 +174,10 @@ def test_machines_on_their_way_in_a_group_without_a_template_stop_nobody() -> No
 @pytest.mark.parametrize("faults", [(), ({"kind": "refuse", "hook": "instances", "start": 200, "end": 600},)])
 def test_an_error_in_listing_machines_does_not_restart_their_clock(faults: Sequence[dict[str, Any]]) -> None:
     """CA stores an empty list, forgets since when a machine was unregistered, and starts from zero."""
-    story = Story({**A, "never_registers": 1.0}, B, faults=list(faults), minutes=30)
+    story = Story({**A, "never_registers": 1.0}, B, faults=list(faults), minutes=60)
     story.pods(1, at=5)
-    assert [at for at, _ in story.events("DeleteUnregistered")] == [TIMED_OUT + LOOP]
+    assert [at for at, _ in story.events("ScaleUpTimedOut")] == [TIMED_OUT + LOOP]
+    assert [at for at, _ in story.events("DeleteUnregistered")] == [TIMED_OUT + LOOP + PROVISION]
 
 
 def test_machines_on_their_way_out_do_not_keep_a_size_from_being_corrected() -> None:

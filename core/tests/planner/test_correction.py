@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import FailedInstance, Instance
 from nodewright.planner import Plan
@@ -44,10 +46,23 @@ def test_only_what_has_no_machine_is_withdrawn() -> None:
 def test_machines_that_never_joined_are_deleted_by_id() -> None:
     world = World()
     world.add_group("g", size=1, target=2, instances=(Instance(id="cloud:///g/0"), Instance(id="cloud:///g/x")))
-    world.memory = Memory(unregistered_since={(G, "cloud:///g/x"): world.now - 901})
+    world.memory = Memory(unregistered_since={(G, "cloud:///g/x"): world.now - 1800})
+    assert corrections(world.plan()) == [], "it may be late, as an arrival may"
+    world.now += 1
     (found,) = corrections(world.plan())
     assert isinstance(found, DeleteInstances)
     assert found.instance_ids == ("cloud:///g/x",)
+
+
+@pytest.mark.parametrize(("most", "correction", "doomed"), [(2, "prompt", 1), (3, "prompt", 0), (3, "seed", 1)])
+def test_a_machine_that_takes_the_last_place_of_its_group_has_no_more_than_its_time(
+    most: int, correction: str, doomed: int
+) -> None:
+    world = World()
+    machines = (Instance(id="cloud:///g/0"), Instance(id="cloud:///g/x"))
+    world.add_group("g", size=1, target=2, max_size=most, instances=machines)
+    world.memory = Memory(unregistered_since={(G, "cloud:///g/x"): world.now - 901})
+    assert len(corrections(world.plan(size_correction=correction))) == doomed
 
 
 def test_a_withdrawal_is_not_repeated_every_loop() -> None:
@@ -64,7 +79,7 @@ def test_an_unhealthy_cluster_loses_only_what_never_joined() -> None:
     world.add_group("sick", size=8, ready=False)
     world.add_group("g", target=1, instances=(Instance(id="x"),), failed=())
     world.add_group("bad", target=1, instances=(Instance(id="y"),), failed=(FailedInstance(failure_id="y"),))
-    world.memory = Memory(unregistered_since={(G, "x"): world.now - 901})
+    world.memory = Memory(unregistered_since={(G, "x"): world.now - 1801})
     plan = world.plan()
     assert plan.halted
     assert [action.group for action in plan.actions] == [G]

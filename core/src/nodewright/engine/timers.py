@@ -8,6 +8,7 @@ from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
+from nodewright.planner.correction import time_to_join
 from nodewright.planner.gate import YOUNG_SECONDS
 from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
@@ -26,7 +27,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
         moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
     for group in state.groups.values():
-        moments.extend(_group_moments(group, state))
+        moments.extend(_group_moments(group, state, settings))
         for name in group.readiness.not_started:
             created = nodes[name].metadata.creation_timestamp
             if created is not None:
@@ -39,7 +40,7 @@ def _has_starting(state: ClusterState) -> bool:
     return any(group.readiness.not_started for group in state.groups.values())
 
 
-def _group_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
+def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[float]:
     for request in group.requests:
         yield request.deadline
     if group.backoff is not None:
@@ -50,8 +51,8 @@ def _group_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     for instance_id in group.readiness.unregistered:
         yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
     for instance_id in group.readiness.long_unregistered:
-        ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
-        yield state.memory.unregistered_since.get((group.ref, instance_id), 0.0) + ordinary
+        since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)
+        yield since + time_to_join(group, state, settings)
 
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:

@@ -38,7 +38,7 @@ def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
         if not state.observation.groups[ref].is_known:
             continue
         step = _corrections if state.healthy else _remove_unregistered
-        found.extend(islice(step(group, state, settings.failures), 1))
+        found.extend(islice(step(group, state, settings), 1))
     return Restored(actions=tuple(found), state=state)
 
 
@@ -49,11 +49,11 @@ def restore_as_seed(state: ClusterState, settings: Settings) -> Restored:
     return Restored(actions=restored.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
 
 
-def _corrections(group: GroupState, state: ClusterState, settings: FailureSettings) -> Iterator[Correction]:
-    yield from _clean_up(group, settings)
+def _corrections(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    yield from _clean_up(group, settings.failures)
     yield from _remove_unregistered(group, state, settings)
     tried = group.withdrawn_at
-    if not tried or tried + settings.initial_node_group_backoff_duration <= state.now:
+    if not tried or tried + settings.failures.initial_node_group_backoff_duration <= state.now:
         yield from _withdraw(group)
 
 
@@ -62,21 +62,27 @@ def _clean_up(group: GroupState, settings: FailureSettings) -> Iterator[DeleteIn
         yield delete_failed(group, group.seen.target or 0, settings)
 
 
-def _remove_unregistered(
-    group: GroupState, state: ClusterState, settings: FailureSettings
-) -> Iterator[DeleteInstances]:
-    """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole.
-
-    A learned provision time only decides when pods go elsewhere: a machine itself has the ordinary time to join.
-    """
-    target, ordinary = group.seen.target or 0, state.observation.groups[group.ref].options.max_node_provision_seconds
+def _remove_unregistered(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[DeleteInstances]:
+    """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole."""
+    target, patience = group.seen.target or 0, time_to_join(group, state, settings)
     since = {i: state.memory.unregistered_since.get((group.ref, i), 0.0) for i in group.readiness.long_unregistered}
-    late = [instance_id for instance_id, seen in since.items() if seen + ordinary < state.now]
+    late = [instance_id for instance_id, seen in since.items() if seen + patience < state.now]
     allowed = len(late) if group.seen.options.zero_or_max_node_scaling else 1
-    if not settings.force_delete_unregistered_nodes:
+    if not settings.failures.force_delete_unregistered_nodes:
         allowed = min(allowed, target - group.seen.group.min_size)
     if late and allowed > 0:
-        yield delete_unregistered(group, target, late[:allowed], settings)
+        yield delete_unregistered(group, target, late[:allowed], settings.failures)
+
+
+def time_to_join(group: GroupState, state: ClusterState, settings: Settings) -> float:
+    """Seconds after which a machine that is there and no node is deleted (docs/adr/0011-late-machines.md).
+
+    A provision time, learned or not, only decides when its pods go elsewhere. The machine has come as far as being
+    there, and has twice the ordinary time, unless it takes the last place of its group.
+    """
+    ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
+    is_full = (group.seen.target or 0) >= group.seen.group.max_size
+    return ordinary if is_full or settings.size_correction != "prompt" else 2 * ordinary
 
 
 def delete_failed(group: GroupState, target: int, settings: FailureSettings) -> DeleteInstances:
