@@ -36,6 +36,11 @@ class DrainVerdict:
     on_completion: tuple[Pod, ...] = ()
     blocking: Blocker | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has to be moved and nothing blocks; there may be pods to wait for."""
+        return self.blocking is None and not self.pods
+
 
 class Emptiness(IntEnum):
     """In the order in which candidates are looked at: empty, empty but for pods to wait for, not empty."""

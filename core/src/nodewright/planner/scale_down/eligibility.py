@@ -1,20 +1,50 @@
-"""Which candidates are worth a simulation, and why the others stay (behaviour/down.md A4)."""
+"""Which candidates are worth a simulation, and why the others stay (behaviour/down.md A4): the first condition that
+holds decides.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import ceil, isinf
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nodewright.model.reason import Unremovable
+from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.utilization import Measure, utilizations
-from nodewright.registry.state import ClusterState
+from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
+from nodewright.predicates.selectors import parse_int64
+from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.readiness import is_ready
+from nodewright.registry.state import ClusterState, GroupState
+from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.snapshot import Snapshot
+
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+# The cloud has this long to delete a machine; a node whose taint is older is looked at again.
+DELETION_SECONDS = 300.0
+
+_NO_INFO = Unremovable(code=UnremovableCode.UNEXPECTED, message="the node is not in the picture of the cluster")
+_BEING_DELETED = Unremovable(
+    code=UnremovableCode.BEING_DELETED, message="it was tainted for deletion less than 5 minutes ago"
+)
+_DISABLED = Unremovable(
+    code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
+)
+_NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
+_LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="nothing is known of its node group")
+_UNREADY = Unremovable(
+    code=UnremovableCode.UNREADY_DISABLED, message="it is not ready, and --scale-down-unready-enabled is off"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Eligibility:
-    """``names`` may go as far as their use says, in the order given; why the others stay; ratios where measured."""
+    """``names`` are used little enough to go, in the order given; why the others stay; the ratios that were
+    compared with a threshold (under profile "ca" possibly NaN or infinite).
+    """
 
     names: tuple[str, ...] = ()
     utilization: Mapping[str, float] = field(default_factory=dict)
@@ -24,12 +54,162 @@ class Eligibility:
 def find_eligible(
     snapshot: Snapshot, candidates: Sequence[str], state: ClusterState, settings: Settings
 ) -> Eligibility:
-    """Judge candidates (names of nodes) by what is in ``snapshot``; the first condition that holds decides.
+    """Judge candidates (names of nodes) by what is in ``snapshot``.
 
-    ``state`` tells the group of each node, its options, and since ``memory.scale_down.recheck_at`` when a node that
+    ``state`` tells the group of each node, its options, and with ``memory.scale_down.recheck_at`` when a node that
     could not go is looked at again.
     """
-    rows = np.array([row for name in candidates if (row := snapshot.find_row(name)) is not None], dtype=np.int64)
-    measured = utilizations(snapshot, rows, Measure(now=state.now), np.zeros(len(rows), dtype=np.bool_))
-    names = [snapshot.name(row) for row in rows.tolist()]
-    return Eligibility(names=tuple(names), utilization=dict(zip(names, measured.ratios.tolist(), strict=True)))
+    found = [snapshot.find_row(name) for name in candidates]
+    absent = {name: _NO_INFO for name, row in zip(candidates, found, strict=True) if row is None}
+    names = [name for name in candidates if name not in absent] if absent else list(candidates)
+    rows = np.array([row for row in found if row is not None], dtype=np.int64)
+    return _Trial(snapshot, names, rows, state, settings).judge(absent)
+
+
+class _Trial:
+    """The candidates of one loop, and the reasons found so far."""
+
+    def __init__(
+        self, snapshot: Snapshot, names: list[str], rows: Ids, state: ClusterState, settings: Settings
+    ) -> None:
+        self._snapshot, self._names, self._rows = snapshot, names, rows
+        self._state, self._settings = state, settings
+        self._accelerators = Accelerators.of(state.observation.providers.values())
+        self._reasons: NDArray[np.object_] = np.full(len(names), None, dtype=object)
+        self._open = np.ones(len(names), dtype=np.bool_)
+
+    def judge(self, absent: Mapping[str, Unremovable]) -> Eligibility:
+        """Apply the conditions in order."""
+        self._refuse_recent()
+        self._refuse_marked()
+        groups, places = self._find_groups()
+        measured = self._measure(groups, places)
+        self._refuse(measured.problem_ids > 0, [_unmeasured(text) for text in measured.problems], measured.problem_ids)
+        if not self._settings.scale_down.scale_down_unready_enabled:
+            self._refuse(self._unready(), [_UNREADY])
+        compared = self._open.copy()
+        self._refuse_used(measured, groups, places)
+        return self._answer(measured, compared, absent)
+
+    def _refuse(self, mask: Mask, reasons: Sequence[Unremovable], which: Ids | None = None) -> None:
+        """Those of the mask that are still open stay, each for the reason that ``which`` tells."""
+        hit = np.flatnonzero(mask & self._open)
+        if len(hit):
+            self._reasons[hit] = [reasons[n] for n in which[hit].tolist()] if which is not None else reasons[0]
+            self._open[hit] = False
+
+    def _refuse_recent(self) -> None:
+        recheck_at, now = self._state.memory.scale_down.recheck_at, self._state.now
+        for index, name in enumerate(self._names if recheck_at else ()):
+            until = recheck_at.get(name)
+            if until is not None and until > now:
+                self._reasons[index] = _recently(ceil(until - now))
+                self._open[index] = False
+
+    def _refuse_marked(self) -> None:
+        tainted_at = self._snapshot.column("to_be_deleted_at", _tainted_at)[self._rows]
+        self._refuse(self._state.now - tainted_at < DELETION_SECONDS, [_BEING_DELETED])
+        self._refuse(self._snapshot.column("scale_down_disabled", _disabled)[self._rows], [_DISABLED])
+
+    def _find_groups(self) -> tuple[list[GroupState], Ids]:
+        """The groups of the candidates, and the place of each one's among them; who has none stays."""
+        refs, known = self._state.group_of_node, self._state.groups
+        of_names = [refs.get(name) for name in self._names]
+        groups = [known[ref] for ref in dict.fromkeys(of_names) if ref is not None and ref in known]
+        place_of = {group.ref: place for place, group in enumerate(groups)}
+        places = np.array([-1 if ref is None else place_of.get(ref, -2) for ref in of_names], dtype=np.int64)
+        self._refuse(places == -1, [_NO_GROUP])
+        self._refuse(places == -2, [_LOST_GROUP])
+        return groups, places
+
+    def _measure(self, groups: Sequence[GroupState], places: Ids) -> Utilizations:
+        measure = Measure(
+            now=self._state.now,
+            accelerators=self._accelerators,
+            ignore_mirrors=self._settings.scale_down.ignore_mirror_pods_utilization,
+            as_ca=self._settings.is_ca,
+        )
+        ignores = _per_group((group.seen.options.ignore_daemonsets_utilization for group in groups), places)
+        return utilizations(self._snapshot, self._rows, measure, ignores > 0)
+
+    def _unready(self) -> Mask:
+        templates, accelerators = self._settings.templates, self._accelerators
+
+        def of_nodes(table: NodeTable, window: slice) -> Mask:
+            nodes = [table.template(row) for row in range(window.start, window.stop)]
+            return np.array(
+                [not is_ready(node, templates) or accelerators.are_missing(node) for node in nodes], dtype=np.bool_
+            )
+
+        unready: Mask = self._snapshot.column(("unready", templates, accelerators), of_nodes)[self._rows]
+        return unready
+
+    def _refuse_used(self, measured: Utilizations, groups: Sequence[GroupState], places: Ids) -> None:
+        """More than the threshold; exactly as much is little enough, and so is NaN."""
+        options = [group.seen.options for group in groups]
+        plain = _per_group((option.scale_down_utilization_threshold for option in options), places)
+        gpu = _per_group((option.scale_down_gpu_utilization_threshold for option in options), places)
+        thresholds = np.where(measured.has_gpu, gpu, plain)
+        hit = np.flatnonzero((measured.ratios > thresholds) & self._open)
+        ratios, limits = measured.ratios[hit].tolist(), thresholds[hit].tolist()
+        resources = (measured.resources[n] for n in measured.resource_ids[hit].tolist())
+        reasons = [_used(*one) for one in zip(resources, map(_tenths, ratios), limits, strict=True)]
+        self._reasons[hit] = reasons
+        self._open[hit] = False
+
+    def _answer(self, measured: Utilizations, compared: Mask, absent: Mapping[str, Unremovable]) -> Eligibility:
+        names: NDArray[np.object_] = np.array(self._names, dtype=object)
+        stays = ~self._open
+        return Eligibility(
+            names=tuple(names[self._open].tolist()),
+            utilization=dict(zip(names[compared].tolist(), measured.ratios[compared].tolist(), strict=True)),
+            unremovable={**absent, **dict(zip(names[stays].tolist(), self._reasons[stays].tolist(), strict=True))},
+        )
+
+
+def _per_group(amounts: Iterable[float], places: Ids) -> NDArray[np.float64]:
+    """Spread what is said per group over the rows; NaN for those without a group."""
+    return np.array([*amounts, np.nan])[np.where(places < 0, -1, places)]
+
+
+def _recently(seconds: int) -> Unremovable:
+    return Unremovable(
+        code=UnremovableCode.RECENTLY_UNREMOVABLE,
+        message=f"it could not be emptied when that was last tried; it is looked at again in {seconds} s",
+    )
+
+
+def _unmeasured(problem: str) -> Unremovable:
+    return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"its utilization is unknown: {problem}")
+
+
+def _tenths(ratio: float) -> float:
+    """Tenths of a per cent, rounded up, so that what is above the threshold never looks equal to it."""
+    return ratio if isinf(ratio) else ceil(ratio * 1000 - 1e-9)
+
+
+@lru_cache(maxsize=8192)
+def _used(resource: str, tenths: float, threshold: float) -> Unremovable:
+    """Shared by all nodes of which the same is to be said: there are many."""
+    if isinf(tenths):
+        said = f"{resource} is asked for, and the pods that are not to count leave none of it"
+    else:
+        said = f"{resource} {tenths / 10:g} % is above the threshold of {threshold * 100:g} %"
+    return Unremovable(code=UnremovableCode.NOT_UNDERUTILIZED, message=said)
+
+
+def _tainted_at(table: NodeTable, window: slice) -> NDArray[np.float64]:
+    nodes = (table.template(row) for row in range(window.start, window.stop))
+    return np.array([_time_of_taint(node) for node in nodes], dtype=np.float64)
+
+
+def _time_of_taint(node: Node) -> float:
+    """When the hard taint was put on, in epoch seconds; NaN without one, or where its value is no time."""
+    value = next((taint.value for taint in node.spec.taints if taint.key == TO_BE_DELETED_TAINT), "")
+    moment = parse_int64(value)
+    return float("nan") if moment is None else float(moment)
+
+
+def _disabled(table: NodeTable, window: slice) -> Mask:
+    nodes = (table.template(row) for row in range(window.start, window.stop))
+    return np.array([node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true" for node in nodes], dtype=np.bool_)
