@@ -1,0 +1,93 @@
+"""The fewest node-hours that any autoscaler could have spent on what ran, moment by moment.
+
+At each moment the pods that run may be cut into any fractions and spread over fractions of nodes: a linear programme
+per distinct set of pods, solved by HiGHS. It knows amounts, shapes and how many nodes of each there may be, and
+nothing of how nodewright packs. No schedule of whole pods on whole nodes needs fewer.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+Amounts = tuple[int, ...]
+_HOUR = 3600.0
+
+
+class Shape(NamedTuple):
+    """A kind of node: what it offers, and how many there may be."""
+
+    offers: Amounts
+    most: int
+
+
+class Moment(NamedTuple):
+    """From ``at`` (seconds) until the next moment so many pods of each size run."""
+
+    at: float
+    running: Mapping[Amounts, int]
+
+
+def moments(changes: Sequence[tuple[float, Amounts, int]]) -> Iterator[Moment]:
+    """What runs when, from pods that start (+1) and end (-1); what changes at one instant is one moment."""
+    running: Counter[Amounts] = Counter()
+    ordered = sorted(changes, key=lambda change: change[0])
+    for place, (at, asked, count) in enumerate(ordered):
+        running[asked] += count
+        if place + 1 == len(ordered) or ordered[place + 1][0] > at:
+            yield Moment(at, {size: held for size, held in running.items() if held})
+
+
+class NodeBound:
+    """The bound for given shapes; the same set of pods is solved once."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self._shapes = shapes
+        self._known: dict[frozenset[tuple[Amounts, int]], float] = {}
+
+    def nodes(self, running: Mapping[Amounts, int]) -> float:
+        """How many nodes, in fractions, those pods need at least; ValueError where no number is enough."""
+        key = frozenset(running.items())
+        if key not in self._known:
+            self._known[key] = self._solve(running) if running else 0.0
+        return self._known[key]
+
+    def node_hours(self, history: Sequence[Moment], end: float) -> float:
+        """The bound over all moments, the last of which lasts until ``end``."""
+        ends = [moment.at for moment in history[1:]] + [end]
+        spans = ((until - moment.at) * self.nodes(moment.running) for moment, until in zip(history, ends, strict=True))
+        return sum(spans) / _HOUR
+
+    def _solve(self, running: Mapping[Amounts, int]) -> float:
+        shapes, sizes = self._shapes, list(running)
+        pairs = [(c, s) for c, size in enumerate(sizes) for s, shape in enumerate(shapes) if _fits(size, shape)]
+        width, kinds = len(shapes) + len(pairs), len(shapes[0].offers)
+        columns = len(shapes) + np.arange(len(pairs))
+        placed = coo_array((np.ones(len(pairs)), ([c for c, _ in pairs], columns)), shape=(len(sizes), width))
+        entries = [(s * kinds + k, s, -float(shape.offers[k])) for s, shape in enumerate(shapes) for k in range(kinds)]
+        entries += [
+            (s * kinds + k, int(column), float(sizes[c][k]))
+            for (c, s), column in zip(pairs, columns, strict=True)
+            for k in range(kinds)
+        ]
+        rows, at, values = zip(*entries, strict=True)
+        used = coo_array((values, (rows, at)), shape=(len(shapes) * kinds, width))
+        found = linprog(
+            np.concatenate([np.ones(len(shapes)), np.zeros(len(pairs))]),
+            A_ub=used.tocsr(),
+            b_ub=np.zeros(len(shapes) * kinds),
+            A_eq=placed.tocsr(),
+            b_eq=np.array([running[size] for size in sizes], dtype=float),
+            bounds=[(0, shape.most) for shape in shapes] + [(0, None)] * len(pairs),
+            method="highs",
+        )
+        if not found.success:
+            raise ValueError(f"no packing of {sum(running.values())} pods: {found.message}")
+        return float(found.fun)
+
+
+def _fits(size: Amounts, shape: Shape) -> bool:
+    return all(asked <= offered for asked, offered in zip(size, shape.offers, strict=True))
