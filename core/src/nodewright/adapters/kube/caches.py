@@ -1,0 +1,126 @@
+"""One cache for each kind that is read, and what feeds them."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from nodewright.adapters.kube.api import Api
+from nodewright.adapters.kube.cache import ObjectCache
+from nodewright.adapters.kube.reflector import Reflector
+from nodewright.adapters.kube.resources import Resource
+from nodewright.model.clock import Clock
+from nodewright.model.objects import KINDS
+from nodewright.model.pod import Pod
+
+# Pods that ended take no part in anything, and may be many.
+_LIVING_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+# A pod that the scheduler gave up on longer ago than this starts no loop of its own (behaviour/up.md §1.1).
+_FRESH_SECONDS = 10.0
+_CONFIG_MAP = "ConfigMap"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions:
+    """``config_maps`` are those of ``namespace`` that are followed, by name: all others are nobody's business."""
+
+    namespace: str = "kube-system"
+    config_maps: tuple[str, ...] = ()
+
+
+class Caches:
+    """Every kind, kept current by threads of its own from ``start`` to ``stop``.
+
+    ``on_unschedulable`` is called, in one of those threads, when the scheduler has just found no place for a pod.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        random: Random,
+        options: CacheOptions,
+        on_unschedulable: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock = clock
+        self._on_unschedulable = on_unschedulable
+        self._reflectors: dict[str, Reflector[Any]] = {}
+        for resource in _resources(options):
+            cache: ObjectCache[Any] = ObjectCache(self._see_pod) if resource.kind == "Pod" else ObjectCache()
+            chance = Random(random.random())
+            self._reflectors[_name(resource)] = Reflector(api, resource, cache, clock, chance)
+        self._threads: list[threading.Thread] = []
+
+    def of(self, kind: str) -> ObjectCache[Any]:
+        return self._reflectors[kind].cache
+
+    def config_map(self, name: str) -> ObjectCache[Any]:
+        """The cache of one ConfigMap that is followed."""
+        return self._reflectors[f"{_CONFIG_MAP}/{name}"].cache
+
+    def start(self) -> None:
+        for name, reflector in self._reflectors.items():
+            thread = threading.Thread(target=reflector.run, name=f"watch-{name}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """End every watch; waits so long for each thread."""
+        for reflector in self._reflectors.values():
+            reflector.stop()
+        for thread in self._threads:
+            thread.join(seconds)
+        self._threads.clear()
+
+    def wait_synced(self, seconds: float) -> bool:
+        """Whether everything was listed within that time."""
+        deadline = self._clock.now() + seconds
+        return all(r.cache.wait_synced(max(0.0, deadline - self._clock.now())) for r in self._reflectors.values())
+
+    def missing(self) -> dict[str, str]:
+        """Kinds that were not listed yet, each with what went wrong."""
+        return {name: r.cache.problem for name, r in self._reflectors.items() if not r.cache.is_synced}
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since the API server last said anything of each kind."""
+        now = self._clock.now()
+        return {name: now - reflector.cache.heard_at for name, reflector in self._reflectors.items()}
+
+    def problems(self) -> dict[str, str]:
+        """What keeps a kind from being current, where anything does."""
+        return {name: r.cache.problem for name, r in self._reflectors.items() if r.cache.problem}
+
+    def lists(self) -> dict[str, int]:
+        """How often each kind had to be listed."""
+        return {name: reflector.lists for name, reflector in self._reflectors.items()}
+
+    def _see_pod(self, pod: Pod) -> None:
+        if is_news(pod, self._clock.now()):
+            self._on_unschedulable()
+
+
+def is_news(pod: Pod, now: float) -> bool:
+    """Whether the scheduler has just found no place for the pod."""
+    if pod.spec.node_name or pod.is_terminal:
+        return False
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+            since = condition.last_transition_time
+            return since is not None and since.timestamp() + _FRESH_SECONDS >= now
+    return False
+
+
+def _resources(options: CacheOptions) -> list[Resource[Any]]:
+    kinds = (kind for kind in KINDS if kind != _CONFIG_MAP)
+    found: list[Resource[Any]] = [Resource(kind, query=_LIVING_PODS if kind == "Pod" else None) for kind in kinds]
+    for name in options.config_maps:
+        query = {"fieldSelector": f"metadata.name={name}"}
+        found.append(Resource(_CONFIG_MAP, namespace=options.namespace, query=query))
+    return found
+
+
+def _name(resource: Resource[Any]) -> str:
+    if resource.kind != _CONFIG_MAP:
+        return resource.kind
+    return f"{_CONFIG_MAP}/{resource.query['fieldSelector'].rpartition('=')[2]}"

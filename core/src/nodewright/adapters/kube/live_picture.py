@@ -1,0 +1,114 @@
+"""One picture of nodes and pods that is kept current by deltas; what has not changed costs nothing."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from operator import itemgetter
+
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.context import Context
+from nodewright.snapshot.snapshot import Snapshot
+
+# Dead rows that a picture may hold before it is laid out anew.
+_SLACK_ROWS = 256
+
+
+class LivePicture:
+    """Nodes and the pods on them, and pods that wait for a node. For one thread.
+
+    A pod counts where it is bound or, unless it is going, nominated. Pods on nodes that are not there (yet) are
+    strays: in no picture until their node comes.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot = Snapshot()
+        self._pods: dict[str, Pod] = {}
+        self._pending: dict[str, Pod] = {}
+        self._by_host: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+
+    def set_context(self, context: Context) -> None:
+        self._snapshot.context = context
+
+    def fork(self) -> Snapshot:
+        return self._snapshot.fork()
+
+    def pending(self) -> tuple[Pod, ...]:
+        """The oldest first."""
+        aged = [(_arrival(pod), key, pod) for key, pod in self._pending.items()]
+        aged.sort(key=itemgetter(0, 1))
+        return tuple(pod for _, _, pod in aged)
+
+    def apply_nodes(self, changes: Mapping[str, Node | None]) -> None:
+        """Nodes by name; None for those that went."""
+        known = {name: node for name, node in changes.items() if name in self._snapshot}
+        if 4 * len(known) > len(self._snapshot) and len(known) > _SLACK_ROWS:
+            self._lay_out(changes)
+            return
+        for name in known:
+            self._snapshot.remove_node(self._snapshot.row(name))
+        fresh = [node for node in changes.values() if node is not None]
+        self._add(self._snapshot, fresh)
+        if len(self._snapshot) > 2 * self._snapshot.alive.sum() + _SLACK_ROWS:
+            self._lay_out({})
+
+    def apply_pods(self, changes: Mapping[str, Pod | None]) -> None:
+        """Pods by key; None for those that went."""
+        for key, pod in changes.items():
+            self._remove_pod(key)
+            if pod is not None and not pod.is_terminal:
+                self._add_pod(key, pod)
+
+    def _add_pod(self, key: str, pod: Pod) -> None:
+        self._pods[key] = pod
+        host = host_of(pod)
+        if not host:
+            self._pending[key] = pod
+            return
+        self._by_host[host][key] = pod
+        if host in self._snapshot:
+            self._place(self._snapshot, host, pod)
+
+    def _remove_pod(self, key: str) -> None:
+        pod = self._pods.pop(key, None)
+        if pod is None:
+            return
+        self._pending.pop(key, None)
+        host = host_of(pod)
+        if host:
+            del self._by_host[host][key]
+            if not self._by_host[host]:
+                del self._by_host[host]
+        if host in self._snapshot:
+            self._snapshot.unplace(self._snapshot.class_of(pod, placed=True), self._snapshot.row(host), pod=pod)
+        self._snapshot.vocabulary.classes.forget(pod.metadata.uid)
+
+    def _add(self, snapshot: Snapshot, nodes: list[Node]) -> None:
+        """Nodes with the pods that are theirs."""
+        if not nodes:
+            return
+        snapshot.add_nodes(nodes)
+        for node in nodes:
+            for pod in self._by_host.get(node.name, {}).values():
+                self._place(snapshot, node.name, pod)
+
+    def _place(self, snapshot: Snapshot, host: str, pod: Pod) -> None:
+        snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(host), pod=pod)
+
+    def _lay_out(self, changes: Mapping[str, Node | None]) -> None:
+        """Everything anew, with the changes: cheaper than many rows one by one."""
+        nodes: dict[str, Node | None] = {node.name: node for _, node in self._snapshot.nodes()}
+        fresh = self._snapshot.sibling()
+        fresh.context = self._snapshot.context
+        self._add(fresh, [node for node in (nodes | dict(changes)).values() if node is not None])
+        self._snapshot = fresh
+
+
+def host_of(pod: Pod) -> str:
+    """The node that a pod is on, or is about to be; empty for a pending one."""
+    going = pod.metadata.deletion_timestamp is not None
+    return pod.spec.node_name or ("" if going else pod.status.nominated_node_name)
+
+
+def _arrival(pod: Pod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created is not None else 0.0

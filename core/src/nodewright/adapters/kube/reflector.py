@@ -1,0 +1,181 @@
+"""Keeps one cache like the API server: lists everything in pages, then watches; lists again when it must."""
+
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set
+
+from nodewright.adapters.kube.api import Api, ApiError, Lines, Query, Request, read_status
+from nodewright.adapters.kube.cache import ObjectCache
+from nodewright.adapters.kube.resources import ListMeta, Resource
+from nodewright.model.clock import Clock
+from nodewright.model.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+PAGE = 500
+# Bookmarks come about once a minute: a watch that says nothing for longer is dead.
+SILENCE_SECONDS = 100.0
+_LIST_SECONDS = 60.0
+_WATCH_SECONDS = (300.0, 600.0)
+_LONGEST_WAIT = 30.0
+_FIRST_WAIT = 0.5
+# A watch that ends sooner and told nothing is a failure: asking again at once might go on for ever.
+_SHORT_WATCH = 1.0
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    object: Raw
+
+
+class _Bookmark(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: ListMeta = ListMeta()
+
+
+_EVENT = msgspec.json.Decoder(_Event)
+_BOOKMARK = msgspec.json.Decoder(_Bookmark)
+
+
+class Reflector(Generic[T]):
+    """``run`` until ``stop``; for a thread of its own. What fails is told in the cache, and tried again after a wait
+    that grows to 30 s and is different for everybody.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource[T],
+        cache: ObjectCache[T],
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.resource = resource
+        self.cache = cache
+        self.lists = 0
+        self._api = api
+        self._clock = clock
+        self._random = random
+        self._stop = threading.Event()
+        self._lines: Lines | None = None
+        self._version = ""
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._patiently(self._list)
+                while not self._stop.is_set():
+                    self._patiently(self._watch)
+            except ApiError as error:  # expired, or not to be retried: from the beginning, after a breath
+                self.cache.problem = str(error)
+                self._stop.wait(self._random.uniform(0, _FIRST_WAIT if error.is_expired else _LONGEST_WAIT))
+
+    def stop(self) -> None:
+        """From another thread; an open watch ends at once."""
+        self._stop.set()
+        lines = self._lines
+        if lines is not None:
+            lines.abandon()
+
+    def _patiently(self, step: Callable[[], None]) -> None:
+        """Until it works, or fails for good, or we are stopped."""
+        retrying = Retrying(
+            retry=retry_if_exception(self._is_worth_another),
+            wait=self._wait,
+            stop=stop_when_event_set(self._stop),
+            sleep=self._pause,
+            reraise=True,
+        )
+        retrying(step)
+
+    def _pause(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+    def _is_worth_another(self, error: BaseException) -> bool:
+        if isinstance(error, ApiError):
+            self.cache.problem = str(error)
+            return error.retryable
+        return False
+
+    def _wait(self, state: RetryCallState) -> float:
+        ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(state.attempt_number, 10))
+        error = state.outcome.exception() if state.outcome is not None else None
+        asked = error.retry_after if isinstance(error, ApiError) else 0.0
+        return max(asked, self._random.uniform(0, ceiling))
+
+    def _list(self) -> None:
+        try:
+            found, version = self._pages(limit=PAGE)
+        except ApiError as error:
+            if not error.is_expired:
+                raise
+            found, version = self._pages(limit=0)  # the pages went stale while they were read
+        self.lists += 1
+        self._version = version
+        self.cache.replace(found)
+        self.cache.heard(self._clock.now())
+
+    def _pages(self, limit: int) -> tuple[list[T], str]:
+        """Everything, and the version as of which it is."""
+        found: list[T] = []
+        query = {**self.resource.query, **({"limit": str(limit)} if limit else {})}
+        while True:
+            page = self.resource.decode_page(self._api.send(self._request(query, _LIST_SECONDS)))
+            found.extend(page.items)
+            if not page.rest or self._stop.is_set():
+                return found, page.version
+            query["continue"] = page.rest
+
+    def _request(self, query: Query, timeout: float) -> Request:
+        path = self.resource.path
+        return Request(method="GET", path=path, query=dict(query), timeout=timeout, compressed="watch" not in query)
+
+    def _watch(self) -> None:
+        """One watch, until it ends by itself; the next goes on where it ended."""
+        query = {
+            **self.resource.query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(int(self._random.uniform(*_WATCH_SECONDS))),
+        }
+        began, before = self._clock.now(), self._version
+        try:
+            with self._api.follow(self._request(query, SILENCE_SECONDS)) as lines:
+                self._lines = lines
+                for line in lines:
+                    self._take(line)
+                    if self._stop.is_set():
+                        return
+        finally:
+            self._lines = None
+        if self._version == before and self._clock.now() - began < _SHORT_WATCH and not self._stop.is_set():
+            raise ApiError(f"the watch of {self.resource} ended at once")
+
+    def _take(self, line: bytes) -> None:
+        event = _decode_event(line)
+        match event.type:
+            case "BOOKMARK":
+                self._version = _BOOKMARK.decode(event.object).metadata.resource_version
+            case "ADDED" | "MODIFIED":
+                held = self.resource.decode(event.object)
+                self._version = held.metadata.resource_version
+                self.cache.put(held)
+            case "DELETED":
+                held = self.resource.decode(event.object)
+                self._version = held.metadata.resource_version
+                self.cache.drop(held.key)
+            case _:
+                raise read_status(event.object, f"the watch of {self.resource}", 0)
+        self.cache.heard(self._clock.now())
+
+
+def _decode_event(line: bytes) -> _Event:
+    try:
+        return _EVENT.decode(line)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ApiError(f"the watch sent what is no event: {error}") from None

@@ -1,0 +1,99 @@
+"""Where the API server keeps each kind, and how its answers become the model's values."""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from nodewright.adapters.kube.api import ApiError, Query
+from nodewright.model.decode import decode_amount, decode_object
+from nodewright.model.entries import BROKEN
+from nodewright.model.errors import ConfigError
+from nodewright.model.meta import Object
+from nodewright.model.objects import KINDS
+
+T = TypeVar("T", bound=Object)
+
+_PLURALS = {
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "StorageClass": "storageclasses",
+    "PriorityClass": "priorityclasses",
+}
+
+
+class Resource(Generic[T]):
+    """One kind at its path; with a namespace or a name, as much of it."""
+
+    def __init__(self, kind: str, *, namespace: str = "", query: Query | None = None) -> None:
+        known = KINDS[kind]
+        self.kind = kind
+        self.plural = _PLURALS.get(kind, f"{kind.lower()}s")
+        self.path = collection_path(known.api_group, self.plural, namespace)
+        self.query = dict(query or {})
+        self._type: type[Any] = known.type
+        self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
+        self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_page_type(known.type), dec_hook=decode_amount)
+
+    def __str__(self) -> str:
+        return self.plural
+
+    def decode_page(self, raw: bytes) -> "Page[T]":
+        """Raises ApiError for what is no list, or holds an object that cannot be read."""
+        try:
+            found = self._page.decode(raw)
+        except BROKEN:
+            return self._decode_one_by_one(raw)
+        return Page(tuple(found.items or ()), found.metadata.resource_version, found.metadata.continue_)
+
+    def decode(self, raw: bytes | Raw) -> T:
+        """Raises ApiError for an object that cannot be read."""
+        try:
+            decoded: T = self._object.decode(raw)
+        except BROKEN:
+            return self._decode_with_reason(raw)
+        return decoded
+
+    def _decode_one_by_one(self, raw: bytes) -> "Page[T]":
+        try:
+            found = msgspec.json.decode(raw, type=_RawPage)
+        except BROKEN as error:
+            raise ApiError(f"the list of {self} cannot be read: {error}") from None
+        items = tuple(self.decode(item) for item in found.items or ())
+        return Page(items, found.metadata.resource_version, found.metadata.continue_)
+
+    def _decode_with_reason(self, raw: bytes | Raw) -> T:
+        try:
+            decoded: T = decode_object(self._type, raw, f"the API server's {self}")
+        except ConfigError as error:
+            raise ApiError(str(error)) from None
+        return decoded
+
+
+class Page(Generic[T]):
+    """One page of a list; ``rest`` is the token of the next one."""
+
+    def __init__(self, items: tuple[T, ...], version: str, rest: str) -> None:
+        self.items = items
+        self.version = version
+        self.rest = rest
+
+
+class ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _RawPage(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Raw, ...] | None = ()
+    metadata: ListMeta = ListMeta()
+
+
+def collection_path(api_group: str, plural: str, namespace: str = "", version: str = "v1") -> str:
+    root = f"/apis/{api_group}/{version}" if api_group else f"/api/{version}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def _page_type(item: type[Any]) -> type[Any]:
+    items: Any = tuple.__class_getitem__((item, ...)) | None
+    fields = [("items", items, ()), ("metadata", ListMeta, ListMeta())]
+    return msgspec.defstruct(f"{item.__name__}Page", fields, frozen=True)
