@@ -47,5 +47,5 @@ clean:
 	touch $@
 
 .venv/.dev: .venv/.runtime
-	$(PIP) --group dev
+	$(PIP) --editable plugins/aws --group dev
 	touch $@

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = ("core", "plugins/fake")
+DISTRIBUTIONS = ("core", "plugins/aws", "plugins/fake")
 Run = Callable[..., str]
 Install = Callable[..., Path]
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "status": Entry("nodewright.cli.status", "What is under way, what is left alone, and for how long."),
     "pause": Entry("nodewright.cli.pause", "Stop every write to every cloud for a while."),
     "resume": Entry("nodewright.cli.resume", "End a pause before its time."),
+    "doctor": Entry("nodewright.cli.doctor", "May the providers do what is asked of them, and who else writes?"),
     "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
 }
 

@@ -16,4 +16,5 @@ class Capability(StrEnum):
     HAS_INSTANCE = "has_instance"
     SIMILARITY = "similarity"
     PROVISIONING_CLASSES = "provisioning_classes"
+    DIAGNOSIS = "diagnosis"
     SIMULATION = "simulation"

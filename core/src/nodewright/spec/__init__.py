@@ -32,6 +32,7 @@ from nodewright.model.group import (
 from nodewright.model.node import Node, Taint
 from nodewright.model.quantity import Quantity
 from nodewright.spec.context import ProviderContext
+from nodewright.spec.diagnosis import ApiCalls, DiagnosisHooks, Finding, FindingLevel
 from nodewright.spec.hooks import (
     CAPABILITY_HOOKS,
     ENTRY_POINT_GROUP,
@@ -63,15 +64,19 @@ __all__ = [
     "PROJECT",
     "SPEC_VERSION",
     "AccessDenied",
+    "ApiCalls",
     "AtomicResizeHooks",
     "AutoprovisioningHooks",
     "Capability",
     "Clock",
     "ConfigError",
+    "DiagnosisHooks",
     "ErrorClass",
     "FailedInstance",
     "FailureScope",
     "FastFailureHooks",
+    "Finding",
+    "FindingLevel",
     "ForceDeleteHooks",
     "GpuHooks",
     "GroupOptions",

@@ -19,6 +19,7 @@ from nodewright.model.group import (
     Value,
 )
 from nodewright.model.node import Node
+from nodewright.spec.diagnosis import DiagnosisHooks
 from nodewright.spec.markers import hookspec
 from nodewright.spec.simulation import SimulationHooks
 
@@ -237,5 +238,6 @@ CAPABILITY_HOOKS: Mapping[Capability, type] = {
     Capability.HAS_INSTANCE: HasInstanceHooks,
     Capability.SIMILARITY: SimilarityHooks,
     Capability.PROVISIONING_CLASSES: ProvisioningClassHooks,
+    Capability.DIAGNOSIS: DiagnosisHooks,
     Capability.SIMULATION: SimulationHooks,
 }

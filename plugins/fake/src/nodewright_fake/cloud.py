@@ -19,7 +19,7 @@ from nodewright.spec import (
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Phase, view_of
-from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut
+from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut, TakeBack
 from nodewright_fake.supply import BROKEN, Shortage, Supply
 
 
@@ -85,6 +85,11 @@ class FakeCloud:
         self._catch_up()
         by_others = self._built + self._interference[0].start if self._interference else float("inf")
         return min(self._life.next_due(), by_others)
+
+    def coming_interference(self) -> tuple[Resize | TakeBack, ...]:
+        """What others will do that has not happened yet."""
+        self._catch_up()
+        return tuple(self._interference)
 
     # What the provider writes
 

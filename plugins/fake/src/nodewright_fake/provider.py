@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from nodewright import spec
 from nodewright.spec import Capability, ConfigError, hookimpl
 from nodewright_fake.cloud import FakeCloud
+from nodewright_fake.diagnosis import CallCount, find
 from nodewright_fake.machines import GroupView, template_of, view_of
 from nodewright_fake.options import load_options
 
@@ -25,6 +26,7 @@ class FakeProvider:
             cloud = FakeCloud(options, context.clock, context.random)
         self.cloud = cloud
         self._clock = context.clock
+        self._calls = CallCount(context.clock)
         self._views: dict[str, GroupView] = {}
         self._read_at: dict[str, float] = {}
 
@@ -41,7 +43,7 @@ class FakeProvider:
 
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
-        with self.cloud.faults.around("refresh"):
+        with self._calls.counted("refresh"), self.cloud.faults.around("refresh"):
             now, interval = self._clock.now(), self.cloud.options.refresh_interval
             fresh: dict[str, GroupView] = {}
             for name in self.cloud.group_names():
@@ -76,7 +78,7 @@ class FakeProvider:
 
     @hookimpl
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        with self.cloud.faults.around("increase_size", group_id):
+        with self._calls.counted("increase_size"), self.cloud.faults.around("increase_size", group_id):
             granted = self.cloud.faults.at_most("increase_size", group_id, target - expected_target)
             accepted = self.cloud.increase(group_id, expected_target, expected_target + granted)
             self._look_again(group_id)
@@ -84,14 +86,14 @@ class FakeProvider:
 
     @hookimpl
     def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        with self.cloud.faults.around("atomic_increase_size", group_id):
+        with self._calls.counted("atomic_increase_size"), self.cloud.faults.around("atomic_increase_size", group_id):
             accepted = self.cloud.increase(group_id, expected_target, target, atomic=True)
             self._look_again(group_id)
         return accepted
 
     @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        with self.cloud.faults.around("decrease_target_size", group_id):
+        with self._calls.counted("decrease_target_size"), self.cloud.faults.around("decrease_target_size", group_id):
             granted = self.cloud.faults.at_most("decrease_target_size", group_id, expected_target - target)
             accepted = self.cloud.decrease(group_id, expected_target, expected_target - granted)
             self._look_again(group_id)
@@ -99,7 +101,7 @@ class FakeProvider:
 
     @hookimpl
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
-        with self.cloud.faults.around("delete_instances", group_id):
+        with self._calls.counted("delete_instances"), self.cloud.faults.around("delete_instances", group_id):
             granted = self.cloud.faults.at_most("delete_instances", group_id, len(instance_ids))
             accepted = self.cloud.delete(group_id, instance_ids[:granted], expected_target)
             self._look_again(group_id)
@@ -107,7 +109,10 @@ class FakeProvider:
 
     @hookimpl
     def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
-        with self.cloud.faults.around("force_delete_instances", group_id):
+        with (
+            self._calls.counted("force_delete_instances"),
+            self.cloud.faults.around("force_delete_instances", group_id),
+        ):
             accepted = self.cloud.delete(group_id, instance_ids, expected_target, force=True)
             self._look_again(group_id)
         return accepted
@@ -201,6 +206,19 @@ class FakeProvider:
                 return spec.ProvisioningVerdict(accepted=False, reason="UnknownClass", message=request.class_name)
             accepted = request.pod_count <= limits[request.class_name]
             return spec.ProvisioningVerdict(accepted=accepted, reason="Provisioned" if accepted else "TooLarge")
+
+    @hookimpl
+    def diagnose(self) -> Sequence[spec.Finding]:
+        with self.cloud.faults.around("diagnose"):
+            return tuple(find(self.cloud))
+
+    @hookimpl
+    def minimal_policy(self) -> str:
+        return "nothing: a cloud in memory asks for no permissions"
+
+    @hookimpl
+    def api_calls(self) -> Sequence[spec.ApiCalls]:
+        return self._calls.made()
 
     @hookimpl
     def node_start(self, instance_id: str) -> spec.NodeStart:

@@ -12,6 +12,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.errors import InvariantError, ProviderError
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.node import Node
+from nodewright.spec.diagnosis import ApiCalls, Finding
 from nodewright.spec.hooks import GroupSpec, MachineType, ProvisioningClass, ProvisioningRequest, ProvisioningVerdict
 from nodewright.spec.simulation import NodeStart
 
@@ -171,6 +172,20 @@ class ProviderClient:
         return self._optional(
             Capability.PROVISIONING_CLASSES, "provisioning_classes", checks.several(ProvisioningClass)
         )
+
+    # For whoever runs it
+
+    def diagnose(self) -> tuple[Finding, ...] | None:
+        """What the provider finds when it examines its permissions and surroundings."""
+        return self._optional(Capability.DIAGNOSIS, "diagnose", checks.several(Finding))
+
+    def minimal_policy(self) -> str | None:
+        """The permissions that this configuration needs, in the cloud's own form."""
+        return self._optional(Capability.DIAGNOSIS, "minimal_policy", checks.a(str))
+
+    def api_calls(self) -> tuple[ApiCalls, ...] | None:
+        """Calls to the cloud's API since the start."""
+        return self._optional(Capability.DIAGNOSIS, "api_calls", checks.several(ApiCalls))
 
     # Optional writes
 

@@ -1,0 +1,51 @@
+"""What the fake cloud's operator would be told by ``nodewright doctor``."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nodewright.spec import ApiCalls, Clock, Finding, FindingLevel, ProviderError
+from nodewright_fake.cloud import FakeCloud
+from nodewright_fake.options import Resize
+
+
+class CallCount:
+    """Calls that would go over the network if there were one, by operation and result."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._made: dict[tuple[str, str], tuple[int, float]] = {}
+
+    @contextmanager
+    def counted(self, operation: str) -> Iterator[None]:
+        started, result = self._clock.now(), "ok"
+        try:
+            yield
+        except ProviderError as error:
+            result = error.code
+            raise
+        finally:
+            calls, seconds = self._made.get((operation, result), (0, 0.0))
+            self._made[operation, result] = (calls + 1, seconds + self._clock.now() - started)
+
+    def made(self) -> tuple[ApiCalls, ...]:
+        return tuple(
+            ApiCalls(operation=operation, result=result, calls=calls, seconds=seconds)
+            for (operation, result), (calls, seconds) in sorted(self._made.items())
+        )
+
+
+def find(cloud: FakeCloud) -> Iterator[Finding]:
+    """One finding per group: does somebody else write its size?"""
+    for name in cloud.group_names():
+        others = [change for change in cloud.coming_interference() if change.group == name]
+        resizes = any(isinstance(change, Resize) for change in others)
+        if not others:
+            yield Finding(level=FindingLevel.OK, subject="other writers", message="nobody else writes", group_id=name)
+            continue
+        yield Finding(
+            level=FindingLevel.WARNING,
+            subject="other writers",
+            message="somebody else resizes this group" if resizes else "machines of this group are taken back",
+            remedy="take it out of the option interference",
+            group_id=name,
+        )
