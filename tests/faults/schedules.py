@@ -152,7 +152,8 @@ def _engine_trouble(draw: Draw) -> dict[str, Any]:
 def _pods(draw: Draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
     """Deployments, how they are scaled, and jobs."""
     pod = {"cpu": "1", "memory": "64Mi"}
-    deployments = [{"name": "web", "at": draw(_moments(10 * MINUTE)), "replicas": draw(st.integers(2, 8)), "pod": pod}]
+    first = draw(st.one_of(st.just(0), _moments(10 * MINUTE)))
+    deployments = [{"name": "web", "at": first, "replicas": draw(st.integers(2, 8)), "pod": pod}]
     steps = [
         {"do": "scale", "at": draw(_moments(TROUBLE)), "deployment": "web", "replicas": draw(st.integers(0, 10))}
         for _ in range(draw(st.integers(1, 5)))

@@ -128,6 +128,22 @@ def test_an_increase_that_is_accepted_for_no_machine_counts_as_refused() -> None
     assert story.writes() == [(ASKED, "increase", "a", 0, 0), (ASKED, "increase", "b", 0, 2)]
 
 
+def test_after_a_partial_acceptance_nothing_is_asked_from_a_size_that_the_group_does_not_have() -> None:
+    """Pods and the minimum both want machines of one group; the cloud accepts one of the two for the pods."""
+    story = Story(
+        {**A, "min_size": 3},
+        settings={"enforce-node-group-min-size": True},
+        faults=[{"kind": "partial", "hook": "increase_size", "at_most": 1, "times": 1}],
+    )
+    story.pods(2)
+    assert story.events("FailedToScaleUpGroup") == []
+    assert story.writes() == [
+        (0, "increase", "a", 0, 1),
+        (LOOP, "increase", "a", 1, 2),
+        (LOOP, "increase", "a", 2, 3),
+    ]
+
+
 def test_machines_that_do_not_register_are_given_up_in_time_then_removed_and_told() -> None:
     story = Story({**A, "never_registers": 1.0}, B)
     story.pods(1, at=5)

@@ -19,7 +19,7 @@ from nodewright.model.errors import (
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 from nodewright.testkit import FakeClock
 
-A, B = GroupRef("p", "a"), GroupRef("p", "b")
+A, B, C = (GroupRef("p", name) for name in "abc")
 
 
 class Provider:
@@ -30,6 +30,7 @@ class Provider:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.raises: dict[str, ProviderError] = {}
+        self.at_most = 1000
 
     def _accept(self, hook: str, group_id: str, *rest: object) -> None:
         self.calls.append((hook, group_id, *rest))
@@ -38,7 +39,7 @@ class Provider:
 
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         self._accept("increase", group_id, expected_target, target)
-        return target - expected_target
+        return min(target - expected_target, self.at_most)
 
     def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         self._accept("atomic", group_id, expected_target, target)
@@ -66,7 +67,7 @@ def increase(group: GroupRef, *, atomic: bool = False) -> IncreaseSize:
 def one_of_each() -> list[Write]:
     return [
         increase(A),
-        increase(A, atomic=True),
+        increase(C, atomic=True),
         DecreaseTargetSize(group=A, expected_target=3, target=2, reason="late"),
         DeleteInstances(group=B, expected_target=2, instance_ids=("i-1", "i-2"), reason="late"),
     ]
@@ -77,7 +78,7 @@ def test_each_action_is_its_call() -> None:
     outcomes = Actor([provider], clock, inbox, AuditLog()).act(one_of_each())
     assert provider.calls == [
         ("increase", "a", 1, 3),
-        ("atomic", "a", 1, 3),
+        ("atomic", "c", 1, 3),
         ("decrease", "a", 3, 2),
         ("delete", "b", ("i-1", "i-2"), 2),
     ]
@@ -132,6 +133,16 @@ def test_a_refused_decrease_lets_through_what_was_planned_for_the_same_target() 
     ]
     Actor([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
     assert provider.calls == [("decrease", "a", 3, 2), ("force", "a", ("i",), 3)]
+
+
+@pytest.mark.parametrize(("accepted", "called"), [(1, 1), (2, 2)])
+def test_what_follows_a_partly_accepted_increase_waits_for_the_next_loop(accepted: int, called: int) -> None:
+    """It was planned for a size that the group does not have."""
+    provider = Provider()
+    provider.at_most = accepted
+    further = IncreaseSize(group=A, expected_target=3, target=4)
+    outcomes = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), further])
+    assert len(provider.calls) == len(outcomes) == called
 
 
 @pytest.mark.parametrize(("stops", "called"), [(True, ["a"]), (False, ["a", "b"])])

@@ -35,15 +35,15 @@ class Actor:
         self._stops_at_refusal = stops_at_refusal
 
     def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]:
-        """Every action in order; ``loop`` names this loop in the audit. After one that was not done, its group is
-        left alone until the next loop, for what follows was planned for a target that the group does not have;
-        unless the refusal was foreseen, and it was planned for the target as it still is.
+        """Every action in order; ``loop`` names this loop in the audit. After one that was not done, or not in full,
+        its group is left alone until the next loop, for what follows was planned for a target that the group does not
+        have; unless that was foreseen, and it was planned for the target as it is.
         """
         outcomes: list[Ended] = []
-        stopped: dict[GroupRef, int | None] = {}
+        targets: dict[GroupRef, int | None] = {}
         refused: set[tuple[str, ...]] = set()
         for number, action in enumerate(actions, start=1):
-            if stopped.get(action.group, action.expected_target) != action.expected_target:
+            if targets.get(action.group, action.expected_target) != action.expected_target:
                 continue
             if isinstance(action, IncreaseSize) and action.pods in refused:
                 continue
@@ -51,9 +51,11 @@ class Actor:
             self._audit.record(record)
             outcome = self._attempt(action)
             if not isinstance(outcome, Done):
-                stopped[action.group] = _unchanged_target(outcome)
+                targets[action.group] = _unchanged_target(outcome)
                 if self._stops_at_refusal and isinstance(action, IncreaseSize):
                     refused.add(action.pods)
+            elif isinstance(action, IncreaseSize):
+                targets[action.group] = action.expected_target + outcome.accepted
             self._inbox.post(outcome)
             outcomes.append(outcome)
             self._audit.record(answered(record, outcome, self._clock.now()))
