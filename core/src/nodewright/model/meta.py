@@ -44,7 +44,10 @@ class ObjectMeta(Kube, frozen=True, kw_only=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The one owner that manages the object, if any."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:  # no generator: this is asked of every pod, in every loop
+            if owner.controller:
+                return owner
+        return None
 
 
 class Requirement(Kube, frozen=True, kw_only=True):
