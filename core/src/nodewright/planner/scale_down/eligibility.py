@@ -5,7 +5,7 @@ holds decides.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import ceil, isinf
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from nodewright.snapshot.snapshot import Snapshot
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 # The cloud has this long to delete a machine; a node whose taint is older is looked at again.
 DELETION_SECONDS = 300.0
+# More tenths of a per cent than anything is used to; stands for infinity.
+_MANY_TENTHS = 2**32
 
 _NO_INFO = Unremovable(code=UnremovableCode.UNEXPECTED, message="the node is not in the picture of the cluster")
 _BEING_DELETED = Unremovable(
@@ -60,17 +62,19 @@ def find_eligible(
     could not go is looked at again.
     """
     found = [snapshot.find_row(name) for name in candidates]
+    rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
+    if not (rows < 0).any():
+        return _Trial(snapshot, candidates, rows, state, settings).judge({})
     absent = {name: _NO_INFO for name, row in zip(candidates, found, strict=True) if row is None}
-    names = [name for name in candidates if name not in absent] if absent else list(candidates)
-    rows = np.array([row for row in found if row is not None], dtype=np.int64)
-    return _Trial(snapshot, names, rows, state, settings).judge(absent)
+    names = [name for name in candidates if name not in absent]
+    return _Trial(snapshot, names, rows[rows >= 0], state, settings).judge(absent)
 
 
 class _Trial:
     """The candidates of one loop, and the reasons found so far."""
 
     def __init__(
-        self, snapshot: Snapshot, names: list[str], rows: Ids, state: ClusterState, settings: Settings
+        self, snapshot: Snapshot, names: Sequence[str], rows: Ids, state: ClusterState, settings: Settings
     ) -> None:
         self._snapshot, self._names, self._rows = snapshot, names, rows
         self._state, self._settings = state, settings
@@ -150,12 +154,17 @@ class _Trial:
         plain = _per_group((option.scale_down_utilization_threshold for option in options), places)
         gpu = _per_group((option.scale_down_gpu_utilization_threshold for option in options), places)
         thresholds = np.where(measured.has_gpu, gpu, plain)
-        hit = np.flatnonzero((measured.ratios > thresholds) & self._open)
-        ratios, limits = measured.ratios[hit].tolist(), thresholds[hit].tolist()
-        resources = (measured.resources[n] for n in measured.resource_ids[hit].tolist())
-        reasons = [_used(*one) for one in zip(resources, map(_tenths, ratios), limits, strict=True)]
-        self._reasons[hit] = reasons
-        self._open[hit] = False
+        above = np.flatnonzero((measured.ratios > thresholds) & self._open)
+        limits, limit_ids = np.unique(thresholds[above], return_inverse=True)
+        keys = (limit_ids * len(measured.resources) + measured.resource_ids[above]) * _MANY_TENTHS
+        kinds, which = np.unique(keys + _tenths(measured.ratios[above]), return_inverse=True)
+        reasons = []
+        for kind in kinds.tolist():
+            rest, tenths = divmod(kind, _MANY_TENTHS)
+            limit, resource = divmod(rest, len(measured.resources))
+            reasons.append(_used(measured.resources[resource], tenths, float(limits[limit])))
+        self._reasons[above] = np.array(reasons, dtype=object)[which] if reasons else None
+        self._open[above] = False
 
     def _answer(self, measured: Utilizations, compared: Mask, absent: Mapping[str, Unremovable]) -> Eligibility:
         names: NDArray[np.object_] = np.array(self._names, dtype=object)
@@ -183,18 +192,18 @@ def _unmeasured(problem: str) -> Unremovable:
     return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"its utilization is unknown: {problem}")
 
 
-def _tenths(ratio: float) -> float:
+def _tenths(ratios: NDArray[np.float64]) -> Ids:
     """Tenths of a per cent, rounded up, so that what is above the threshold never looks equal to it."""
-    return ratio if isinf(ratio) else ceil(ratio * 1000 - 1e-9)
+    return np.minimum(np.ceil(ratios * 1000 - 1e-9), _MANY_TENTHS - 1).astype(np.int64)
 
 
 @lru_cache(maxsize=8192)
-def _used(resource: str, tenths: float, threshold: float) -> Unremovable:
+def _used(resource: str, tenths: int, threshold: float) -> Unremovable:
     """Shared by all nodes of which the same is to be said: there are many."""
-    if isinf(tenths):
+    if tenths == _MANY_TENTHS - 1:
         said = f"{resource} is asked for, and the pods that are not to count leave none of it"
     else:
-        said = f"{resource} {tenths / 10:g} % is above the threshold of {threshold * 100:g} %"
+        said = f"{resource} {tenths / 10:.10g} % is above the threshold of {threshold * 100:g} %"
     return Unremovable(code=UnremovableCode.NOT_UNDERUTILIZED, message=said)
 
 
