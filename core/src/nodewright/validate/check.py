@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
 
@@ -19,7 +20,7 @@ Planned = IncreaseSize | DecreaseTargetSize | DeleteInstances
 class Violation:
     """An action that must not be carried out, and the rule that it breaks."""
 
-    action: Planned
+    action: Planned | NodeRemoval
     rule: str
 
 

@@ -1,0 +1,80 @@
+"""Which pods a removal must not touch, told from the rules alone (behaviour/down.md A7)."""
+
+from collections.abc import Iterable, Mapping
+
+from nodewright.model.cluster import PodDisruptionBudget
+from nodewright.model.meta import Requirement
+from nodewright.model.pod import Pod, Volume
+from nodewright.model.settings import DrainSettings
+
+_PREFIX = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_GRACE = 30.0
+
+
+def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: DrainSettings, now: float) -> str | None:
+    """None: the pod is moved. Empty: it goes with its node. Else why it must stay."""
+    if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
+        return ""
+    said = pod.metadata.annotations.get(_PREFIX)
+    if said == "true" or pod.status.phase == "Failed":
+        return None
+    if said == "on-completion":
+        return "it is to run to its end"
+    if pod.metadata.controller is None:
+        return "nobody would create it again"
+    if pod.metadata.namespace == "kube-system" and settings.skip_nodes_with_system_pods:
+        fine = _is_old(pod, settings, now) or any(matches(budget, pod) for budget in budgets)
+        return None if fine else "it is a young system pod"
+    return _why_kept(pod, settings)
+
+
+def _why_kept(pod: Pod, settings: DrainSettings) -> str | None:
+    if pod.metadata.annotations.get(_PREFIX) == "false":
+        return "it is annotated as not safe to evict"
+    if settings.skip_nodes_with_local_storage and any(_is_local(volume) for volume in _unwaived(pod)):
+        return "it keeps data on its node"
+    return None
+
+
+def matches(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Whether the budget counts the pod: of its namespace, and selected."""
+    selector = budget.spec.selector
+    if selector is None or budget.metadata.namespace != pod.metadata.namespace:
+        return False
+    labels = pod.metadata.labels
+    plain = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    return plain and all(_holds(wanted, labels) for wanted in selector.match_expressions)
+
+
+def _holds(wanted: Requirement, labels: Mapping[str, str]) -> bool:
+    there = wanted.key in labels
+    match wanted.operator:
+        case "In":
+            return there and labels[wanted.key] in wanted.values
+        case "NotIn":
+            return not there or labels[wanted.key] not in wanted.values
+        case "Exists":
+            return there
+        case "DoesNotExist":
+            return not there
+        case _:
+            return False
+
+
+def _should_be_gone(pod: Pod, now: float) -> bool:
+    deleted, grace = pod.metadata.deletion_timestamp, pod.spec.termination_grace_period_seconds
+    return deleted is not None and deleted.timestamp() + (_GRACE if grace is None else grace) + _GRACE < now
+
+
+def _is_old(pod: Pod, settings: DrainSettings, now: float) -> bool:
+    created = pod.metadata.creation_timestamp
+    return created is not None and created.timestamp() + settings.blocking_system_pod_distruption_timeout < now
+
+
+def _unwaived(pod: Pod) -> list[Volume]:
+    waived = pod.metadata.annotations.get(f"{_PREFIX}-local-volumes", "").split(",")
+    return [volume for volume in pod.spec.volumes if volume.name not in waived]
+
+
+def _is_local(volume: Volume) -> bool:
+    return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
