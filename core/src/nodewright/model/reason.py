@@ -71,7 +71,7 @@ class ScaleUpResult(StrEnum):
 
 
 class UnremovableCode(StrEnum):
-    """Why a node is not removed; the names are CA's (behaviour/down.md A4), the last two ours."""
+    """Why a node is not removed; the names are CA's (behaviour/down.md A4), those from ``FLAPPING`` on ours."""
 
     SCALE_DOWN_DISABLED = "ScaleDownDisabledAnnotation"
     UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
@@ -91,6 +91,9 @@ class UnremovableCode(StrEnum):
     NO_NODE_INFO = "NoNodeInfo"
     FLAPPING = "Flapping"
     QUARANTINED = "Quarantined"
+    IN_COOLDOWN = "InCooldown"
+    NOT_EXAMINED = "NotExaminedYet"
+    AWAITS_TURN = "AwaitsItsTurn"
 
 
 class BlockingCode(StrEnum):

@@ -3,19 +3,29 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
+from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.candidates import Ground
 from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
 from nodewright.planner.correction_ca import restore_as_ca
 from nodewright.planner.gate import count_ready_nodes, reason_to_wait
 from nodewright.planner.min_size import plan_min_sizes
-from nodewright.planner.pending import drop_expendable, drop_foreign, is_pending, split_young, take_fitting
-from nodewright.planner.plan import Plan, PlannedAction, ScaleUpReport
+from nodewright.planner.pending import (
+    drop_expendable,
+    drop_foreign,
+    find_recreated,
+    is_pending,
+    split_young,
+    take_fitting,
+)
+from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport, ScaleUpReport
 from nodewright.planner.quota import Quota
 from nodewright.planner.salvo import plan_rounds
+from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up import ScaleUp
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
@@ -23,6 +33,7 @@ from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.state import ClusterState
 
 UNHEALTHY = "cluster is unhealthy: too many nodes are not ready"
+ALL_NEW = "all pods that wait are very new, and more may come"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
 _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] = {
@@ -37,14 +48,17 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     restored = _RESTORE[settings.size_correction](state, settings)
     state, actions = restored.state, list[PlannedAction](restored.actions)
     if not state.healthy:
-        return Plan(actions=tuple(actions), halted=UNHEALTHY)
+        return Plan(actions=tuple(actions), halted=UNHEALTHY, scale_down=forget_unneeded(state, settings))
     if not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings):
-        return Plan(actions=() if settings.is_ca else tuple(actions), halted=NO_READY_NODES)
+        kept = () if settings.is_ca else tuple(actions)
+        return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings))
     if restored.cut_short:
         return Plan(actions=tuple(actions), cut_short=restored.cut_short)
     pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
     old, young = split_young(pods, settings.pods, state.now)
-    if not old and not settings.scale_up.enforce_node_group_min_size:
+    old += find_recreated(state.observation.snapshot, state.observation.removing, settings.pods)
+    removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
+    if not old and not enforces and not removes:
         return Plan(actions=tuple(actions), waiting=tuple(young))
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
@@ -53,7 +67,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     fitting, left = take_fitting(ground.snapshot, old)
     reports = _scale_up(ground, [pod for pod in left if not pod.is_daemonset_pod], random, actions)
     min_size = None
-    if settings.scale_up.enforce_node_group_min_size:
+    if enforces:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
         increases, min_size = plan_min_sizes(ground, grown)
         actions += increases
@@ -64,7 +78,14 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         min_size=min_size,
         fitting=tuple(fitting),
         waiting=tuple(young),
+        scale_down=_scale_down(ground, actions, reports[0]) if removes else ScaleDownReport(),
     )
+
+
+def _scale_down(ground: Ground, actions: list[PlannedAction], scale_up: ScaleUpReport) -> ScaleDownReport:
+    """Plan removals, in the picture that holds pods that fit; groups that grow now have just grown."""
+    grown = {action.group for action in actions if isinstance(action, IncreaseSize)}
+    return plan_scale_down(ground, grown, ALL_NEW if scale_up.result == ScaleUpResult.IN_COOLDOWN else "")
 
 
 def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[GroupRef]) -> Ground:

@@ -1,18 +1,22 @@
 """Which pods wait for room (behaviour/up.md §3)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from nodewright.estimator.spread import round_robin
 from nodewright.model.duration import parse_duration
-from nodewright.model.pod import Pod
+from nodewright.model.pod import Pod, PodSpec
+from nodewright.model.removal import Removing
 from nodewright.model.settings import PodSettings
 from nodewright.predicates import capacity, feasible, is_guarded_against
+from nodewright.snapshot.column import Ints
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
+_SOURCE_ANNOTATION = "kubernetes.io/config.source"
 
 
 def is_expendable(priority: int | None, settings: PodSettings) -> bool:
@@ -22,20 +26,22 @@ def is_expendable(priority: int | None, settings: PodSettings) -> bool:
 
 def drop_expendable(snapshot: Snapshot, settings: PodSettings) -> None:
     """Free the room of running pods that give way to anything."""
-    _drop(snapshot, lambda held: is_expendable(held.spec.priority, settings))
+    _drop(snapshot, lambda spec: is_expendable(spec.priority, settings))
 
 
 def drop_foreign(snapshot: Snapshot, settings: PodSettings) -> None:
     """CA does not see running pods of schedulers that are not allowed either: their room looks free to it."""
     if settings.allowed_scheduler_names:
-        _drop(snapshot, lambda held: held.spec.scheduler_name not in settings.allowed_scheduler_names)
+        _drop(snapshot, lambda spec: spec.scheduler_name not in settings.allowed_scheduler_names)
 
 
-def _drop(snapshot: Snapshot, wanted: Callable[[PodClass], bool]) -> None:
-    held = [(pod_class, rows) for pod_class, rows in snapshot.placements() if wanted(pod_class)]
+def _drop(snapshot: Snapshot, wanted: Callable[[PodSpec], bool]) -> None:
+    held = [(pod_class, dict(rows)) for pod_class, rows in snapshot.placements() if wanted(pod_class.spec)]
     for pod_class, rows in held:
-        for row, count in list(rows.items()):
+        for row, count in rows.items():
             snapshot.unplace(pod_class, row, count)
+    for row in {row for _, rows in held for row in rows}:
+        snapshot.recall(row, [pod for pod in snapshot.pods(row) if not wanted(pod.spec)])
 
 
 def is_pending(pod: Pod, settings: PodSettings) -> bool:
@@ -54,6 +60,21 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
         return True
     untried = scheduled is None or (scheduled.status == "False" and not scheduled.reason)
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
+
+
+def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], settings: PodSettings) -> list[Pod]:
+    """Pods that their controllers will create anew once the node under them is drained: they wait for room from now."""
+    rows = (snapshot.find_row(name) for name, held in removing.items() if held.removal.drains)
+    pods = (pod for row in rows if row is not None for pod in snapshot.pods(row))
+    leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None and _returns(pod, settings)]
+    return [replace(pod, spec=replace(pod.spec, node_name="")) for pod in leaving]
+
+
+def _returns(pod: Pod, settings: PodSettings) -> bool:
+    source = pod.metadata.annotations.get(_SOURCE_ANNOTATION)
+    is_static = source is not None and source != "api"
+    expendable = is_expendable(pod.spec.priority, settings)
+    return not (pod.is_mirror or is_static or pod.is_daemonset_pod or expendable)
 
 
 def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple[list[Pod], list[Pod]]:
@@ -80,7 +101,7 @@ def _delay(pod: Pod, settings: PodSettings) -> float:
 
 
 def take_fitting(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Pods for which there is room already, and the others; the first are placed in the snapshot.
+    """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
 
     Higher priorities choose first. Among equals, pods of one class go together, in order of first appearance.
     """
@@ -89,9 +110,9 @@ def take_fitting(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[list[Pod], li
     cursor = 0
     for pod_class, alike in _by_priority(snapshot, pods):
         if pod_class.is_plain and not is_guarded_against(snapshot, pod_class):
-            placed, cursor = _deal(snapshot, pod_class, len(alike), cursor)
+            placed, cursor = _deal(snapshot, pod_class, alike, cursor)
         else:
-            placed, cursor = _place_in_turn(snapshot, pod_class, len(alike), cursor)
+            placed, cursor = _place_in_turn(snapshot, pod_class, alike, cursor)
         fitting += alike[:placed]
         left += alike[placed:]
     return fitting, left
@@ -104,25 +125,43 @@ def _by_priority(snapshot: Snapshot, pods: Iterable[Pod]) -> list[tuple[PodClass
     return sorted(classes.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
 
 
-def _deal(snapshot: Snapshot, pod_class: PodClass, count: int, cursor: int) -> tuple[int, int]:
+def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[int, int]:
     """Place pods that only amounts keep apart, in closed form; answers how many, and where the scan stands."""
     if not len(snapshot):
         return 0, cursor
     room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)
-    counts, cursor = round_robin(room, count, cursor % len(room))
+    start = cursor % len(room)
+    counts, cursor = round_robin(room, len(pods), start)
     rows = np.flatnonzero(counts)
     if len(rows):
         snapshot.place_many(pod_class, rows, counts[rows])
+        _remember(snapshot, pods, _turns(rows, counts[rows], start, len(room)))
     return int(counts.sum()), cursor
 
 
-def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, count: int, cursor: int) -> tuple[int, int]:
+def _turns(rows: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
+    """The rows in the order in which pods were dealt to them, each as often as it got one."""
+    turn = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    served = np.repeat(rows, counts)
+    turns: list[int] = served[np.lexsort(((served - start) % nodes, turn))].tolist()
+    return turns
+
+
+def _remember(snapshot: Snapshot, pods: Sequence[Pod], rows: Sequence[int]) -> None:
+    by_row: dict[int, list[Pod]] = {}
+    for pod, row in zip(pods, rows, strict=False):
+        by_row.setdefault(row, []).append(pod)
+    for row, arrived in by_row.items():
+        snapshot.recall(row, (*snapshot.pods(row), *arrived))
+
+
+def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[int, int]:
     """Place pods one by one; once one of a class fits nowhere, the rest of it does not either."""
-    for placed in range(count):
+    for placed, pod in enumerate(pods):
         rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)
         if not len(rows):
             return placed, cursor
         row = int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
-        snapshot.place(pod_class, row)
+        snapshot.place(pod_class, row, pod=pod)
         cursor = row + 1
-    return count, cursor
+    return len(pods), cursor

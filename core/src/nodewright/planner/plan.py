@@ -1,5 +1,6 @@
 """The result of planning: actions, and the reasons for them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -61,18 +62,23 @@ class ScaleDownReport:
     """What scale-down planning decided, and why; nodes by name.
 
     ``removals`` start now. ``unneeded`` says since when each node that could go has not been needed (epoch
-    seconds), ``unremovable`` why each other one stays, ``utilization`` the ratio of those that were measured.
-    ``mark`` and ``unmark`` are nodes whose soft taint is to be added or removed. ``memory`` is for the next loop.
+    seconds), ``unremovable`` why others stay, as far as CA says so; ``passed_over`` is why each node stays of which
+    CA says nothing. ``utilization`` is the ratio of those that were measured. ``mark`` and ``unmark`` are nodes whose
+    soft taint is to be added or removed. ``cooldown_until`` (epoch seconds) is when removals may begin again,
+    ``next_change`` when time alone changes what is planned. ``memory`` is for the next loop; None: it stays as it was.
     """
 
     result: ScaleDownResult = ScaleDownResult.NOT_TRIED
     removals: tuple[NodeRemoval, ...] = ()
     unneeded: Mapping[str, float] = field(default_factory=dict)
     unremovable: Mapping[str, Unremovable] = field(default_factory=dict)
+    passed_over: Mapping[str, Unremovable] = field(default_factory=dict)
     utilization: Mapping[str, float] = field(default_factory=dict)
     mark: tuple[str, ...] = ()
     unmark: tuple[str, ...] = ()
-    memory: ScaleDownMemory = field(default_factory=ScaleDownMemory)
+    cooldown_until: float = 0.0
+    next_change: float = math.inf
+    memory: ScaleDownMemory | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What the whole cluster may still grow by: cores, memory, GPUs (behaviour/up.md §4.9)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -17,10 +17,9 @@ class Quota:
 
     def __init__(self, snapshot: Snapshot, limits: ResourceLimits, accelerators: Accelerators) -> None:
         self._accelerators = accelerators
-        cores, memory = (_total(snapshot, name) for name in ("cpu", "memory"))
-        self._left = {"cpu": limits.max_cores - cores, "memory": limits.max_memory_bytes - memory}
-        for kind, most in limits.max_gpu.items():
-            self._left[kind] = most - _devices(snapshot, accelerators, kind)
+        most = {"cpu": limits.max_cores, "memory": limits.max_memory_bytes, **limits.max_gpu}
+        there = totals(snapshot, most, accelerators)
+        self._left = {name: amount - there[name] for name, amount in most.items()}
 
     def allowed(self, node: Node, wanted: int) -> tuple[int, tuple[str, ...]]:
         """How many of ``wanted`` such nodes fit under the limits, and the resources that stand in the way."""
@@ -37,9 +36,22 @@ class Quota:
             self._left[name] -= amount * count
 
     def _amounts(self, node: Node) -> Mapping[str, int]:
-        kind, devices = self._accelerators.count(node)
-        amounts = {name: _capacity(node, name) for name in ("cpu", "memory")} | {kind: devices}
+        amounts = node_amounts(node, self._accelerators)
         return {name: amount for name, amount in amounts.items() if amount > 0 and name in self._left}
+
+
+def node_amounts(node: Node, accelerators: Accelerators) -> Mapping[str, int]:
+    """What a node counts for under limits: cores, bytes, and devices by the type of its accelerators."""
+    kind, devices = accelerators.count(node)
+    return {"cpu": _capacity(node, "cpu"), "memory": _capacity(node, "memory"), kind: devices}
+
+
+def totals(snapshot: Snapshot, names: Iterable[str], accelerators: Accelerators) -> dict[str, int]:
+    """What all nodes together count for, of each resource or type of accelerator."""
+    return {
+        name: _total(snapshot, name) if name in ("cpu", "memory") else _devices(snapshot, accelerators, name)
+        for name in names
+    }
 
 
 def _total(snapshot: Snapshot, name: str) -> int:

@@ -126,6 +126,10 @@ class Snapshot(NodeTable):
         """The known pods of a node, in the order in which they came."""
         return self._pods.get(row, ())
 
+    def recall(self, row: int, pods: Iterable[Pod]) -> None:
+        """Say which pods those of a node are; they must have been placed there."""
+        self._pods[row] = tuple(pods)
+
     def of_pods(self, key: Hashable, rows: Iterable[int], compute: Callable[[tuple[Pod, ...]], T]) -> list[T]:
         """What follows from the known pods of each node and from nothing else; computed again only if they change."""
         known, found = self.vocabulary.of_pods.setdefault(key, {}), list[T]()

@@ -1,0 +1,105 @@
+"""Which of the nodes that could go do go now (behaviour/down.md A9, A10)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodewright.model.limits import make_resource_limits
+from nodewright.model.node import Node
+from nodewright.model.reason import Unremovable, UnremovableCode
+from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.planner.candidates import Ground
+from nodewright.planner.scale_down.atomic import whole_groups
+from nodewright.planner.scale_down.budgets import crop
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
+from nodewright.planner.scale_down.examine import Removable
+from nodewright.planner.scale_down.minima import Minima
+from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
+from nodewright.registry.state import ClusterState
+
+_DISABLED = Unremovable(
+    code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
+)
+_NO_TURN = Unremovable(
+    code=UnremovableCode.AWAITS_TURN, message="as many nodes as may be removed at a time come before it"
+)
+
+
+@dataclass(kw_only=True)
+class Choice:
+    """``removals`` begin now; of the others, why they stay: as CA says it, or ``waiting`` for their turn."""
+
+    removals: tuple[NodeRemoval, ...] = ()
+    stay: dict[str, Unremovable] = field(default_factory=dict)
+    waiting: dict[str, Unremovable] = field(default_factory=dict)
+
+
+def choose(
+    ground: Ground, found: Sequence[Removable], since: Mapping[str, float], utilization: Mapping[str, float]
+) -> Choice:
+    """Those that were unneeded for long enough, as far as minima, whole groups and parallelism let them go."""
+    state, choice = ground.state, Choice()
+    by_name = {node.name: node for node in found}
+    empty = [node.name for node in found if not node.moving]
+    drain = [node.name for node in found if node.moving]
+    minima = Minima(state, ground.snapshot, make_resource_limits(ground.settings.limits), ground.accelerators)
+    ripe: list[str] = []
+    for name in (*empty, *sorted(drain, key=lambda name: by_name[name].risky)):
+        reason = _reason_to_stay(state, name, since[name], minima)
+        if reason is None:
+            ripe.append(name)
+        else:
+            choice.stay[name] = reason
+    going, incomplete = whole_groups(state, ripe)
+    choice.stay |= incomplete
+    awaited = {name: by_name[name].awaited[0].key for name in going if by_name[name].awaited}
+    choice.stay |= {name: _on_completion(pod) for name, pod in awaited.items()}
+    going = [name for name in going if name not in awaited]
+    batches = crop(
+        state,
+        [name for name in going if not by_name[name].moving],
+        [name for name in going if by_name[name].moving],
+        ground.settings,
+    )
+    choice.waiting = {name: _NO_TURN for name in going if name not in batches}
+    choice.removals = tuple(
+        _removal(state, by_name[name], batch, since[name], utilization.get(name, 0.0))
+        for name, batch in batches.items()
+    )
+    return choice
+
+
+def _reason_to_stay(state: ClusterState, name: str, since: float, minima: Minima) -> Unremovable | None:
+    """Why a node that could go stays for now; one that goes is counted as gone."""
+    ref, node = state.group_of_node[name], _node(state, name)
+    if node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
+        return _DISABLED
+    return too_early(state, name, since) or minima.take(ref, node)
+
+
+def _on_completion(pod: str) -> Unremovable:
+    text = f"pod {pod} asks to be waited for until it has ended"
+    return Unremovable(code=UnremovableCode.ON_COMPLETION, pod=pod, message=text)
+
+
+def _removal(state: ClusterState, found: Removable, batch: int, since: float, utilization: float) -> NodeRemoval:
+    ref, provider_id = state.group_of_node[found.name], _node(state, found.name).spec.provider_id
+    instances = state.groups[ref].seen.instances or ()
+    owners = (pod.metadata.controller for pod in found.moving)
+    reason = RemovalReason.UNDERUTILIZED if found.moving else RemovalReason.EMPTY
+    return NodeRemoval(
+        node=found.name,
+        group=ref,
+        # Some clouds write one id in two ways.
+        instance_id=next((i.id for i in instances if i.id.lower() == provider_id.lower()), provider_id),
+        reason=reason if is_ready_node(state, found.name) else RemovalReason.UNREADY,
+        pods=tuple(pod.key for pod in found.moving),
+        owners=tuple(owner.uid or f"{owner.kind}/{owner.name}" if owner is not None else "" for owner in owners),
+        batch=batch,
+        utilization=utilization,
+        unneeded_since=since,
+    )
+
+
+def _node(state: ClusterState, name: str) -> Node:
+    snapshot = state.observation.snapshot
+    return snapshot.node(snapshot.row(name))

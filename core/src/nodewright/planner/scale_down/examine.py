@@ -1,0 +1,115 @@
+"""Which candidates could go, one after the other, each as if those before it were gone (behaviour/down.md A3)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nodewright.model.pod import Pod
+from nodewright.model.reason import Unremovable, UnremovableCode
+from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.atomic import is_atomic
+from nodewright.planner.scale_down.disruption import DisruptionBudgets
+from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.simulation import Hints, Simulation
+from nodewright.registry.state import ClusterState, ScaleDownMemory
+from nodewright.snapshot.snapshot import Snapshot
+
+_NOT_EXAMINED = Unremovable(
+    code=UnremovableCode.NOT_EXAMINED, message="as many nodes as are looked at in one loop came before it"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removable:
+    """A node that could go now: the pods to move and those to wait for first.
+
+    ``risky`` says that its pods may not all go at the same time.
+    """
+
+    name: str
+    moving: tuple[Pod, ...] = ()
+    awaited: tuple[Pod, ...] = ()
+    risky: bool = False
+
+
+@dataclass(kw_only=True)
+class Examination:
+    """What became of each candidate; ``skipped`` were not looked at for the number of others."""
+
+    removable: list[Removable] = field(default_factory=list)
+    unremovable: dict[str, Unremovable] = field(default_factory=dict)
+    skipped: dict[str, Unremovable] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+def examine(
+    snapshot: Snapshot, names: Sequence[str], destinations: Iterable[str], state: ClusterState, settings: Settings
+) -> Examination:
+    """Try to empty the named nodes in order; the pods of each may go to ``destinations`` that are left.
+
+    ``snapshot`` stays as it is.
+    """
+    found, memory = Examination(), state.memory.scale_down
+    if not names:
+        return found
+    budgets = DisruptionBudgets(state.observation.workloads.budgets)
+    rows = np.zeros(len(snapshot), dtype=np.bool_)
+    rows[[snapshot.row(name) for name in destinations]] = True
+    hints = Hints(before=memory.hints)
+    simulation = Simulation(snapshot.fork(), rows, hints, state.now)
+    most, counted = most_removable(memory, settings, state.now), 0
+    for index, name in enumerate(names):
+        if counted >= most:
+            found.skipped = dict.fromkeys(names[index:], _NOT_EXAMINED)
+            break
+        verdict = _try(simulation, name, budgets, state, settings)
+        if isinstance(verdict, Unremovable):
+            found.unremovable[name] = verdict
+        else:
+            found.removable.append(verdict)
+            counted += not is_atomic(state, state.group_of_node[name])
+    found.hints = hints.fresh
+    return found
+
+
+def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> float:
+    """The shortest time between two loops so far, in seconds; before the second, the time a node must be unneeded.
+
+    CA measures it. Here loops that would change nothing are left out, so that it is the interval that was asked for.
+    """
+    longest = settings.scale_down.scale_down_unneeded_time or 1e-9
+    if not memory.updated_at:
+        return longest
+    latest = now - memory.updated_at if settings.is_ca else settings.loop.scan_interval
+    return max(1e-9, min(memory.interval, latest))
+
+
+def most_removable(memory: ScaleDownMemory, settings: Settings, now: float) -> int:
+    """After how many removable nodes of ordinary groups the others are not looked at: more could not go in time."""
+    step, interval = settings.scale_down.max_scale_down_parallelism, update_interval(memory, settings, now)
+    rounds = max(settings.scale_down.scale_down_unneeded_time, interval) // interval
+    return min(len(memory.unneeded_since) + 2 * step, int(step * rounds) + step)
+
+
+def _try(
+    simulation: Simulation, name: str, budgets: DisruptionBudgets, state: ClusterState, settings: Settings
+) -> Removable | Unremovable:
+    """Take a node out of the simulated cluster, or say why it must stay in it."""
+    board = simulation.board
+    row = board.find_row(name)
+    if row is None:
+        return Unremovable(code=UnremovableCode.NO_NODE_INFO, message="it is no longer in the picture of the cluster")
+    verdict = judge_pods(board.pods(row), state.observation.workloads, budgets, settings.drain, state.now)
+    if verdict.blocking is not None:
+        blocking = verdict.blocking
+        return Unremovable(
+            code=UnremovableCode.BLOCKED_BY_POD, pod=blocking.pod, pod_code=blocking.code, message=blocking.message
+        )
+    stuck = simulation.empty(row, verdict.pods)
+    if stuck is not None:
+        text = f"pod {stuck.key} would find no other node"
+        return Unremovable(code=UnremovableCode.NO_PLACE, pod=stuck.key, message=text)
+    risky = not budgets.can_remove(verdict.pods).in_parallel
+    budgets.remove(verdict.pods)
+    return Removable(name=name, moving=verdict.pods, awaited=verdict.on_completion, risky=risky)
