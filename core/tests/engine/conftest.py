@@ -1,6 +1,6 @@
 """An engine whose world and brain a test can bend."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -8,16 +8,18 @@ import pytest
 
 from nodewright.act import AuditLog
 from nodewright.engine.autoscaler import Autoscaler, Brain
-from nodewright.engine.ports import ClusterPicture, Event, Loaded, Pause, World
+from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
 from nodewright.model.capability import Capability
-from nodewright.model.errors import NodewrightError, OutOfCapacity, ProviderError
+from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.testkit import FakeClock, build_group, build_template
+from nodewright.testkit import FakeClock, build_group, build_node, build_template
 from nodewright.validate import Violation
 
 
@@ -75,6 +77,17 @@ class Desk:
         if self.read_error is not None:
             raise self.read_error
         return ClusterPicture(snapshot=Snapshot(), problem=self.problem)
+
+    def look(self, node: str) -> Sight:
+        self.order.append(f"look {node}")
+        return Sight(node=None)
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        self.order.append(f"edit {edit(build_node(name)).name}")
+        return None
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
+        raise KubeApiError(f"{pod.key} {grace_seconds}", retryable=False)
 
     def record(self, event: Event) -> None:
         self.events.append(event)

@@ -5,7 +5,7 @@ from nodewright.act.audit import AuditLog, AuditRecord, AuditSink
 from nodewright.act.events import EventFilter, alerts, draw_events, loss_of_state
 from nodewright.act.inbox import Inbox
 from nodewright.act.pause import Pause
-from nodewright.act.ports import Event, EventSink, ProviderWrites
+from nodewright.act.ports import ClusterWrites, Event, EventSink, Eviction, EvictionAnswer, ProviderWrites, Sight
 from nodewright.act.restraint import Restraint
 
 __all__ = [
@@ -13,13 +13,17 @@ __all__ = [
     "AuditLog",
     "AuditRecord",
     "AuditSink",
+    "ClusterWrites",
     "Event",
     "EventFilter",
     "EventSink",
+    "Eviction",
+    "EvictionAnswer",
     "Inbox",
     "Pause",
     "ProviderWrites",
     "Restraint",
+    "Sight",
     "alerts",
     "draw_events",
     "loss_of_state",

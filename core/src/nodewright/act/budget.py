@@ -41,9 +41,24 @@ class DeletionBudget:
         if len(allowed) == len(action.instance_ids):
             return action, None
         rest = [place for place in range(len(action.instance_ids)) if place not in set(allowed)]
+        return (_part(action, allowed) if allowed else None), self._hold_back(_part(action, rest))
+
+    def take_whole(self, action: DeleteInstances) -> HeldBack | None:
+        """All of the deletion or, with the reason, nothing of it. More than the budget ever allows is allowed while
+        nothing else of it is used: a zero-or-max group could never go otherwise.
+        """
+        new = [machine for machine in self._machines(action) if machine not in self.charged]
+        used, most = self._used, self._most
+        fits = used[action.group] + len(new) <= most[action.group] and used.total() + len(new) <= self._most_of_all
+        if self._window and used.total() and not fits:
+            return self._hold_back(action)
+        self._used[action.group] += len(new)
+        self.charged.update(dict.fromkeys(self._machines(action) if self._window else (), self._state.now))
+        return None
+
+    def _hold_back(self, action: DeleteInstances) -> HeldBack:
         why, until = self._why(action.group), self._frees_at(action.group)
-        held = HeldBack(action=_part(action, rest), reason=why, until=until, is_alert=True)
-        return (_part(action, allowed) if allowed else None), held
+        return HeldBack(action=action, reason=why, until=until, is_alert=True)
 
     def _machines(self, action: DeleteInstances) -> Iterator[Machine]:
         return ((action.group, instance_id) for instance_id in action.instance_ids)

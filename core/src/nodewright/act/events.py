@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodewright.act.actor import Ended
-from nodewright.act.ports import WARNING, Event
+from nodewright.act.ports import STATUS_KIND, STATUS_NAME, WARNING, Event
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
 from nodewright.model.duration import format_duration
@@ -15,8 +15,6 @@ from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.validate import Violation
 
-STATUS_KIND = "ConfigMap"
-STATUS_NAME = "kube-system/cluster-autoscaler-status"
 _MAX_MESSAGES = 3
 
 
@@ -72,6 +70,9 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
         patience = format_duration(group.seen.options.max_node_startup_seconds)
         message = f"{len(group.newly_unready)} nodes added to group {group.ref} were not ready within {patience}"
         yield _of_status("ScaleUpTimedOut", message, WARNING)
+    if group.vanished:
+        message = f"While machines of group {group.ref} were deleted, others went: {', '.join(group.vanished)}"
+        yield _of_status("GroupQuarantined", f"{message}; nothing is removed from it for a while", WARNING)
     if group.withdrawal_failed:
         message = f"Withdrawing machines of group {group.ref} was accepted, and its target size did not change"
         yield _of_status("FailedToRevertScaleUp", message, WARNING)

@@ -1,12 +1,19 @@
 """What acting needs of the world, as Protocols: the adapters implement them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.workloads import Workloads
+
 NORMAL = "Normal"
 WARNING = "Warning"
+STATUS_KIND = "ConfigMap"
+STATUS_NAME = "kube-system/cluster-autoscaler-status"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,3 +44,42 @@ class ProviderWrites(Protocol):
     def force_delete_instances(
         self, group_id: str, instance_ids: Sequence[str], expected_target: int
     ) -> tuple[str, ...]: ...
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What the API server says of a node now: the node (None: it is gone), what runs on it, and who has a say in it."""
+
+    node: Node | None
+    pods: tuple[Pod, ...] = ()
+    workloads: Workloads = msgspec.field(default_factory=Workloads)
+
+
+class EvictionAnswer(StrEnum):
+    """What became of the wish to evict a pod."""
+
+    ACCEPTED = "accepted"
+    GONE = "gone"
+    REFUSED = "refused"
+
+
+class Eviction(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server's answer; when it refused, why, and for how many seconds it wants to be left alone."""
+
+    answer: EvictionAnswer
+    message: str = ""
+    retry_after: float = 0.0
+
+
+class ClusterWrites(Protocol):
+    """What removing nodes needs of the API server. Each raises KubeApiError."""
+
+    def look(self, node: str) -> Sight:
+        """The node and its pods as they are at this moment."""
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        """Change taints, cordon and annotations of a node: read it, edit, write; after a conflict all over again, for
+        5 s at most. Answers the node as it was before; None: there is none of that name.
+        """
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
+        """Ask for the eviction of this very pod."""

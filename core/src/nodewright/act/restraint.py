@@ -1,10 +1,11 @@
 """What of a plan is done now, and what waits although it was planned (design.md §6)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodewright.act.budget import DeletionBudget, Machine
 from nodewright.model.action import DeleteInstances
+from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import SafetySettings
 from nodewright.planner.plan import HeldBack, Plan, PlannedAction
 from nodewright.registry.state import ClusterState
@@ -28,11 +29,13 @@ class Restraint:
     def apply(self, plan: Plan, state: ClusterState) -> tuple[Plan, Mapping[Machine, float]]:
         """The plan with only what may be done, and the deletions that must be remembered."""
         if self.paused:
-            held = tuple(
-                HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in plan.actions
+            writes = (*plan.actions, *(as_deletion([removal], state) for removal in plan.scale_down.removals))
+            held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
+            report = replace(plan.scale_down, removals=())
+            return replace(plan, actions=(), scale_down=report, held_back=held, paused=self.paused), (
+                state.memory.deletions
             )
-            return replace(plan, actions=(), held_back=held, paused=self.paused), state.memory.deletions
-        if not any(isinstance(action, DeleteInstances) for action in plan.actions):
+        if not plan.scale_down.removals and not any(isinstance(action, DeleteInstances) for action in plan.actions):
             return plan, state.memory.deletions
         budget = DeletionBudget(state, self.settings)
         allowed: list[PlannedAction] = []
@@ -41,7 +44,10 @@ class Restraint:
             now, later = self._split(action, budget, state)
             allowed += [now] if now is not None else []
             waiting += [later] if later is not None else []
-        return replace(plan, actions=tuple(allowed), held_back=tuple(waiting)), budget.charged
+        removals, later_removals = _within(budget, plan.scale_down.removals, state)
+        report = replace(plan.scale_down, removals=removals)
+        held = (*waiting, *later_removals)
+        return replace(plan, actions=tuple(allowed), scale_down=report, held_back=held), budget.charged
 
     def _split(
         self, action: PlannedAction, budget: DeletionBudget, state: ClusterState
@@ -51,3 +57,30 @@ class Restraint:
         if not self.has_looked and not action.failure_ids:
             return None, HeldBack(action=action, reason=SECOND_LOOK, until=state.now)
         return budget.take(action)
+
+
+def as_deletion(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteInstances:
+    """What removals of one group will ask of the cloud in the end."""
+    group = removals[0].group
+    return DeleteInstances(
+        group=group,
+        expected_target=state.groups[group].seen.target or 0,
+        instance_ids=tuple(removal.instance_id for removal in removals),
+        reason=f"scale-down: {', '.join(dict.fromkeys(str(removal.reason) for removal in removals))}",
+    )
+
+
+def _within(
+    budget: DeletionBudget, removals: Sequence[NodeRemoval], state: ClusterState
+) -> tuple[tuple[NodeRemoval, ...], list[HeldBack]]:
+    """The removals that the budget allows, and the rest; a zero-or-max group goes as a whole or not at all."""
+    waiting: list[HeldBack] = []
+    refused: set[str] = set()
+    for group in dict.fromkeys(removal.group for removal in removals):
+        own = [removal for removal in removals if removal.group == group]
+        action = as_deletion(own, state)
+        held = budget.take_whole(action) if own[0].batch > 1 else budget.take(action)[1]
+        if held is not None and isinstance(held.action, DeleteInstances):
+            waiting.append(held)
+            refused.update(held.action.instance_ids)
+    return tuple(removal for removal in removals if removal.instance_id not in refused), waiting

@@ -7,16 +7,18 @@ from random import Random
 
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
+from nodewright.act.removals import Outlet, Removals, clean_up, find_leftovers, move_soft_taints
 from nodewright.engine.intent import with_intent
 from nodewright.engine.ports import World
 from nodewright.engine.timers import next_timer
-from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError, TargetChanged
+from nodewright.model.removal import NodeRemoval, RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlannedAction
+from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
 from nodewright.registry.fold import fold
 from nodewright.registry.recall import recalled
 from nodewright.registry.state import ClusterState, Memory
@@ -46,7 +48,7 @@ class LoopReport:
 
     ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
     although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which
-    time alone may change a decision.
+    time alone may change a decision. ``begun`` are removals that started in this loop.
     """
 
     started: float
@@ -56,6 +58,7 @@ class LoopReport:
     outcomes: tuple[Ended, ...] = ()
     violations: tuple[Violation, ...] = ()
     problem: str = ""
+    begun: tuple[NodeRemoval, ...] = ()
     next_timer: float = math.inf
 
     @property
@@ -74,7 +77,7 @@ class LoopReport:
     @property
     def is_settled(self) -> bool:
         """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
-        if self.state is None or self.problem or self.violations or self.outcomes:
+        if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
             return False
         seen = self.state.observation
         troubled = any(group.problem for group in seen.groups.values())
@@ -90,6 +93,7 @@ class _Step:
     outcomes: tuple[Ended, ...] = ()
     violations: tuple[Violation, ...] = field(default_factory=tuple)
     problem: str = ""
+    begun: tuple[NodeRemoval, ...] = ()
 
 
 class Autoscaler:
@@ -115,6 +119,10 @@ class Autoscaler:
         self._has_looked = False
         self._name = f"{clock.now():.3f}"
         self._loops = 0
+        outlet = Outlet(cluster=world.cluster, calls=self._actor, inbox=self._inbox, events=world.events, clock=clock)
+        self._removals = Removals(outlet, settings, self._name)
+        # Nodes that a former engine left tainted; None: nobody has looked yet.
+        self._inherited: frozenset[str] | None = None
 
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
@@ -138,9 +146,17 @@ class Autoscaler:
             return report.finished
         return max(report.finished, report.started + self._settings.loop.scan_interval)
 
+    def next_step_at(self) -> float:
+        """When ``step_removals`` is due (epoch seconds); infinity: no removal waits for time to pass."""
+        return self._removals.next_at()
+
+    def step_removals(self) -> tuple[Ended, ...]:
+        """What is due for the removals under way; answers how calls to clouds ended, which the next loop learns too."""
+        _, paused_until = self._find_pause(self._clock.now())
+        return self._removals.step(paused_until)
+
     def _run(self, step: _Step, now: float) -> None:
-        outcomes = self._inbox.drain()
-        state, step.problem = self._fold(now, outcomes)
+        state, step.problem = self._look(now)
         step.state = state
         plan = self._brain.make_plan(state, self._settings, self._random)
         step.violations = self._check(state, plan)
@@ -153,17 +169,31 @@ class Autoscaler:
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
+        step.begun = self._scale_down(state, plan.scale_down, step.outcomes)
+
+    def _scale_down(
+        self, state: ClusterState, report: ScaleDownReport, outcomes: Sequence[Ended]
+    ) -> tuple[NodeRemoval, ...]:
+        """Start removals and move soft taints; answers which removals began."""
+        self._removals.learn(state, outcomes)
+        begun = self._removals.start(report.removals)
+        never = [removal for removal in report.removals if removal not in begun]
+        self._memory = without_charge(self._memory, never)
+        most = self._settings.scale_down.max_bulk_soft_taint_count
+        move_soft_taints(self._world.cluster, self._clock, mark=report.mark, unmark=report.unmark, attempts=most)
+        return begun
 
     def _restrain(self, plan: Plan, state: ClusterState, problem: str) -> Plan:
         """The plan with only what may be done now; what it deletes is remembered."""
         if problem:
-            return replace(plan, actions=())
+            return replace(plan, actions=(), scale_down=ScaleDownReport(result=plan.scale_down.result))
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or self._settings.is_ca
         limits = self._settings.deletion_limits
         restraint = Restraint(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, deletions = restraint.apply(plan, state)
-        self._memory = replace(state.memory, deletions=deletions)
+        scale_down = plan.scale_down.memory or state.memory.scale_down
+        self._memory = replace(state.memory, deletions=deletions, scale_down=scale_down)
         return plan
 
     def _find_pause(self, now: float) -> tuple[str, float]:
@@ -180,17 +210,45 @@ class Autoscaler:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
 
-    def _fold(self, now: float, outcomes: tuple[Outcome, ...]) -> tuple[ClusterState, str]:
-        """The new state; when the cluster cannot be read the outcomes wait for the next loop."""
+    def _look(self, now: float) -> tuple[ClusterState, str]:
+        """The new state, and why it must not be acted upon; when the cluster cannot be read what came in waits."""
+        removing, ended, outcomes = self._removals.under_way(), self._inbox.drain_ended(), self._inbox.drain()
+        memory = without_charge(self._memory, [over.removal for over in ended if over.result != RemovalResult.OK])
+
+        def look() -> tuple[ClusterState, str]:
+            seen, problem = self._observer.observe(now, memory, outcomes, removing)
+            return fold(memory, seen, outcomes, self._settings, ended), problem
+
         try:
-            seen, problem = self._observer.observe(now, self._memory, outcomes)
+            state, problem = look()
+            if not problem and self._clean_up(state):
+                state, problem = look()
         except NodewrightError:
             for outcome in outcomes:
                 self._inbox.post(outcome)
+            for over in ended:
+                self._inbox.post_ended(over)
             raise
-        state = fold(self._memory, seen, outcomes, self._settings)
         self._memory = state.memory
         return state, problem
+
+    def _clean_up(self, state: ClusterState) -> bool:
+        """Take off what a former engine left on nodes; answers whether anything was done about it."""
+        if self._inherited is not None and not self._inherited:
+            return False
+        leftovers = find_leftovers(state, self._settings, self._inherited)
+        self._inherited = leftovers.names
+        for event in clean_up(self._world.cluster, leftovers, self._settings):
+            self._world.events.record(event)
+        return bool(leftovers.hard or leftovers.soft)
+
+
+def without_charge(memory: Memory, removals: Sequence[NodeRemoval]) -> Memory:
+    """``memory`` after removals that took no machine away: what the deletion budget was charged for them is free."""
+    free = {(removal.group, removal.instance_id) for removal in removals}
+    if free.isdisjoint(memory.deletions):
+        return memory
+    return replace(memory, deletions={machine: at for machine, at in memory.deletions.items() if machine not in free})
 
 
 def without_violations(plan: Plan, violations: tuple[Violation, ...]) -> Plan:

@@ -3,24 +3,43 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodewright.act import AuditSink, Event, EventSink, Pause, ProviderWrites
+from nodewright.act import (
+    AuditSink,
+    ClusterWrites,
+    Event,
+    EventSink,
+    Eviction,
+    EvictionAnswer,
+    Pause,
+    ProviderWrites,
+    Sight,
+)
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
 from nodewright.registry.state import Memory
 
 __all__ = [
     "AuditSink",
     "ClusterPicture",
+    "ClusterPort",
     "ClusterReader",
+    "ClusterWrites",
     "Event",
     "EventSink",
+    "Eviction",
+    "EvictionAnswer",
     "Loaded",
     "Pause",
     "ProviderPort",
     "ProviderReads",
     "ProviderWrites",
+    "Sight",
     "StateStore",
     "World",
 ]
+
+
+class ClusterPort(ClusterReader, ClusterWrites, Protocol):
+    """All that the engine asks of the API server."""
 
 
 class ProviderPort(ProviderReads, ProviderWrites, Protocol):
@@ -56,7 +75,7 @@ class StateStore(Protocol):
 class World:
     """Everything outside, as one argument."""
 
-    cluster: ClusterReader
+    cluster: ClusterPort
     providers: tuple[ProviderPort, ...]
     store: StateStore
     events: EventSink

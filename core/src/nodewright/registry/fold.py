@@ -20,6 +20,7 @@ from nodewright.registry.judge_seed import judge_seed
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.nodes import Membership, class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.probation import after_deliveries
+from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -56,6 +57,10 @@ def fold(
     activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
     memory = replace(_with_own_writes(memory, seen, outcomes), scale_down=activity)
     groups = {ref: _known(group, memory.last_known) for ref, group in seen.groups.items()}
+    vanished: Mapping[GroupRef, tuple[str, ...]] = {}
+    if not settings.is_ca:
+        scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
+        memory = replace(memory, scale_down=scale_down)
     nodes = [node for _, node in seen.snapshot.nodes()]
     members = find_members(nodes, groups, seen.providers, memory.node_groups)
     since = _unregistered_since(memory, groups, members, seen.now)
@@ -78,6 +83,9 @@ def fold(
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     found = _Findings(seen, states, members, since, arrivals)
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+    if vanished:
+        told = {ref: replace(state.groups[ref], vanished=machines) for ref, machines in vanished.items()}
+        state = replace(state, groups={**state.groups, **told})
     return replace(state, ended=tuple(ended)) if ended else state
 
 

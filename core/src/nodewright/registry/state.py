@@ -83,7 +83,7 @@ class Moves(NamedTuple):
     """So many pods of one controller were moved by removals ``at`` one time (epoch seconds)."""
 
     at: float
-    count: int
+    pods: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +99,7 @@ class ScaleDownMemory:
     The rest is not kept over a restart. ``recheck_at`` says when a node that could not go is looked at again,
     ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``engine_started`` when this engine first
     looked, ``updated_at`` when it last planned (0: never), ``interval`` (seconds) the shortest time between two plans.
+    ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone (registry/quarantine.py).
     """
 
     unneeded_since: Mapping[str, float] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class ScaleDownMemory:
     moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
     recheck_at: Mapping[str, float] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
+    deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     engine_started: float = 0.0
     updated_at: float = 0.0
     interval: float = 0.0

@@ -1,6 +1,6 @@
 """A cluster on virtual time: nodes, pods and a scheduler, in one picture that is kept current by deltas."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,6 +15,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodCondition, PodStatus
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Controller
 
 # Dead rows that a picture may hold before it is laid out anew.
 _SLACK_ROWS = 256
@@ -26,7 +27,8 @@ Watch = Callable[["SimulatedPod", float], None]
 class SimulatedPod:
     """A pod and what becomes of it; times in epoch seconds.
 
-    ``on_start`` is called once it runs, ``on_loss`` when its node took it along or somebody deleted it.
+    ``on_start`` is called once it runs, ``on_loss`` once: when its node took it along, or somebody deleted it, however
+    long it still takes to end.
     """
 
     pod: Pod
@@ -38,15 +40,24 @@ class SimulatedPod:
     gone: bool = False
 
     @property
+    def is_ending(self) -> bool:
+        """Has somebody deleted it, so that it only runs on for its grace period?"""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
     def key(self) -> str:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
 
 
 class SimulatedCluster:
-    """Implements ClusterReader. Every change carries its own moment; nothing here looks at a clock."""
+    """Implements ClusterReader. Every change carries its own moment; nothing here looks at a clock.
+
+    ``controllers`` are the objects behind the pods, as in Workloads.
+    """
 
     def __init__(self, scheduler: Scheduler, journal: Journal, daemon_sets: tuple[DaemonSet, ...] = ()) -> None:
         self.daemon_sets = daemon_sets
+        self._controllers: dict[tuple[str, str], Controller] = {}
         self.priorities: str | None = None
         self._scheduler = scheduler
         self._journal = journal
@@ -80,6 +91,28 @@ class SimulatedCluster:
     def tally(self) -> Tally:
         """Counts of what is there, to be read only."""
         return self._tally
+
+    @property
+    def controllers(self) -> Mapping[tuple[str, str], Controller]:
+        """Every controller that has been declared; the same mapping until that changes."""
+        found = self._controllers
+        missing = {("DaemonSet", one.key): one for one in self.daemon_sets if ("DaemonSet", one.key) not in found}
+        if missing:
+            self._controllers = found = {**found, **missing}
+        return found
+
+    def declare(self, controller: Controller) -> None:
+        """There is such a controller, from now on like this."""
+        self._controllers = {**self._controllers, (type(controller).__name__, controller.key): controller}
+
+    @property
+    def has_news(self) -> bool:
+        """Has anything changed that the scheduler has not seen yet?"""
+        return self._room_grew or bool(self._untried)
+
+    def pods(self) -> tuple[SimulatedPod, ...]:
+        """All pods, those without a node first."""
+        return (*self._pending.values(), *(held for pods in self._on_node.values() for held in pods.values()))
 
     def count_pending(self) -> int:
         return len(self._pending)
@@ -131,8 +164,10 @@ class SimulatedCluster:
         self._untried.append(submitted)
 
     def end(self, ended: SimulatedPod, at: float) -> None:
-        """A running pod is done by itself; its owner is not told."""
-        if not ended.gone:
+        """A running pod is done by itself; its owner is not told. One that is ending anyway just goes."""
+        if ended.is_ending:
+            self.delete(ended, at)
+        elif not ended.gone:
             self._journal.note(at, What.POD_ENDED, ended.key, ended.node)
             self._leave(ended)
 
@@ -141,6 +176,18 @@ class SimulatedCluster:
         if not deleted.gone:
             self._leave(deleted)
             self._lose(deleted, at)
+
+    def terminate(self, going: SimulatedPod, at: float, grace_seconds: float) -> None:
+        """Somebody deletes the pod, which may run on for so long; its owner is told at once."""
+        self._journal.note(at, What.POD_EVICTED, going.key, going.node)
+        row = self._live.row(going.node)
+        self._live.unplace(self._class_of(going), row, pod=going.pod)
+        ends = datetime.fromtimestamp(at + grace_seconds, tz=UTC)
+        going.pod = replace(going.pod, metadata=replace(going.pod.metadata, deletion_timestamp=ends))
+        self._live.place(self._class_of(going), row, pod=going.pod)
+        on_loss, going.on_loss = going.on_loss, None
+        if on_loss is not None:
+            on_loss(going, at)
 
     def schedule(self, at: float) -> None:
         """Give every pod that may fit now a node: higher priorities first, then in order of arrival."""

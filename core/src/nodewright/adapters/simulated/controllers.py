@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.adapters.simulated.agenda import Agenda
 from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
-from nodewright.model.cluster import DaemonSet
+from nodewright.model.cluster import DaemonSet, Job, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
 from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.pod import Pod, Toleration
 from nodewright.predicates import feasible
@@ -37,11 +37,15 @@ class Deployment:
         self._cluster = cluster
         self._name = name
         self._template = owned(template, "ReplicaSet", name)
+        meta = template.metadata
+        self._meta = ObjectMeta(name=name, namespace=meta.namespace, uid=_uid("ReplicaSet", meta.namespace, name))
         self._pods: list[SimulatedPod] = []
         self._made = 0
 
     def scale(self, replicas: int, at: float) -> None:
         """Create or delete pods; those that wait go first, then the youngest."""
+        spec, status = ReplicaSetSpec(replicas=replicas), ReplicaSetStatus(replicas=replicas)
+        self._cluster.declare(ReplicaSet(metadata=self._meta, spec=spec, status=status))
         self._pods = [held for held in self._pods if not held.gone]
         while len(self._pods) < replicas:
             self._create(at)
@@ -69,6 +73,7 @@ class Jobs:
     def __init__(self, cluster: SimulatedCluster, agenda: Agenda) -> None:
         self._cluster = cluster
         self._agenda = agenda
+        self._declared: set[str] = set()
 
     def run(self, pod: Pod, lifetime: float, at: float) -> None:
         """Create ``pod`` now; it ends ``lifetime`` seconds after it starts."""
@@ -79,7 +84,14 @@ class Jobs:
         def run_again(lost: SimulatedPod, moment: float) -> None:
             self.run(named(pod, _retried(lost.pod.metadata.name), moment), lifetime, moment)
 
+        self._declare(pod)
         self._cluster.submit(SimulatedPod(pod=pod, arrived=at, on_start=end_later, on_loss=run_again))
+
+    def _declare(self, pod: Pod) -> None:
+        owner, namespace = pod.metadata.controller, pod.metadata.namespace
+        if owner is not None and owner.uid not in self._declared:
+            self._declared.add(owner.uid)
+            self._cluster.declare(Job(metadata=ObjectMeta(name=owner.name, namespace=namespace, uid=owner.uid)))
 
 
 def start_daemons(cluster: SimulatedCluster, node: str, at: float) -> None:
@@ -107,7 +119,7 @@ def _daemon_pod(daemon_set: DaemonSet, node: str, at: float) -> Pod:
 def owned(pod: Pod, kind: str, name: str, uid: str = "") -> Pod:
     """The pod with a controller."""
     group = "batch/v1" if kind == "Job" else "apps/v1"
-    uid = uid or f"{kind}/{pod.metadata.namespace}/{name}"
+    uid = uid or _uid(kind, pod.metadata.namespace, name)
     owner = OwnerReference(kind=kind, name=name, uid=uid, api_version=group, controller=True)
     return replace(pod, metadata=replace(pod.metadata, owner_references=(owner,)))
 
@@ -123,3 +135,7 @@ def _retried(name: str) -> str:
     """``job-3`` → ``job-3-r1`` → ``job-3-r2``."""
     stem, mark, number = name.rpartition("-r")
     return f"{stem}-r{int(number) + 1}" if mark and number.isdecimal() else f"{name}-r1"
+
+
+def _uid(kind: str, namespace: str, name: str) -> str:
+    return f"{kind}/{namespace}/{name}"

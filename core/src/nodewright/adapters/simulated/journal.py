@@ -9,6 +9,7 @@ class What(StrEnum):
 
     POD_ARRIVED = "pod arrived"
     POD_STARTED = "pod started"
+    POD_EVICTED = "pod evicted"
     POD_ENDED = "pod ended"
     POD_LOST = "pod lost"
     MACHINE_STARTED = "machine started"

@@ -108,7 +108,7 @@ class Kubelets:
         self._nodes[start.instance_id] = node.name
         self._cluster.add_node(node, at, str(ref))
         start_daemons(self._cluster, node.name, at)
-        self._agenda.at(at + start.ready_after_seconds, lambda moment: self._make_ready(start, node, moment))
+        self._agenda.at(at + start.ready_after_seconds, lambda moment: self._make_ready(start, moment))
 
     def _make_node(self, template: Node, start: NodeStart, at: float) -> Node:
         labels = {**template.metadata.labels, HOSTNAME_LABEL: start.node_name}
@@ -122,9 +122,15 @@ class Kubelets:
             status=_status(template, ready=False, since=created),
         )
 
-    def _make_ready(self, start: NodeStart, node: Node, at: float) -> None:
+    def _as_it_is(self, start: NodeStart) -> Node:
+        """Others have written to the node since it registered."""
+        live = self._cluster.live
+        return live.node(live.row(self._nodes[start.instance_id]))
+
+    def _make_ready(self, start: NodeStart, at: float) -> None:
         if start.instance_id not in self._nodes:
             return
+        node = self._as_it_is(start)
         taints = tuple(taint for taint in node.spec.taints if taint.key != _NOT_READY.key)
         status = _status(node, ready=True, since=datetime.fromtimestamp(at, tz=UTC))
         ready = replace(node, spec=replace(node.spec, taints=taints), status=status)
@@ -133,10 +139,11 @@ class Kubelets:
         start_daemons(self._cluster, node.name, at)
         if any(is_startup_taint(taint.key, self._settings) for taint in taints):
             due = at + self.startup_taint_seconds
-            self._agenda.at(due, lambda moment: self._clear_startup_taints(start, ready, moment))
+            self._agenda.at(due, lambda moment: self._clear_startup_taints(start, moment))
 
-    def _clear_startup_taints(self, start: NodeStart, node: Node, at: float) -> None:
+    def _clear_startup_taints(self, start: NodeStart, at: float) -> None:
         if start.instance_id in self._nodes:
+            node = self._as_it_is(start)
             taints = tuple(taint for taint in node.spec.taints if not is_startup_taint(taint.key, self._settings))
             self._cluster.change_node(replace(node, spec=replace(node.spec, taints=taints)))
             start_daemons(self._cluster, node.name, at)

@@ -1,6 +1,6 @@
 """Keeps what the engine decided and said during a simulation, and sums the run up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nodewright.act import AuditLog
 from nodewright.act.actor import Ended
@@ -18,6 +18,7 @@ from nodewright.adapters.simulated.result import (
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
 from nodewright.model.clock import Clock
+from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import TemplateSettings
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState
@@ -36,6 +37,7 @@ class Recorder:
         self._events: list[TimedEvent] = []
         self._violations: list[str] = []
         self._problems: list[str] = []
+        self._removals = list[RemovalEnded]()
 
     @property
     def state(self) -> ClusterState | None:
@@ -49,14 +51,18 @@ class Recorder:
         """What one loop did."""
         self.loops += 1
         self._last = report if report.state is not None else self._last
-        for outcome in report.outcomes:
-            decision = describe(outcome)
-            self._decisions.append(decision)
-            if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):
-                self._increases += outcome.accepted
+        self.take_outcomes(report.outcomes)
+        self._removals += report.state.ended if report.state is not None else ()
         self._violations += [f"{violation.action.group}: {violation.rule}" for violation in report.violations]
         if report.problem:
             self._problems.append(report.problem)
+
+    def take_outcomes(self, outcomes: Iterable[Ended]) -> None:
+        """What was written to clouds."""
+        for outcome in outcomes:
+            self._decisions.append(describe(outcome))
+            if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):
+                self._increases += outcome.accepted
 
     def result(
         self,
@@ -85,6 +91,7 @@ class Recorder:
             events=tuple(self._events),
             violations=tuple(self._violations),
             problems=tuple(self._problems),
+            removals=tuple(self._removals),
             pod_waits=waits,
             journal=journal.facts(),
             audit=self.audit.records(),

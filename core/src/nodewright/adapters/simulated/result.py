@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from nodewright.act import AuditRecord, Event
 from nodewright.adapters.simulated.journal import Fact
 from nodewright.engine.status import StatusReport
+from nodewright.model.removal import RemovalEnded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ class SimulationResult:
 
     ``loops`` counts runs of the engine, ``happenings`` moments at which the world changed. ``increases`` is the
     total of machines accepted. ``violations`` are planned actions that the independent check refused.
-    ``status`` is how the engine saw things at the end.
+    ``removals`` are those that ended, ``status`` is how the engine saw things at the end.
     """
 
     title: str
@@ -119,6 +120,7 @@ class SimulationResult:
     events: Sequence[TimedEvent] = ()
     violations: Sequence[str] = ()
     problems: Sequence[str] = ()
+    removals: Sequence[RemovalEnded] = ()
     pod_waits: Mapping[str, float] = field(default_factory=dict)
     journal: Sequence[Fact] = ()
     audit: Sequence[AuditRecord] = ()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from nodewright.act.budget import cluster_limit
 from nodewright.adapters.simulated.agenda import Agenda, Happening
+from nodewright.adapters.simulated.api_server import ApiServer
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.controllers import Jobs
@@ -95,6 +96,7 @@ class Simulation:
         self.kubelets = Kubelets(
             self.cluster, self.agenda, self.journal, providers, templates=options.settings.templates
         )
+        self.api_server = ApiServer(self.cluster, self.agenda, clock, self._wire)
         self._clock = clock
         self._options = options
         self._start = clock.now()
@@ -103,7 +105,11 @@ class Simulation:
         self._crash = _Crash(down_seconds=0.0, keeps_memory=True)
         guarded = tuple(self._wire.guard(provider) for provider in providers)
         self._world = World(
-            cluster=self.cluster, providers=guarded, store=self.store, events=self._recorder, audit=self._recorder.audit
+            cluster=self.api_server,
+            providers=guarded,
+            store=self.store,
+            events=self._recorder,
+            audit=self._recorder.audit,
         )
         self._engine: Autoscaler | None = None
         interval = options.settings.loop.scan_interval
@@ -179,6 +185,8 @@ class Simulation:
             self._clock.advance_to(moment)
             if self._world_due() <= moment:
                 self._let_happen(moment)
+            elif self._removals_due() <= moment:
+                self._step_removals()
             else:
                 self._loop()
                 if on_progress is not None:
@@ -189,7 +197,10 @@ class Simulation:
     # The world
 
     def _next_moment(self) -> float:
-        return min(self._world_due(), self._pacing.next_loop())
+        return min(self._world_due(), self._removals_due(), self._pacing.next_loop())
+
+    def _removals_due(self) -> float:
+        return self._engine.next_step_at() if self._engine is not None else math.inf
 
     def _world_due(self) -> float:
         return min(self.agenda.next_due(), self._cloud_due)
@@ -211,7 +222,7 @@ class Simulation:
         """Has everything that was going to happen, happened?"""
         if moment == math.inf:
             return True
-        done = self._options.stops_idle and self.agenda.next_due() == math.inf
+        done = self._options.stops_idle and self.agenda.next_due() == self._removals_due() == math.inf
         return done and self._cloud_due > moment and not self.cluster.count_pending()
 
     # The engine
@@ -239,7 +250,23 @@ class Simulation:
         self._learn(report)
         self._recorder.take(report)
         self._pacing.ran(engine.next_loop_at(report), settled=report.is_settled, timer=report.next_timer)
-        if report.outcomes:
+        self._after_writes(wrote=bool(report.outcomes))
+
+    def _step_removals(self) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        try:
+            outcomes = engine.step_removals()
+        except EngineCrashed:
+            self._die()
+            return
+        self._recorder.take_outcomes(outcomes)
+        self._after_writes(wrote=bool(outcomes))
+
+    def _after_writes(self, *, wrote: bool) -> None:
+        """The clouds and the scheduler have something to do now."""
+        if wrote or self.cluster.has_news:
             self._cloud_due = min(self._cloud_due, self._clock.now())
 
     def _die(self) -> None:

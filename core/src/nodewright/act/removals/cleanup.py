@@ -1,0 +1,69 @@
+"""What a former engine left on nodes, and its removal at start (behaviour/down.md A1)."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nodewright.act.ports import ClusterWrites, Event
+from nodewright.act.removals import tell
+from nodewright.act.removals.marks import NodeEdit, hard_untainted, has_taint, soft_untainted
+from nodewright.model.errors import KubeApiError
+from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node
+from nodewright.model.settings import Settings
+from nodewright.registry.state import ClusterState
+
+
+class Leftovers(NamedTuple):
+    """Names of nodes with a taint that nobody stands by any more, and of those whose machine is going all the same."""
+
+    hard: tuple[str, ...] = ()
+    soft: tuple[str, ...] = ()
+    going: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset((*self.hard, *self.soft, *self.going))
+
+
+def find_leftovers(state: ClusterState, settings: Settings, among: frozenset[str] | None = None) -> Leftovers:
+    """Hard taints on nodes of groups, and where soft taints are switched off, those on any node.
+
+    A machine that is being deleted keeps its taint, unless all is to be as in CA. ``among``: no other nodes.
+    """
+    going = frozenset(name for group in state.groups.values() for name in group.readiness.deleted)
+    found: dict[str, list[str]] = {"hard": [], "soft": [], "going": []}
+    for _, node in state.observation.snapshot.nodes():
+        if (among is not None and node.name not in among) or node.name in state.observation.removing:
+            continue
+        if has_taint(node, TO_BE_DELETED_TAINT) and node.name in state.group_of_node:
+            found["going" if node.name in going and not settings.is_ca else "hard"].append(node.name)
+        if not settings.scale_down.max_bulk_soft_taint_count and _is_stale(node, state.now, settings):
+            found["soft"].append(node.name)
+    return Leftovers(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def clean_up(cluster: ClusterWrites, leftovers: Leftovers, settings: Settings) -> Iterator[Event]:
+    """Take the taints off; what cannot be reached now stays a leftover."""
+    uncordon, whoever = settings.drain.cordon_node_before_terminating, settings.is_ca
+
+    def untaint(node: Node) -> Node:
+        return hard_untainted(node, uncordon=uncordon, whoever=whoever)
+
+    edits: list[tuple[str, str, NodeEdit]] = [(name, TO_BE_DELETED_TAINT, untaint) for name in leftovers.hard]
+    edits += [(name, DELETION_CANDIDATE_TAINT, soft_untainted) for name in leftovers.soft]
+    for name, key, edit in edits:
+        try:
+            cluster.edit_node(name, edit)
+        except KubeApiError:
+            continue
+        yield tell.cleaned(name, key)
+
+
+def _is_stale(node: Node, now: float, settings: Settings) -> bool:
+    """Has it a soft taint that says nothing any more? A young one is read as the time since when it is unneeded."""
+    taint = next((taint for taint in node.spec.taints if taint.key == DELETION_CANDIDATE_TAINT), None)
+    if taint is None:
+        return False
+    try:
+        return int(taint.value) + settings.scale_down.node_deletion_candidate_ttl < now
+    except ValueError:
+        return True

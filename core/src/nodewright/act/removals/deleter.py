@@ -1,0 +1,63 @@
+"""The calls that delete the machines of removed nodes, with what is known of target sizes."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from nodewright.act.actor import Ended
+from nodewright.act.audit import Write
+from nodewright.act.removals.batch import Batch
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.errors import TargetChanged
+from nodewright.model.group import GroupRef
+from nodewright.registry.state import ClusterState
+
+
+class Calls(Protocol):
+    """As ``Actor``."""
+
+    def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]: ...
+
+
+class Deleter:
+    """Deletes machines by id. A target that somebody else wrote, or that nobody can read, is waited for: the next
+    loop reads it.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._targets: dict[GroupRef, int] = {}
+
+    def learn(self, state: ClusterState, outcomes: Iterable[Ended]) -> None:
+        """The targets as the last loop read them, and as its own writes have changed them since."""
+        seen = state.observation.groups
+        self._targets = {ref: group.target for ref, group in seen.items() if group.target is not None}
+        for outcome in outcomes:
+            self._account(outcome)
+
+    def knows(self, group: GroupRef) -> bool:
+        return group in self._targets
+
+    def delete(self, batch: Batch, label: str) -> Ended:
+        """One call for all of them; ``label`` names it in the audit."""
+        reasons = dict.fromkeys(str(going.removal.reason) for going in batch.members)
+        action = DeleteInstances(
+            group=batch.group,
+            expected_target=self._targets[batch.group],
+            instance_ids=tuple(going.removal.instance_id for going in batch.members),
+            reason=f"scale-down: {', '.join(reasons)}",
+        )
+        (outcome,) = self._calls.act([action], label)
+        self._account(outcome)
+        return outcome
+
+    def _account(self, outcome: Ended) -> None:
+        group, held = outcome.action.group, self._targets.get(outcome.action.group)
+        match outcome:
+            case Done() if held is not None:
+                self._targets[group] = held + _sign(outcome.action) * outcome.accepted
+            case Unknown() | Failed(code=TargetChanged.code):
+                self._targets.pop(group, None)
+
+
+def _sign(action: IncreaseSize | DecreaseTargetSize | DeleteInstances) -> int:
+    return 1 if isinstance(action, IncreaseSize) else -1

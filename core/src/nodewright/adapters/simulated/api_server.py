@@ -1,0 +1,118 @@
+"""The API server of a simulated cluster: what the engine reads of it, and what it may change."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodewright.adapters.simulated.agenda import Agenda
+from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
+from nodewright.adapters.simulated.controllers import start_daemons
+from nodewright.adapters.simulated.crash import Tripwire
+from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
+from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
+from nodewright.model.clock import Clock
+from nodewright.model.errors import KubeApiError
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.workloads import Workloads
+
+EDIT, EVICT = "edit_node", "evict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Between two moments (epoch seconds) no eviction is allowed, or no node can be written."""
+
+    start: float
+    end: float
+    namespace: str = ""
+    nodes: bool = False
+
+    def holds(self, now: float) -> bool:
+        return self.start <= now < self.end
+
+
+class ApiServer:
+    """Implements ClusterPort. The engine may die at each write: ``wire``."""
+
+    def __init__(self, cluster: SimulatedCluster, agenda: Agenda, clock: Clock, wire: Tripwire) -> None:
+        self.budgets: tuple[BudgetRule, ...] = ()
+        self.refusals: list[Refusal] = []
+        self._cluster = cluster
+        self._agenda = agenda
+        self._clock = clock
+        self._wire = wire
+
+    def read(self, now: float) -> ClusterPicture:
+        picture = self._cluster.read(now)
+        return ClusterPicture(
+            snapshot=picture.snapshot,
+            pending=picture.pending,
+            daemon_sets=picture.daemon_sets,
+            priorities=picture.priorities,
+            workloads=self._workloads(),
+        )
+
+    def look(self, node: str) -> Sight:
+        row = self._cluster.live.find_row(node)
+        if row is None:
+            return Sight(node=None)
+        pods = tuple(held.pod for held in self._cluster.pods_on(node))
+        return Sight(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        now = self._clock.now()
+        if any(refusal.nodes and refusal.holds(now) for refusal in self.refusals):
+            raise KubeApiError(f"node {name} cannot be written: the server is busy", retryable=True)
+        row = self._cluster.live.find_row(name)
+        if row is None:
+            return None
+        before = self._cluster.live.node(row)
+        after = edit(before)
+        if after != before:
+            self._wire.cross(EDIT, self._write, after)
+        return before
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
+        held = self._find(pod)
+        if held is None:
+            return Eviction(answer=EvictionAnswer.GONE)
+        if held.is_ending:
+            return Eviction(answer=EvictionAnswer.ACCEPTED)
+        problem = self._why_not(held.pod)
+        if problem:
+            return Eviction(answer=EvictionAnswer.REFUSED, message=problem)
+        self._wire.cross(EVICT, self._end, held, grace_seconds)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def _write(self, node: Node) -> None:
+        self._cluster.change_node(node)
+        start_daemons(self._cluster, node.name, self._clock.now())
+
+    def _end(self, held: SimulatedPod, grace_seconds: int) -> None:
+        now = self._clock.now()
+        self._cluster.terminate(held, now, grace_seconds)
+        self._agenda.at(now + grace_seconds, lambda due: self._cluster.delete(held, due))
+
+    def _find(self, pod: Pod) -> SimulatedPod | None:
+        for held in self._cluster.pods_on(pod.spec.node_name):
+            if held.key == pod.key and held.pod.metadata.uid == pod.metadata.uid:
+                return held
+        return None
+
+    def _why_not(self, pod: Pod) -> str:
+        now = self._clock.now()
+        for refusal in self.refusals:
+            if not refusal.nodes and refusal.holds(now) and refusal.namespace in ("", pod.metadata.namespace):
+                return "too many requests"
+        covering = [rule for rule in self.budgets if rule.covers(pod)]
+        if len(covering) > 1:
+            return "this pod has more than one disruption budget, which eviction does not support"
+        if any(not as_object(rule, self._cluster.pods()).status.disruptions_allowed for rule in covering):
+            return f"it would violate the disruption budget {covering[0].name}"
+        return ""
+
+    def _workloads(self) -> Workloads:
+        pods = self._cluster.pods() if self.budgets else ()
+        return Workloads(
+            controllers=self._cluster.controllers, budgets=tuple(as_object(rule, pods) for rule in self.budgets)
+        )
