@@ -1,0 +1,86 @@
+"""ConfigMaps that nodewright itself writes: each write says which version it replaces."""
+
+from typing import Any
+
+import msgspec
+
+from nodewright.adapters.kube.api import Api, ApiError, Request, get
+from nodewright.adapters.kube.resources import collection_path
+
+
+class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A ConfigMap; ``version`` is empty for one that is not there yet."""
+
+    data: dict[str, str] = {}
+    binary_data: dict[str, bytes] = {}
+    annotations: dict[str, str] = {}
+    uid: str = ""
+    version: str = ""
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    metadata: _Meta = _Meta()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, bytes] | None = None
+
+
+class ConfigMaps:
+    """The ConfigMaps of one namespace; every method raises ApiError."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self.namespace = namespace
+        self._api = api
+        self._path = collection_path("", "configmaps", namespace)
+
+    def read(self, name: str) -> StoredMap | None:
+        """None: there is none of that name."""
+        try:
+            return _decode(get(self._api, f"{self._path}/{name}"))
+        except ApiError as error:
+            if error.is_missing:
+                return None
+            raise
+
+    def write(self, name: str, content: StoredMap) -> StoredMap:
+        """Create it, or replace the version that ``content`` names; a conflict when somebody else did meanwhile."""
+        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace, "annotations": content.annotations}
+        if content.version:
+            metadata["resourceVersion"] = content.version
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": content.data,
+            "binaryData": content.binary_data,
+        }
+        method, path = ("PUT", f"{self._path}/{name}") if content.version else ("POST", self._path)
+        return _decode(self._api.send(Request(method=method, path=path, body=msgspec.json.encode(body))))
+
+    def delete(self, name: str) -> None:
+        """One that is not there is as good as deleted."""
+        try:
+            self._api.send(Request(method="DELETE", path=f"{self._path}/{name}"))
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+
+
+def _decode(raw: bytes) -> StoredMap:
+    try:
+        found = msgspec.json.decode(raw, type=_ConfigMap)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ApiError(f"the API server answered what is no ConfigMap: {error}") from None
+    meta = found.metadata
+    return StoredMap(
+        data=found.data or {},
+        binary_data=found.binary_data or {},
+        annotations=meta.annotations or {},
+        uid=meta.uid,
+        version=meta.resource_version,
+    )

@@ -1,0 +1,129 @@
+"""Events as the API server keeps them: written by a thread of their own, the same one counted up instead of repeated."""
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from nodewright.act.ports import Event
+from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request
+from nodewright.adapters.kube.resources import collection_path
+from nodewright.model.clock import Clock
+from nodewright.model.moment import format_moment
+
+# Dashboards and alerts look for events of this component.
+COMPONENT = "cluster-autoscaler"
+_MOST_WAITING = 1000
+_MOST_KNOWN = 4096
+_MOST_TEXT = 1024
+
+FindUid = Callable[[str, str], str]
+
+
+class KubeEvents:
+    """Implements EventSink. When more wait than the API server takes, the oldest are dropped and counted.
+
+    ``find_uid`` answers the uid of an object by kind and name, or nothing: kubectl describe looks events up by it.
+    """
+
+    def __init__(self, api: Api, clock: Clock, find_uid: FindUid = lambda _kind, _name: "") -> None:
+        self.dropped = 0
+        self._api = api
+        self._clock = clock
+        self._find_uid = find_uid
+        self._waiting: deque[Event] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._known: OrderedDict[Event, tuple[str, int]] = OrderedDict()
+        self._numbers = count()
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Write what waits, for so long at most."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def record(self, event: Event) -> None:
+        with self._changed:
+            if len(self._waiting) >= _MOST_WAITING:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._waiting.append(event)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._stopping)
+                if not self._waiting:
+                    return
+                event = self._waiting.popleft()
+            try:
+                self._write(event)
+            except ApiError:
+                self.dropped += 1
+
+    def _write(self, event: Event) -> None:
+        known = self._known.pop(event, None)
+        if known is not None and self._count_up(event, *known):
+            return
+        namespace, name = _place(event)
+        at = format_moment(self._clock.now())
+        name = f"{name}.{int(self._clock.now() * 1e6):x}.{next(self._numbers):x}"
+        body = msgspec.json.encode(self._body(event, namespace, name, at))
+        self._api.send(Request(method="POST", path=collection_path("", "events", namespace), body=body))
+        self._remember(event, name, 1)
+
+    def _count_up(self, event: Event, name: str, times: int) -> bool:
+        """Whether the event was still there to be counted up."""
+        namespace, _ = _place(event)
+        patch = {"count": times + 1, "lastTimestamp": format_moment(self._clock.now())}
+        path = f"{collection_path('', 'events', namespace)}/{name}"
+        try:
+            body = msgspec.json.encode(patch)
+            self._api.send(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
+        except ApiError as error:
+            if error.is_missing:
+                return False
+            raise
+        self._remember(event, name, times + 1)
+        return True
+
+    def _remember(self, event: Event, name: str, times: int) -> None:
+        self._known[event] = (name, times)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def _body(self, event: Event, namespace: str, name: str, at: str) -> dict[str, Any]:
+        of = {"apiVersion": "v1", "kind": event.kind, "name": event.name.rpartition("/")[2]}
+        if "/" in event.name:
+            of["namespace"] = namespace
+        uid = self._find_uid(event.kind, event.name)
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {**of, "uid": uid} if uid else of,
+            "reason": event.reason,
+            "message": event.message[:_MOST_TEXT],
+            "type": event.type,
+            "source": {"component": COMPONENT},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+
+
+def _place(event: Event) -> tuple[str, str]:
+    """Namespace and bare name; events of what has no namespace are kept in ``default``."""
+    namespace, _, name = event.name.rpartition("/")
+    return namespace or "default", name

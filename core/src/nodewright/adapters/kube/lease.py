@@ -1,0 +1,212 @@
+"""One leader: a Lease that its holder renews, by client-go's rules, so that nodewright and CA exclude each other.
+
+Time is counted on a clock that goes on while the machine sleeps, from before the request that renewed: a holder that
+was frozen knows at its first look that it is no longer one. Others' clocks are never compared with ours: a lease has
+run out when it has not changed for as long as it says it lasts.
+"""
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import msgspec
+
+from nodewright.adapters.kube.api import Api, ApiError, Request, get
+from nodewright.adapters.kube.resources import collection_path
+from nodewright.model.clock import Clock
+from nodewright.model.errors import KubeApiError
+
+_LEASES = "coordination.k8s.io"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseOptions:
+    """Durations in seconds. ``grace`` is how long whoever takes over from a holder that did not say good-bye waits
+    for calls to a cloud that may still be under way.
+    """
+
+    namespace: str
+    name: str
+    identity: str
+    duration: float
+    renew_deadline: float
+    retry_period: float
+    grace: float = 0.0
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+class Leadership:
+    """``acquire``, then ``keep`` in a thread of its own; ``remaining`` says how long writing is still allowed.
+
+    ``clock`` never stops and never jumps (time since boot); ``wall`` is for the times that people read in the lease.
+    """
+
+    def __init__(self, api: Api, options: LeaseOptions, clock: Clock, wall: Clock, random: Random) -> None:
+        self._api = api
+        self._options = options
+        self._clock = clock
+        self._wall = wall
+        self._random = random
+        self._collection = collection_path(_LEASES, "leases", options.namespace)
+        self._path = f"{self._collection}/{options.name}"
+        self._seen: _Lease | None = None
+        self._seen_at = 0.0
+        self._until = -1.0
+        self._held = _Spec()
+        self._waited_out = True
+        self._stop = threading.Event()
+        self._lost = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self.problem = ""
+
+    def remaining(self) -> float:
+        """Seconds for which nobody else may become leader; 0 for one who is not."""
+        return max(0.0, self._until - self._clock.now())
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether we led, and do no longer: there is no way back for this process."""
+        return self._lost.is_set()
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as far as was last seen."""
+        return (self._seen.spec.holder_identity or "") if self._seen is not None else ""
+
+    def acquire(self) -> bool:
+        """Wait until we lead, then keep it up in a thread; False when ``stop`` came first."""
+        while not self._stop.is_set():
+            if self._try():
+                break
+            self._stop.wait(self._options.retry_period * self._random.uniform(1.0, 1.2))
+        if self._stop.is_set():
+            return False
+        self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._keeper.start()
+        if not self._waited_out:
+            self._stop.wait(self._options.grace)
+        return not self._stop.is_set()
+
+    def stop(self) -> None:
+        """Neither try nor renew any more; from any thread."""
+        self._stop.set()
+
+    def release(self) -> None:
+        """Say good-bye, so that another may lead at once. Only when nothing of ours is under way any more."""
+        self.stop()
+        if self._keeper is not None:
+            self._keeper.join(self._options.renew_deadline)
+        if self.remaining() <= 0 or self._seen is None:
+            return
+        self._until = -1.0
+        said = msgspec.structs.replace(self._held, holder_identity="", lease_duration_seconds=1)
+        try:
+            self._write(self._seen.metadata.resource_version, said)
+        except ApiError as error:
+            self.problem = str(error)
+
+    def _keep(self) -> None:
+        """Renew until told to stop, or until it has failed for too long."""
+        while not self._stop.wait(self._options.retry_period):
+            self._try()
+            renewed_at = self._until - self._options.duration
+            if self._clock.now() > renewed_at + self._options.renew_deadline:
+                self._until = -1.0
+                self._lost.set()
+                return
+
+    def _try(self) -> bool:
+        """Take the lease or renew it; whether it is ours now."""
+        try:
+            return self._take_or_renew()
+        except KubeApiError as error:
+            self.problem = str(error)
+            return False
+
+    def _take_or_renew(self) -> bool:
+        began = self._clock.now()
+        self._look(began)
+        seen = self._seen
+        ours = seen is not None and seen.spec.holder_identity == self._options.identity
+        if seen is not None and not ours and not self._has_run_out(seen, began):
+            return False
+        if ours and self._until < 0 and self._keeper is not None:
+            return False
+        if self._until >= 0 and not ours:
+            self._until = -1.0  # somebody took it: we were away for too long
+            self._lost.set()
+            return False
+        said = self._renewed(seen, takes=self._until < 0)
+        self._write(seen.metadata.resource_version if seen is not None else "", said)
+        if self._until < 0:
+            self._waited_out = seen is None or not seen.spec.holder_identity
+        self._held, self._until, self.problem = said, began + self._options.duration, ""
+        return True
+
+    def _look(self, now: float) -> None:
+        try:
+            found = _decode(get(self._api, self._path))
+        except ApiError as error:
+            if not error.is_missing:
+                raise
+            self._seen = None
+            return
+        if self._seen is None or found.spec != self._seen.spec:
+            self._seen_at = now
+        self._seen = found
+
+    def _has_run_out(self, seen: _Lease, now: float) -> bool:
+        if not seen.spec.holder_identity:
+            return True
+        lasts = seen.spec.lease_duration_seconds or self._options.duration
+        return now > self._seen_at + lasts
+
+    def _renewed(self, seen: _Lease | None, *, takes: bool) -> _Spec:
+        now = datetime.fromtimestamp(self._wall.now(), tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = seen.spec if seen is not None else _Spec()
+        changes = int(takes and before.holder_identity != self._options.identity and seen is not None)
+        return _Spec(
+            holder_identity=self._options.identity,
+            lease_duration_seconds=int(self._options.duration),
+            acquire_time=now if takes else before.acquire_time,
+            renew_time=now,
+            lease_transitions=(before.lease_transitions or 0) + changes,
+        )
+
+    def _write(self, version: str, said: _Spec) -> None:
+        """Raises ApiError; a conflict means that somebody else was faster."""
+        metadata: dict[str, Any] = {"name": self._options.name, "namespace": self._options.namespace}
+        if version:
+            metadata["resourceVersion"] = version
+        spec = {key: value for key, value in msgspec.to_builtins(said).items() if value is not None}
+        body = {"apiVersion": f"{_LEASES}/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        method, path = ("PUT", self._path) if version else ("POST", self._collection)
+        timeout = self._options.renew_deadline / 2
+        request = Request(method=method, path=path, body=msgspec.json.encode(body), timeout=timeout)
+        self._seen = _decode(self._api.send(request))
+        self._seen_at = self._clock.now()
+
+
+def _decode(raw: bytes) -> _Lease:
+    try:
+        return msgspec.json.decode(raw, type=_Lease)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ApiError(f"the API server answered what is no Lease: {error}") from None

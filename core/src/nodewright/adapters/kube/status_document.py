@@ -1,0 +1,147 @@
+"""How things stand in the words of CA's status ConfigMap (behaviour/up.md §7.1): tools read it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodewright.model.moment import format_moment
+from nodewright.planner.plan import Plan
+from nodewright.registry.backoff import is_active
+from nodewright.registry.state import ClusterState, GroupState, Readiness
+
+_LONGEST_MESSAGE = 500
+_CUT = "<truncated>"
+_PROBED = "lastProbeTime"
+_CHANGED = "lastTransitionTime"
+
+
+@dataclass
+class Transitions:
+    """Since when each status has been what it is; epoch seconds."""
+
+    _since: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
+
+    def since(self, place: tuple[str, ...], status: str, now: float) -> float:
+        known = self._since.get(place)
+        if known is None or known[0] != status:
+            self._since[place] = known = (status, now)
+        return known[1]
+
+
+def starting_document() -> dict[str, Any]:
+    return {"autoscalerStatus": "Initializing"}
+
+
+def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> dict[str, Any]:
+    """All of it but ``time``."""
+    now = state.now
+    candidates = _candidates(state, plan)
+    groups = [state.groups[ref] for ref in sorted(state.groups)]
+    total = _sum(group.readiness for group in groups)
+    growing = any(group.upcoming or group.requests for group in groups)
+
+    def part(place: tuple[str, ...], status: str, **more: Any) -> dict[str, Any]:
+        since = transitions.since(place, status, now)
+        return {"status": status, **more, _PROBED: format_moment(now), _CHANGED: format_moment(since)}
+
+    return {
+        "autoscalerStatus": "Running",
+        "clusterWide": {
+            "health": part(("health",), _health(state.healthy), nodeCounts=_node_counts(total)),
+            "scaleUp": part(("up",), "InProgress" if growing else "NoActivity"),
+            "scaleDown": part(("down",), *_down(sum(candidates.values()))),
+        },
+        "nodeGroups": [_group_part(group, candidates.get(str(group.ref), 0), now, part) for group in groups],
+    }
+
+
+def without_times(document: Any) -> Any:
+    """The same document but for when it was made: what decides whether it is news."""
+    if isinstance(document, dict):
+        return {key: without_times(value) for key, value in document.items() if key not in ("time", _PROBED)}
+    if isinstance(document, list):
+        return [without_times(value) for value in document]
+    return document
+
+
+def _group_part(group: GroupState, candidates: int, now: float, part: Any) -> dict[str, Any]:
+    name, seen = str(group.ref), group.seen
+    status, more = _scale_up(group, now)
+    down, *_ = _down(candidates)
+    return {
+        "name": seen.group.id,
+        "health": part(
+            (name, "health"),
+            _health(group.healthy),
+            nodeCounts=_node_counts(group.readiness),
+            cloudProviderTarget=seen.target if seen.target is not None else 0,
+            minSize=seen.group.min_size,
+            maxSize=seen.group.max_size,
+        ),
+        "scaleUp": part((name, "up"), status, backoffInfo=more),
+        "scaleDown": part((name, "down"), down, **({"candidates": candidates} if candidates else {})),
+    }
+
+
+def _scale_up(group: GroupState, now: float) -> tuple[str, dict[str, str]]:
+    """CA's order: what is under way, then what keeps it from growing."""
+    if group.requests or group.upcoming:
+        return "InProgress", {}
+    if not group.healthy:
+        return "Unhealthy", {}
+    if group.backoff is not None and is_active(group.backoff, now):
+        return "Backoff", {"errorCode": group.backoff.code, "errorMessage": _shortened(group.backoff.message)}
+    return "NoActivity", {}
+
+
+def _down(candidates: int) -> tuple[str]:
+    return ("CandidatesPresent" if candidates else "NoCandidates",)
+
+
+def _candidates(state: ClusterState, plan: Plan) -> Mapping[str, int]:
+    """Unneeded nodes of each group."""
+    counts: dict[str, int] = {}
+    for node in plan.scale_down.unneeded:
+        ref = str(state.group_of_node.get(node, ""))
+        counts[ref] = counts.get(ref, 0) + 1
+    return counts
+
+
+def _health(healthy: bool) -> str:
+    return "Healthy" if healthy else "Unhealthy"
+
+
+def _sum(parts: Iterable[Readiness]) -> Readiness:
+    found = list(parts)
+    return Readiness(
+        ready=tuple(name for one in found for name in one.ready),
+        unready=tuple(name for one in found for name in one.unready),
+        leaving=tuple(name for one in found for name in one.leaving),
+        not_started=tuple(name for one in found for name in one.not_started),
+        deleted=tuple(name for one in found for name in one.deleted),
+        unregistered=tuple(name for one in found for name in one.unregistered),
+        long_unregistered=tuple(name for one in found for name in one.long_unregistered),
+    )
+
+
+def _node_counts(readiness: Readiness) -> dict[str, Any]:
+    registered: dict[str, Any] = {
+        "total": readiness.registered + len(readiness.deleted),
+        "ready": len(readiness.ready),
+        "notStarted": len(readiness.not_started),
+        "suspended": 0,
+        "unready": {"total": len(readiness.unready) + len(readiness.leaving), "resourceUnready": 0},
+    }
+    if readiness.deleted:
+        registered["beingDeleted"] = len(readiness.deleted)
+    return {
+        "registered": registered,
+        "longUnregistered": len(readiness.long_unregistered),
+        "unregistered": len(readiness.unregistered),
+    }
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return message[: _LONGEST_MESSAGE - len(_CUT)] + _CUT

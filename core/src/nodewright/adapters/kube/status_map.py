@@ -1,0 +1,71 @@
+"""The status ConfigMap: written when something in it changed, and every minute so that readers see that we live."""
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.config_maps import ConfigMaps, StoredMap
+from nodewright.adapters.kube.status_document import Transitions, make_document, starting_document, without_times
+from nodewright.planner.plan import Plan
+from nodewright.registry.state import ClusterState
+
+UPDATED_ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
+_KEY = "status"
+_ANEW_SECONDS = 60.0
+
+
+class StatusMap:
+    """One ConfigMap, for one writer. A write that fails is tried again with the next loop, and never fails the loop."""
+
+    def __init__(self, maps: ConfigMaps, name: str) -> None:
+        self.problem = ""
+        self.writes = 0
+        self._maps = maps
+        self._name = name
+        self._held: StoredMap | None = None
+        self._transitions = Transitions()
+        self._shown: Any = None
+        self._shown_at = -math.inf
+
+    @property
+    def uid(self) -> str:
+        """That of the object that events are about; empty until it was written."""
+        return self._held.uid if self._held is not None else ""
+
+    def start(self, now: float) -> None:
+        self._show(starting_document(), now)
+
+    def update(self, state: ClusterState, plan: Plan) -> None:
+        self._show(make_document(state, plan, self._transitions), state.now)
+
+    def remove(self) -> None:
+        """At the end of an orderly process."""
+        try:
+            self._maps.delete(self._name)
+        except ApiError as error:
+            self.problem = str(error)
+
+    def _show(self, document: dict[str, Any], now: float) -> None:
+        news = without_times(document)
+        if news == self._shown and now - self._shown_at < _ANEW_SECONDS:
+            return
+        at = datetime.fromtimestamp(now, tz=UTC).strftime("%Y-%m-%d %H:%M:%S.%f +0000 UTC")
+        text = yaml.safe_dump({**document, "time": at}, sort_keys=True)
+        try:
+            self._write(text, at)
+        except ApiError as error:
+            self.problem, self._held = str(error), None
+            return
+        self.problem, self._shown, self._shown_at = "", news, now
+        self.writes += 1
+
+    def _write(self, text: str, at: str) -> None:
+        held = self._held or self._maps.read(self._name)
+        annotations = {**(held.annotations if held is not None else {}), UPDATED_ANNOTATION: at}
+        version = held.version if held is not None else ""
+        self._held = self._maps.write(
+            self._name, StoredMap(data={_KEY: text}, annotations=annotations, version=version)
+        )

@@ -1,0 +1,163 @@
+"""Memory in ConfigMaps: compressed, cut into shards that the API server takes, replaced as a whole or not at all.
+
+The ConfigMap ``nodewright-state`` is the head: it holds the first shard, the digest of everything, and how many
+shards follow as ``nodewright-state-<digest>-<number>``. Those are written before the head that names them, so that
+a head always finds its shards, and what no head names any more is deleted after it. The head is replaced only in the
+version that was read or written last: a process that is no longer the leader, or never was, cannot write over it.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Callable
+
+import msgspec
+
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.config_maps import ConfigMaps, StoredMap
+from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
+from nodewright.engine.ports import Loaded, Pause
+from nodewright.model.errors import NodewrightError
+from nodewright.registry.state import Memory
+
+STATE_NAME = "nodewright-state"
+PAUSE_NAME = "nodewright-pause"
+_PAUSE_KEY = "pause"
+_SHARD_KEY = "state"
+# The API server takes 1 MiB for an object; base64 makes four bytes of three.
+SHARD_BYTES = 512 * 1024
+# No saved state is larger; a forged one may claim to be.
+_MOST_BYTES = 256 * 1024 * 1024
+_MOST_SHARDS = 64
+_PAUSE = msgspec.json.Decoder(Pause)
+
+# The text of the pause's ConfigMap as it was last seen; None: there is none. Raises NodewrightError.
+ReadPause = Callable[[], str | None]
+
+
+class ConfigMapStore:
+    """Implements StateStore. ``read_pause`` comes from a cache: a pause is looked for in every loop."""
+
+    def __init__(self, maps: ConfigMaps, read_pause: ReadPause) -> None:
+        self._maps = maps
+        self._read_pause = read_pause
+        self._head: StoredMap | None = None
+        self._digest = ""
+
+    def load(self) -> Loaded:
+        """Memory that cannot be used stays where it is until the next save, under a warning."""
+        self._head = self._maps.read(STATE_NAME)
+        if self._head is None:
+            return Loaded()
+        try:
+            raw = self._gather(self._head)
+            memory = decode_memory(raw)
+        except UnreadableState as error:
+            where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
+            return Loaded(warning=f"the saved state in {where} is not used: {error}")
+        self._digest = _digest(raw)
+        return Loaded(memory=memory)
+
+    def save_if_changed(self, memory: Memory) -> None:
+        raw = encode_memory(memory)
+        digest = _digest(raw)
+        if digest == self._digest:
+            return
+        packed = zlib.compress(raw, 6)
+        shards = [packed[at : at + SHARD_BYTES] for at in range(0, len(packed), SHARD_BYTES)]
+        for number, shard in enumerate(shards[1:], start=1):
+            self._write_shard(_shard_name(digest, number), shard)
+        before = self._head
+        head = StoredMap(
+            data={"digest": digest, "shards": str(len(shards))},
+            binary_data={_SHARD_KEY: shards[0]},
+            version=before.version if before is not None else "",
+        )
+        try:
+            self._head = self._maps.write(STATE_NAME, head)
+        except ApiError as error:
+            raise self._explain(error) from None
+        self._digest = digest
+        self._sweep(before)
+
+    def load_pause(self) -> Pause | None:
+        text = self._read_pause()
+        try:
+            return None if text is None else _PAUSE.decode(text)
+        except (msgspec.DecodeError, ValueError) as error:
+            where = f"ConfigMap {self._maps.namespace}/{PAUSE_NAME}"
+            raise NodewrightError(f"{where}: the pause cannot be understood ({error}); delete it to end it") from error
+
+    def save_pause(self, pause: Pause | None) -> None:
+        """Order a pause, or end it, for whichever engine runs."""
+        if pause is None:
+            self._maps.delete(PAUSE_NAME)
+            return
+        held = self._maps.read(PAUSE_NAME)
+        text = msgspec.json.encode(pause).decode()
+        self._maps.write(PAUSE_NAME, StoredMap(data={_PAUSE_KEY: text}, version=held.version if held else ""))
+
+    def _gather(self, head: StoredMap) -> bytes:
+        """The whole of what the head stands for; raises UnreadableState."""
+        digest, count = head.data.get("digest", ""), head.data.get("shards", "")
+        if not count.isdecimal() or not 1 <= int(count) <= _MOST_SHARDS:
+            raise UnreadableState("it does not say how many shards it has")
+        packed = head.binary_data.get(_SHARD_KEY, b"")
+        for number in range(1, int(count)):
+            shard = self._maps.read(_shard_name(digest, number))
+            if shard is None:
+                raise UnreadableState(f"shard {number} is missing")
+            packed += shard.binary_data.get(_SHARD_KEY, b"")
+        raw = _unpack(packed)
+        if _digest(raw) != digest:
+            raise UnreadableState("it is damaged: the digest differs")
+        return raw
+
+    def _write_shard(self, name: str, shard: bytes) -> None:
+        """One that is there already was written before a crash, and is the same: its name says so."""
+        try:
+            self._maps.write(name, StoredMap(binary_data={_SHARD_KEY: shard}))
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+
+    def _sweep(self, before: StoredMap | None) -> None:
+        """Delete the shards that the former head named; those that stay by a failure only take room."""
+        count = before.data.get("shards", "") if before is not None else ""
+        if before is None or not count.isdecimal():
+            return
+        digest = before.data.get("digest", "")
+        try:
+            for number in range(1, min(int(count), _MOST_SHARDS)):
+                self._maps.delete(_shard_name(digest, number))
+        except ApiError:
+            return
+
+    def _explain(self, error: ApiError) -> ApiError:
+        if not error.is_conflict:
+            return error
+        where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
+        return ApiError(f"{where} was written by somebody else: there may be another leader", status=error.status)
+
+
+def read_pause_text(data: dict[str, str]) -> str | None:
+    """The pause in that ConfigMap; one without its key is not understood, which counts as a pause."""
+    return data.get(_PAUSE_KEY, "")
+
+
+def _shard_name(digest: str, number: int) -> str:
+    return f"{STATE_NAME}-{digest[:16]}-{number}"
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _unpack(packed: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        raw = unpacker.decompress(packed, _MOST_BYTES)
+    except zlib.error as error:
+        raise UnreadableState(f"it is damaged: {error}") from error
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise UnreadableState("it is damaged: it is too large or cut off")
+    return raw

@@ -1,0 +1,126 @@
+"""Changing nodes and evicting pods: what removing a node needs of a real API server."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from nodewright.act.ports import Eviction, EvictionAnswer, Sight
+from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, get
+from nodewright.adapters.kube.resources import Resource
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.workloads import Workloads
+
+# A node that several write to is tried again for so long (behaviour/down.md A13).
+_CONFLICT_SECONDS = 5.0
+_CONFLICT_WAIT = 0.05
+# The API server's own words for a pod that two budgets cover: no error of its, and no use to insist.
+_TWO_BUDGETS = "more than one PodDisruptionBudget"
+
+
+class KubeWrites:
+    """Implements ClusterWrites. ``workloads`` tells who has a say in a pod's eviction, as it is known now."""
+
+    def __init__(self, api: Api, workloads: Callable[[], Workloads]) -> None:
+        self._api = api
+        self._workloads = workloads
+        self._nodes: Resource[Node] = Resource("Node")
+        self._pods: Resource[Pod] = Resource("Pod")
+
+    def look(self, node: str) -> Sight:
+        """The node and its pods as they are at this moment, past every cache."""
+        found = self._read_node(node)
+        if found is None:
+            return Sight(node=None)
+        raw = get(self._api, self._pods.path, {"fieldSelector": f"spec.nodeName={node}"})
+        pods = tuple(pod for pod in self._pods.decode_page(raw).items if not pod.is_terminal)
+        return Sight(node=found, pods=pods, workloads=self._workloads())
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        """See ClusterWrites. What ``edit`` leaves alone is not written; without a change nothing is."""
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ApiError) and error.is_conflict),
+            wait=wait_exponential(_CONFLICT_WAIT, max=1.0),
+            stop=stop_after_delay(_CONFLICT_SECONDS),
+            reraise=True,
+        )
+        return retrying(self._edit_once, name, edit)
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
+        """Ask for the eviction of this very pod: one of the same name that came after it is left alone."""
+        meta = pod.metadata
+        options: dict[str, Any] = {"gracePeriodSeconds": grace_seconds}
+        if meta.uid:
+            options["preconditions"] = {"uid": meta.uid}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": options,
+        }
+        path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}/eviction"
+        try:
+            self._api.send(Request(method="POST", path=path, body=msgspec.json.encode(body)))
+        except ApiError as error:
+            return _refusal(error)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def _read_node(self, name: str) -> Node | None:
+        try:
+            return self._nodes.decode(get(self._api, f"{self._nodes.path}/{name}"))
+        except ApiError as error:
+            if error.is_missing:
+                return None
+            raise
+
+    def _edit_once(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        before = self._read_node(name)
+        if before is None:
+            return None
+        patch = node_patch(before, edit(before))
+        if patch:
+            patch.setdefault("metadata", {})["resourceVersion"] = before.metadata.resource_version
+            path = f"{self._nodes.path}/{name}"
+            body = msgspec.json.encode(patch)
+            try:
+                self._api.send(Request(method="PATCH", path=path, body=body, content_type=MERGE_PATCH))
+            except ApiError as error:
+                if error.is_missing:
+                    return None
+                raise
+        return before
+
+
+def node_patch(before: Node, after: Node) -> dict[str, Any]:
+    """A merge patch of taints, cordon and annotations; empty when they are alike."""
+    patch: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    if before.spec.taints != after.spec.taints:
+        spec["taints"] = [_taint(msgspec.to_builtins(taint)) for taint in after.spec.taints] or None
+    if before.spec.unschedulable != after.spec.unschedulable:
+        spec["unschedulable"] = after.spec.unschedulable or None
+    if spec:
+        patch["spec"] = spec
+    old, new = before.metadata.annotations, after.metadata.annotations
+    changed: dict[str, str | None] = {key: value for key, value in new.items() if old.get(key) != value}
+    changed |= dict.fromkeys(old.keys() - new.keys())
+    if changed:
+        patch["metadata"] = {"annotations": changed}
+    return patch
+
+
+def _taint(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value}
+
+
+def _refusal(error: ApiError) -> Eviction:
+    """What an error says of one pod; raises it when it is about the API server."""
+    if error.is_missing:
+        return Eviction(answer=EvictionAnswer.GONE)
+    if error.is_conflict and "uid" in str(error).lower():
+        return Eviction(answer=EvictionAnswer.GONE, message="another pod has its name by now")
+    if error.status in (409, 429) or _TWO_BUDGETS in str(error):
+        return Eviction(answer=EvictionAnswer.REFUSED, message=str(error), retry_after=error.retry_after)
+    raise error
