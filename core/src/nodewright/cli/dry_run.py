@@ -31,7 +31,7 @@ def try_once(
     Raises ProviderUnavailable if not one provider answers, ConfigError for a limit that could not be kept, and
     InvariantError for a plan that breaks a rule.
     """
-    seen, _ = Observer(cluster, providers, settings.failures).observe(now, Memory())
+    seen, _ = Observer(cluster, providers, settings).observe(now, Memory())
     problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
     if problems and len(problems) == len(seen.providers):
         raise ProviderUnavailable("; ".join(problems))

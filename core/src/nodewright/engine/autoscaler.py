@@ -108,7 +108,7 @@ class Autoscaler:
         self._random = random
         self._brain = brain or Brain()
         self._inbox = Inbox()
-        self._observer = Observer(world.cluster, world.providers, settings.failures)
+        self._observer = Observer(world.cluster, world.providers, settings)
         self._actor = Actor(
             world.providers, clock, self._inbox, world.audit, stops_at_refusal=settings.stops_at_refusal
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import Removing
-from nodewright.model.settings import FailureSettings
+from nodewright.model.settings import Settings
 from nodewright.observe.groups import ProviderWatch
 from nodewright.observe.ports import ClusterReader, ProviderReads
 from nodewright.registry.state import Memory
@@ -15,11 +15,8 @@ from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 class Observer:
     """Reads the cluster, then each provider in turn."""
 
-    def __init__(self, cluster: ClusterReader, providers: Iterable[ProviderReads], settings: FailureSettings) -> None:
-        defaults = GroupOptions(
-            max_node_provision_seconds=settings.ordinary_provision_seconds,
-            max_node_startup_seconds=settings.max_node_startup_time,
-        )
+    def __init__(self, cluster: ClusterReader, providers: Iterable[ProviderReads], settings: Settings) -> None:
+        defaults = default_options(settings)
         self._cluster = cluster
         self._watches = [ProviderWatch(provider, defaults) for provider in providers]
 
@@ -56,6 +53,20 @@ class Observer:
             removing=removing or {},
         )
         return seen, picture.problem
+
+
+def default_options(settings: Settings) -> GroupOptions:
+    """What holds for a group of which its provider says nothing else."""
+    failures, scale_down = settings.failures, settings.scale_down
+    return GroupOptions(
+        max_node_provision_seconds=failures.ordinary_provision_seconds,
+        max_node_startup_seconds=failures.max_node_startup_time,
+        scale_down_unneeded_seconds=scale_down.scale_down_unneeded_time,
+        scale_down_unready_seconds=scale_down.scale_down_unready_time,
+        scale_down_utilization_threshold=scale_down.scale_down_utilization_threshold,
+        scale_down_gpu_utilization_threshold=scale_down.scale_down_gpu_utilization_threshold,
+        ignore_daemonsets_utilization=scale_down.ignore_daemonsets_utilization,
+    )
 
 
 def find_in_flight(memory: Memory, outcomes: Iterable[Outcome]) -> frozenset[GroupRef]:

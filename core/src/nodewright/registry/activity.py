@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
+
+from msgspec.structs import replace as changed
 
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
@@ -10,6 +13,7 @@ from nodewright.model.settings import Settings
 from nodewright.registry.state import Flapping, Moves, ScaleDownMemory
 from nodewright.snapshot.observation import Observation
 
+T = TypeVar("T")
 # How long a controller's moves count, in seconds.
 MOVES_WINDOW = 3600.0
 # A group's longest wait for growing and shrinking in turn, and what forgets its turns, in seconds.
@@ -27,6 +31,8 @@ def with_activity(
     """``memory`` with what happened since: increases that were made, removals that began and ended."""
     if not settings.scale_down.scale_down_enabled:
         return memory
+    if not memory.engine_started:
+        memory = _taken_up(memory, seen.now, settings)
     grown, shrunk = _growth(outcomes), _last(ended, RemovalResult.OK)
     begun = [removing.started for removing in seen.removing.values()]
     unmarked = [end.at for end in ended if end.result == RemovalResult.FAILED_TO_MARK]
@@ -38,12 +44,39 @@ def with_activity(
         removal_started_at=max(memory.removal_started_at, *begun, *_starts(ended), 0.0),
         marking_failed_at=max(memory.marking_failed_at, *unmarked, 0.0),
         quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
-        engine_started=memory.engine_started or seen.now,
     )
     if settings.is_ca:
         return found
     flapping = _flapping(memory, grown, seen)
     return replace(found, flapping=flapping, moves=_moves(memory.moves, ended, seen.now))
+
+
+def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleDownMemory:
+    """What a new engine finds; CA begins with nothing. Nothing in it lies in the future, so that nothing waits for
+    ever.
+    """
+    if settings.is_ca:
+        return ScaleDownMemory(engine_started=now)
+    return replace(
+        memory,
+        unneeded_since=_no_later(memory.unneeded_since, now),
+        grown_at=_no_later(memory.grown_at, now),
+        shrunk_at=_no_later(memory.shrunk_at, now),
+        failed_at=_no_later(memory.failed_at, now),
+        removal_started_at=min(memory.removal_started_at, now),
+        marking_failed_at=min(memory.marking_failed_at, now),
+        flapping={ref: _flap_no_later(held, now) for ref, held in memory.flapping.items()},
+        engine_started=now,
+    )
+
+
+def _no_later(moments: Mapping[T, float], now: float) -> dict[T, float]:
+    return {key: min(at, now) for key, at in moments.items()}
+
+
+def _flap_no_later(held: Flapping, now: float) -> Flapping:
+    late = max(0.0, held.last - now)
+    return changed(held, last=held.last - late, until=held.until - late) if late else held
 
 
 def _growth(outcomes: Iterable[Outcome]) -> dict[GroupRef, float]:
