@@ -1,0 +1,279 @@
+"""Which pods may be moved: rows 41 to 58 of the edge cases (behaviour/down.md part C), and hostile input."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodewright.model.cluster import PodDisruptionBudget
+from nodewright.model.meta import OwnerReference
+from nodewright.model.pod import MIRROR_ANNOTATION, ClaimTemplate, EmptyDir, HostPath, Pod, Volume
+from nodewright.model.reason import BlockingCode
+from nodewright.model.settings import DrainSettings
+from nodewright.planner.scale_down.disruption import DisruptionBudgets
+from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, Fate, PodVerdict
+from nodewright.planner.scale_down.drainability import Emptiness, emptiness, judge_pod, judge_pods
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Controller, Workloads
+from nodewright.testkit.builders import build_budget, build_controller, build_node, build_owner, build_pod
+
+NOW = 1_000_000.0
+MINUTE, HOUR = 60.0, 3600.0
+DAEMONSET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+
+
+def judge(
+    pod: Pod,
+    *,
+    controllers: Iterable[Controller] | None = None,
+    budgets: Iterable[PodDisruptionBudget] = (),
+    **settings: Any,
+) -> PodVerdict:
+    listed = None if controllers is None else {(type(one).__name__, one.key): one for one in controllers}
+    workloads = Workloads(controllers=listed)
+    return judge_pod(pod, workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW)
+
+
+def safe(value: str) -> Mapping[str, str]:
+    return {SAFE_TO_EVICT: value}
+
+
+def system_pod(age: float, **extras: Any) -> Pod:
+    return build_pod("p", namespace="kube-system", created_at=NOW - age, **extras)
+
+
+def owned_by(owner: OwnerReference, **extras: Any) -> Pod:
+    pod = build_pod("p", owner=None, **extras)
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=(owner,)))
+
+
+LOCAL = (Volume(name="v0", empty_dir=EmptyDir()), Volume(name="v1", empty_dir=EmptyDir()))
+
+
+def test_row_41_a_bare_pod_moves_only_if_annotated_exactly() -> None:
+    assert judge(build_pod("p", owner=None)).code == BlockingCode.NOT_REPLICATED
+    assert judge(build_pod("p", owner=None, annotations=safe("true"))).fate == Fate.MOVE
+    assert judge(build_pod("p", owner=None, annotations=safe("True"))).code == BlockingCode.NOT_REPLICATED
+
+
+def test_row_42_an_owner_that_is_no_controller_does_not_count() -> None:
+    owner = msgspec.structs.replace(build_owner("ReplicaSet", "rs"), controller=False)
+    assert judge(owned_by(owner)).code == BlockingCode.NOT_REPLICATED
+    assert judge(owned_by(build_owner("ReplicaSet", "rs"))).fate == Fate.MOVE
+
+
+def test_row_43_pods_of_custom_controllers_are_a_matter_of_the_flag() -> None:
+    pod = owned_by(OwnerReference(kind="Game", name="g", api_version="x.io/v1", controller=True))
+    verdict = judge(pod)
+    assert verdict.code == BlockingCode.NOT_REPLICATED
+    assert "Game" in verdict.message
+    assert "--skip-nodes-with-custom-controller-pods=false" in verdict.message
+    assert judge(pod, skip_nodes_with_custom_controller_pods=False).fate == Fate.MOVE
+
+
+def test_row_44_a_system_pod_without_a_budget_moves_after_an_hour() -> None:
+    verdict = judge(system_pod(30 * MINUTE))
+    assert verdict.code == BlockingCode.UNMOVABLE_SYSTEM_POD
+    assert "wait 1800 s" in verdict.message
+    assert judge(system_pod(HOUR)).code == BlockingCode.UNMOVABLE_SYSTEM_POD
+    assert judge(system_pod(HOUR + 1)).fate == Fate.MOVE
+    assert judge(system_pod(0.0), skip_nodes_with_system_pods=False).fate == Fate.MOVE
+
+
+@pytest.mark.parametrize(
+    "extras", [{"annotations": safe("false")}, {"volumes": (Volume(name="h", host_path=HostPath(path="/x")),)}]
+)
+def test_row_45_an_old_system_pod_moves_whatever_the_rules_after_that(extras: Mapping[str, Any]) -> None:
+    assert judge(system_pod(2 * HOUR, **extras)).fate == Fate.MOVE
+    assert judge(build_pod("p", **extras)).fate == Fate.BLOCK, "elsewhere they hold"
+
+
+def test_row_46_a_system_pod_of_unknown_age_never_moves() -> None:
+    pod = system_pod(0.0)
+    ageless = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, creation_timestamp=None))
+    verdict = judge(ageless)
+    assert verdict.code == BlockingCode.UNMOVABLE_SYSTEM_POD
+    assert "wait" not in verdict.message
+
+
+def test_row_47_the_budget_of_a_system_pod_decides_alone() -> None:
+    used_up = build_budget("b", 0, namespace="kube-system")
+    assert judge(system_pod(2 * HOUR), budgets=[used_up]).code == BlockingCode.NOT_ENOUGH_PDB
+    spare = build_budget("b", 1, namespace="kube-system")
+    assert judge(system_pod(0.0), budgets=[spare]).fate == Fate.MOVE
+
+
+def test_row_48_a_bare_system_pod_is_not_replicated_first_of_all() -> None:
+    assert judge(system_pod(2 * HOUR, owner=None)).code == BlockingCode.NOT_REPLICATED
+
+
+def test_row_49_a_daemonset_pod_is_one_also_if_not_safe_to_evict() -> None:
+    pod = build_pod("p", owner=("DaemonSet", "ds"), annotations=safe("false"))
+    assert judge(pod) == PodVerdict(Fate.DAEMON, "DaemonSet")
+
+
+def test_row_11_a_bare_pod_may_be_declared_a_daemonset_pod() -> None:
+    assert judge(build_pod("p", owner=None, annotations={DAEMONSET_POD: "true"})).fate == Fate.DAEMON
+    assert judge(build_pod("p", owner=None, annotations={DAEMONSET_POD: "yes"})).fate == Fate.BLOCK
+
+
+def test_row_50_a_pod_that_is_safe_to_evict_does_not_ask_its_budget() -> None:
+    used_up = build_budget("b", 0)
+    assert judge(build_pod("p", annotations=safe("true")), budgets=[used_up]).fate == Fate.MOVE
+    verdict = judge(build_pod("p"), budgets=[used_up])
+    assert verdict.code == BlockingCode.NOT_ENOUGH_PDB
+    assert "default/b" in verdict.message
+
+
+@pytest.mark.parametrize(("medium", "fate"), [("Memory", Fate.MOVE), ("HugePages", Fate.BLOCK), ("", Fate.BLOCK)])
+def test_row_51_an_empty_dir_in_memory_is_not_local_storage(medium: str, fate: Fate) -> None:
+    pod = build_pod("p", volumes=(Volume(name="v", empty_dir=EmptyDir(medium=medium)),))
+    assert judge(pod).fate == fate
+    assert judge(pod, skip_nodes_with_local_storage=False).fate == Fate.MOVE
+
+
+@pytest.mark.parametrize(
+    ("listed", "blocking"), [("v0,v1", None), ("v0, v1", "v1"), ("v0", "v1"), ("", "v0"), (" v0,v1", "v0")]
+)
+def test_row_52_local_volumes_are_named_without_spaces(listed: str, blocking: str | None) -> None:
+    verdict = judge(build_pod("p", volumes=LOCAL, annotations={LOCAL_VOLUMES: listed}))
+    assert verdict.code == (BlockingCode.LOCAL_STORAGE if blocking else None)
+    assert blocking is None or f"volume {blocking} " in verdict.message
+
+
+def test_other_volumes_are_not_local() -> None:
+    assert judge(build_pod("p", volumes=(Volume(name="e", ephemeral=ClaimTemplate()),))).fate == Fate.MOVE
+
+
+@pytest.mark.parametrize(
+    ("phase", "policy", "fate"),
+    [
+        ("Failed", "Always", Fate.MOVE),
+        ("Succeeded", "Always", Fate.BLOCK),
+        ("Succeeded", "OnFailure", Fate.MOVE),
+        ("Succeeded", "Never", Fate.MOVE),
+        ("Running", "Never", Fate.BLOCK),
+    ],
+)
+def test_row_53_pods_that_ended_need_no_controller(phase: str, policy: str, fate: Fate) -> None:
+    assert judge(build_pod("p", owner=None, phase=phase, restart_policy=policy)).fate == fate
+
+
+def test_row_54_a_pod_to_wait_for_does_not_block_and_asks_no_budget() -> None:
+    pod = build_pod("p", owner=None, annotations=safe("on-completion"))
+    verdict = judge_pods([pod], Workloads(), DisruptionBudgets([build_budget("b", 0)]), DrainSettings(), NOW)
+    assert (verdict.pods, verdict.on_completion, verdict.blocking) == ((), (pod,), None)
+
+
+@pytest.mark.parametrize("value", ["", "any", "{}"])
+def test_row_56_a_mirror_pod_is_nothing(value: str) -> None:
+    pod = build_pod("p", owner=None, annotations={MIRROR_ANNOTATION: value})
+    verdict = judge_pods([pod], Workloads(), None, DrainSettings(), NOW)
+    assert (verdict.pods, verdict.daemons, verdict.blocking) == ((), (), None)
+
+
+def test_row_57_an_orphan_blocks_also_if_it_is_safe_to_evict() -> None:
+    pod = build_pod("p", owner=("ReplicaSet", "gone"), annotations=safe("true"))
+    verdict = judge(pod, controllers=[build_controller("ReplicaSet", "other")])
+    assert verdict.code == BlockingCode.CONTROLLER_NOT_FOUND
+    assert "ReplicaSet gone" in verdict.message
+    assert judge(pod, controllers=None).fate == Fate.MOVE, "nobody listed controllers"
+    assert judge(pod, controllers=[], skip_nodes_with_custom_controller_pods=False).fate == Fate.MOVE
+
+
+def test_row_58_a_controller_scaled_to_zero_blocks_only_below_the_minimum() -> None:
+    pod = build_pod("p", owner=("ReplicaSet", "rs"))
+    zero = [build_controller("ReplicaSet", "rs", 0)]
+    assert judge(pod, controllers=zero).fate == Fate.MOVE
+    verdict = judge(pod, controllers=zero, min_replica_count=1)
+    assert verdict.code == BlockingCode.MIN_REPLICAS_REACHED
+    unsaid = [build_controller("ReplicaSet", "rs", None)]
+    assert judge(pod, controllers=unsaid, min_replica_count=5).fate == Fate.MOVE
+    few = [build_controller("StatefulSet", "ss", 1)]
+    stateful = build_pod("p", owner=("StatefulSet", "ss"))
+    assert judge(stateful, controllers=few, min_replica_count=5).fate == Fate.MOVE, "no minimum for these"
+
+
+@pytest.mark.parametrize("kind", ["ReplicationController", "ReplicaSet", "StatefulSet", "Job", "DaemonSet"])
+def test_every_known_kind_of_controller_must_be_there(kind: str) -> None:
+    pod = build_pod("p", owner=(kind, "c"))
+    assert judge(pod, controllers=[]).code == BlockingCode.CONTROLLER_NOT_FOUND
+    assert judge(pod, controllers=[build_controller(kind, "c")]).fate != Fate.BLOCK
+    elsewhere = build_controller(kind, "c", namespace="other")
+    assert judge(pod, controllers=[elsewhere]).code == BlockingCode.CONTROLLER_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "fate"),
+    [
+        ("DaemonSet", "x.io/v1", Fate.DAEMON),
+        ("DaemonSet", "apps/v1/v2", Fate.DAEMON),
+        ("StatefulSet", "x.io/v1", Fate.MOVE),
+        ("ReplicaSet", "a/b/c", Fate.MOVE),
+        ("ReplicaSet", "", Fate.BLOCK),
+        ("", "", Fate.BLOCK),
+        ("\x00" * 300, "///", Fate.BLOCK),
+    ],
+)
+def test_bad_input_an_owner_of_an_unknown_kind_or_group(kind: str, version: str, fate: Fate) -> None:
+    """Never looked up where CA does not; a kind that nobody knows keeps the pod, and the reason says so."""
+    verdict = judge(owned_by(OwnerReference(kind=kind, name="c", api_version=version, controller=True)), controllers=[])
+    assert verdict.fate == fate
+    assert bool(verdict.message) == (fate == Fate.BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("grace", "ago", "fate"), [(None, 61.0, Fate.SKIP), (None, 60.0, Fate.BLOCK), (600, 61.0, Fate.BLOCK)]
+)
+def test_a_pod_that_should_long_be_gone_is_nothing(grace: int | None, ago: float, fate: Fate) -> None:
+    extras: dict[str, Any] = {} if grace is None else {"grace_seconds": grace}
+    assert judge(build_pod("p", owner=None, deleted_at=NOW - ago, **extras)).fate == fate
+
+
+def test_lists_hold_what_was_met_before_the_blocker() -> None:
+    daemon, moved = build_pod("d", owner=("DaemonSet", "ds")), build_pod("a")
+    pods = [daemon, moved, build_pod("bare", owner=None), build_pod("late")]
+    verdict = judge_pods(pods, Workloads(), None, DrainSettings(), NOW)
+    assert (verdict.pods, verdict.daemons) == ((moved,), (daemon,))
+    assert verdict.blocking is not None
+    assert (verdict.blocking.pod, verdict.blocking.code) == ("default/bare", BlockingCode.NOT_REPLICATED)
+    assert not verdict.is_empty
+
+
+def test_bad_input_contradictory_budgets_block_by_the_strictest() -> None:
+    """The API server refuses to evict a pod with several budgets; of those CA asks, the strictest wins."""
+    budgets = [build_budget("generous", 5), build_budget("strict", 0, {"app": "a"}), build_budget("below", -3)]
+    verdict = judge(build_pod("p", labels={"app": "a"}), budgets=budgets)
+    assert (verdict.code, "default/strict" in verdict.message) == (BlockingCode.NOT_ENOUGH_PDB, True)
+    assert judge(build_pod("p"), budgets=budgets[:2]).fate == Fate.MOVE
+    assert judge(build_pod("p"), budgets=budgets[2:]).code == BlockingCode.NOT_ENOUGH_PDB
+
+
+def _emptiness(*pods: Pod, now: float = NOW, snapshot: Snapshot | None = None) -> Emptiness:
+    held = Snapshot() if snapshot is None else snapshot
+    row = held.add_node(build_node("n"))
+    for pod in pods:
+        held.place(held.class_of(pod, placed=True), row, pod=pod)
+    (found,) = emptiness(held, [row], DrainSettings(), now)
+    assert emptiness(held.fork(), [row], DrainSettings(), now) == [found], "what is remembered says the same"
+    return found
+
+
+def test_nodes_are_empty_without_pods_to_move() -> None:
+    daemon = build_pod("d", owner=("DaemonSet", "ds"))
+    waiting = build_pod("w", owner=None, annotations=safe("on-completion"))
+    assert _emptiness() == Emptiness.EMPTY
+    assert _emptiness(daemon) == Emptiness.EMPTY
+    assert _emptiness(daemon, waiting) == Emptiness.AWAITING
+    assert _emptiness(waiting, build_pod("p")) == Emptiness.OCCUPIED
+    assert _emptiness(build_pod("bare", owner=None)) == Emptiness.OCCUPIED
+    assert _emptiness(system_pod(0.0)) == Emptiness.OCCUPIED, "budgets are not asked"
+
+
+def test_a_node_becomes_empty_by_time_alone_and_by_what_leaves() -> None:
+    held, leaving, gone = Snapshot(), build_pod("p", deleted_at=NOW), build_pod("q")
+    assert _emptiness(leaving, gone, snapshot=held) == Emptiness.OCCUPIED
+    held.unplace(held.class_of(gone, placed=True), 0, pod=gone)
+    assert emptiness(held, [0], DrainSettings(), NOW + 60) == [Emptiness.OCCUPIED]
+    assert emptiness(held, [0], DrainSettings(), NOW + 61) == [Emptiness.EMPTY]
