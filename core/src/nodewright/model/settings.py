@@ -175,6 +175,50 @@ class SafetySettings(Section, frozen=True, kw_only=True):
     deletion_window: Duration = 600.0
 
 
+class ClusterSettings(Section, frozen=True, kw_only=True):
+    """The API server, and what is kept there. ``kubernetes`` is its address, where kubeconfig does not say it.
+
+    Without ``kubeconfig``: the cluster around the pod, else kubectl's own choice. What is known of the cluster and
+    older than ``max_cache_age`` is not acted upon.
+    """
+
+    kubeconfig: str = ""
+    kubernetes: str = ""
+    namespace: str = "kube-system"
+    write_status_configmap: bool = True
+    status_config_map_name: str = "cluster-autoscaler-status"
+    max_cache_age: Duration = 180.0
+
+
+class LeaderSettings(Section, frozen=True, kw_only=True):
+    """One leader among several processes, CA's among them: by its name, the lease excludes both.
+
+    A call to a cloud starts only while the lease outlasts its time-out, so that the lease must be longer than that:
+    90 s where CA has 15 s. It is released at an orderly end.
+    """
+
+    leader_elect: bool = True
+    leader_elect_resource_name: str = "cluster-autoscaler"
+    leader_elect_lease_duration: Duration = 90.0
+    leader_elect_renew_deadline: Duration = 20.0
+    leader_elect_retry_period: Duration = 5.0
+
+
+class ServingSettings(Section, frozen=True, kw_only=True):
+    """What the daemon tells by HTTP, and when its health check fails.
+
+    ``address`` (metrics and health) is by default CA's ``:8085`` inside a pod, and loopback's elsewhere.
+    ``debug_address`` shows pods and nodes: without authentication it belongs on loopback; empty: nowhere.
+    """
+
+    address: str = ""
+    debug_address: str = "127.0.0.1:8086"
+    max_inactivity: Duration = 600.0
+    max_failing_time: Duration = 900.0
+    max_startup_time: Duration = 1200.0
+    emit_per_nodegroup_metrics: bool = False
+
+
 class ProviderSettings(Section, frozen=True, kw_only=True):
     """One provider: its own options, and node groups in the form its plugin reads."""
 
@@ -196,6 +240,9 @@ class Settings(Section, frozen=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     failures: FailureSettings = FailureSettings()
     safety: SafetySettings = SafetySettings()
+    cluster: ClusterSettings = ClusterSettings()
+    leader: LeaderSettings = LeaderSettings()
+    serving: ServingSettings = ServingSettings()
     providers: dict[str, ProviderSettings] = {}
 
     @property
