@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 from tests.faults.facts import Facts
-from tests.faults.hunt import Broken, examine, hunt, smallest
+from tests.faults.hunt import Broken, drawn, examine, hunt, smallest
 from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
@@ -79,3 +79,10 @@ def test_an_engine_that_falls_over_is_told_as_a_scenario_too() -> None:
     told = smallest(found.broken, brain)
     assert (told.invariant, told.findings) == ("running", ["ZeroDivisionError: one pod at a time"])
     assert len(told.scenario.splitlines()) < 30
+
+
+def test_schedules_are_the_same_each_time_and_have_little_in_common() -> None:
+    schedules = list(drawn(5, 40))
+    assert schedules == list(drawn(5, 40))
+    kinds = {fault["kind"] for schedule in schedules for fault in schedule["providers"]["fake"].get("faults", ())}
+    assert kinds == {"refuse", "hang", "slow", "partial", "throttle", "wrong_size", "crash"}
