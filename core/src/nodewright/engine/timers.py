@@ -23,6 +23,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
+    moments.append(plan.scale_down.next_change)
     if plan.scale_up.result == ScaleUpResult.IN_COOLDOWN:
         moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}

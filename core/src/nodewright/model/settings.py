@@ -256,6 +256,11 @@ class Settings(Section, frozen=True, kw_only=True):
         return self.is_ca and not self.scale_up.parallel_scale_up
 
     @property
+    def balances_removals(self) -> bool:
+        """Whether the larger one of similar groups loses its node first: CA does not care."""
+        return self.scale_down.balance_scale_down and not self.is_ca
+
+    @property
     def deletion_limits(self) -> SafetySettings:
         """The budget in force: CA has none."""
         return SafetySettings(deletion_window=0.0) if self.is_ca else self.safety

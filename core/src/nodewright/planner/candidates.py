@@ -102,7 +102,7 @@ def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gall
         and needed
         and other in ground.templates
         and unsafe_reason(ground, other) is None
-        and _is_similar(ground, ref, other)
+        and is_similar(ground, ref, other)
         and all(other in gallery.fits(pod_class) for pod_class in needed)
     ]
 
@@ -151,7 +151,8 @@ def _requested(snapshot: Snapshot, found: Estimate) -> dict[str, int]:
     return total
 
 
-def _is_similar(ground: Ground, ref: GroupRef, other: GroupRef) -> bool:
+def is_similar(ground: Ground, ref: GroupRef, other: GroupRef) -> bool:
+    """Whether two groups with templates are of one kind, as their provider and the settings have it."""
     provider = ground.state.observation.providers.get(ref.provider)
     a, b = ground.templates[ref], ground.templates[other]
     if provider is not None and ref.provider == other.provider:

@@ -58,7 +58,7 @@ def crop(state: ClusterState, empty: Sequence[str], drain: Sequence[str], settin
     budget = _Budget.of(state.observation.removing.values(), settings.scale_down)
     whole = [group for group in groups.values() if is_atomic(state, group.ref)]
     chosen = _take_whole(state, whole, budget, as_ca=settings.is_ca)
-    if settings.scale_down.balance_scale_down and not settings.is_ca:
+    if settings.balances_removals:
         order_empty, order_drain = list(empty), list(drain)
     else:
         order_empty = [name for group in groups.values() for name in group.empty]

@@ -12,6 +12,8 @@ from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright.planner.scale_down.examine import Removable
+from nodewright.planner.scale_down.flapping import owner_key, reason_to_wait
+from nodewright.planner.scale_down.larger import Balance
 from nodewright.planner.scale_down.minima import Minima
 from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
 from nodewright.registry.state import ClusterState
@@ -34,17 +36,19 @@ class Choice:
 
 
 def choose(
-    ground: Ground, found: Sequence[Removable], since: Mapping[str, float], utilization: Mapping[str, float]
+    ground: Ground,
+    found: Sequence[Removable],
+    since: Mapping[str, float],
+    utilization: Mapping[str, float],
+    balance: Balance | None,
 ) -> Choice:
     """Those that were unneeded for long enough, as far as minima, whole groups and parallelism let them go."""
     state, choice = ground.state, Choice()
     by_name = {node.name: node for node in found}
-    empty = [node.name for node in found if not node.moving]
-    drain = [node.name for node in found if node.moving]
     minima = Minima(state, ground.snapshot, make_resource_limits(ground.settings.limits), ground.accelerators)
     ripe: list[str] = []
-    for name in (*empty, *sorted(drain, key=lambda name: by_name[name].risky)):
-        reason = _reason_to_stay(state, name, since[name], minima)
+    for name in _in_turn(found, balance):
+        reason = _reason_to_stay(ground, by_name[name], since[name], minima)
         if reason is None:
             ripe.append(name)
         else:
@@ -68,12 +72,23 @@ def choose(
     return choice
 
 
-def _reason_to_stay(state: ClusterState, name: str, since: float, minima: Minima) -> Unremovable | None:
+def _in_turn(found: Sequence[Removable], balance: Balance | None) -> list[str]:
+    """Empty nodes, then those whose pods may go at the same time, then the others."""
+    ranks = [
+        [node.name for node in found if not node.moving],
+        [node.name for node in found if node.moving and not node.risky],
+        [node.name for node in found if node.moving and node.risky],
+    ]
+    return [name for names in ranks for name in (balance.ordered(names) if balance is not None else names)]
+
+
+def _reason_to_stay(ground: Ground, found: Removable, since: float, minima: Minima) -> Unremovable | None:
     """Why a node that could go stays for now; one that goes is counted as gone."""
-    ref, node = state.group_of_node[name], _node(state, name)
+    state, node = ground.state, _node(ground.state, found.name)
     if node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
         return _DISABLED
-    return too_early(state, name, since) or minima.take(ref, node)
+    wait = too_early(state, found.name, since) or reason_to_wait(state, found, ground.settings)
+    return wait or minima.take(state.group_of_node[found.name], node)
 
 
 def _on_completion(pod: str) -> Unremovable:
@@ -84,7 +99,6 @@ def _on_completion(pod: str) -> Unremovable:
 def _removal(state: ClusterState, found: Removable, batch: int, since: float, utilization: float) -> NodeRemoval:
     ref, provider_id = state.group_of_node[found.name], _node(state, found.name).spec.provider_id
     instances = state.groups[ref].seen.instances or ()
-    owners = (pod.metadata.controller for pod in found.moving)
     reason = RemovalReason.UNDERUTILIZED if found.moving else RemovalReason.EMPTY
     return NodeRemoval(
         node=found.name,
@@ -93,7 +107,7 @@ def _removal(state: ClusterState, found: Removable, batch: int, since: float, ut
         instance_id=next((i.id for i in instances if i.id.lower() == provider_id.lower()), provider_id),
         reason=reason if is_ready_node(state, found.name) else RemovalReason.UNREADY,
         pods=tuple(pod.key for pod in found.moving),
-        owners=tuple(owner.uid or f"{owner.kind}/{owner.name}" if owner is not None else "" for owner in owners),
+        owners=tuple(owner_key(pod) for pod in found.moving),
         batch=batch,
         utilization=utilization,
         unneeded_since=since,

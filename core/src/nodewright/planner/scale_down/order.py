@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
+from itertools import groupby
 
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.larger import Balance
 from nodewright.registry.state import ClusterState, ScaleDownMemory
-from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
 _UNLISTED = Workloads()
@@ -18,9 +18,13 @@ _UNLISTED = Workloads()
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """``names`` in the order of nodes; ``passed_over`` says why the others of the nodes are none."""
+    """``names`` in the order of nodes; ``passed_over`` says why the others of the nodes are none.
+
+    ``count`` includes those whose removal is under way.
+    """
 
     names: tuple[str, ...] = ()
+    count: int = 0
     passed_over: Mapping[str, Unremovable] = field(default_factory=dict)
 
 
@@ -29,36 +33,35 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
     obstacles = {ref: _obstacle(state, ref, settings) for ref in state.groups}
     found: list[str] = []
     passed_over: dict[str, Unremovable] = {}
+    going = 0
     for name in names:
         ref = state.group_of_node.get(name)
-        if name in state.observation.removing:
+        obstacle = obstacles[ref] if ref is not None else _NO_GROUP
+        under_way = name in state.observation.removing
+        going += under_way and obstacle is None
+        if under_way:
             passed_over[name] = _UNDER_WAY
-        elif ref is None:
-            passed_over[name] = _NO_GROUP
-        elif (obstacle := obstacles[ref]) is not None:
+        elif obstacle is not None:
             passed_over[name] = obstacle
         else:
             found.append(name)
-    return Candidates(names=tuple(found), passed_over=passed_over)
+    return Candidates(names=tuple(found), count=len(found) + going, passed_over=passed_over)
 
 
-def in_order(
-    names: Sequence[str], snapshot: Snapshot, settings: Settings, memory: ScaleDownMemory, now: float
-) -> list[str]:
-    """Empty nodes first, then those that were not needed before; among equals, in the order given."""
+def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> list[str]:
+    """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
+    settings, now, snapshot = ground.settings.drain, ground.state.now, ground.snapshot
+    before = ground.state.memory.scale_down.unneeded_since
 
     def rank(name: str) -> tuple[bool, bool, bool]:
-        verdict = judge_pods(snapshot.pods(snapshot.row(name)), _UNLISTED, None, settings.drain, now)
-        return not verdict.is_empty, bool(verdict.on_completion), name not in memory.unneeded_since
+        verdict = judge_pods(snapshot.pods(snapshot.row(name)), _UNLISTED, None, settings, now)
+        return not verdict.is_empty, bool(verdict.on_completion), name not in before
 
-    return sorted(names, key=rank)
-
-
-def larger_first(names: Sequence[str], state: ClusterState, similar: Mapping[GroupRef, int]) -> list[str]:
-    """Nodes of one rank, those of groups that are larger than their like first."""
-    sizes = {ref: state.groups[ref].seen.target or 0 for ref in similar}
-    order = np.argsort([-sizes.get(state.group_of_node[name], 0) for name in names], kind="stable")
-    return [names[index] for index in order.tolist()]
+    ranks = {name: rank(name) for name in names}
+    ranked = sorted(names, key=ranks.__getitem__)
+    if balance is None:
+        return ranked
+    return [name for _, equals in groupby(ranked, ranks.__getitem__) for name in balance.ordered(list(equals))]
 
 
 _UNDER_WAY = Unremovable(code=UnremovableCode.BEING_DELETED, message="its removal is under way")

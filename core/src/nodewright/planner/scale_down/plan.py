@@ -1,7 +1,7 @@
 """Scale-down as a whole: what could go, since when, and what goes now (behaviour/down.md A1, A3)."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
@@ -10,12 +10,24 @@ from nodewright.planner.candidates import Ground
 from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.choose import Choice, choose
 from nodewright.planner.scale_down.cooldown import cooldown_until
-from nodewright.planner.scale_down.eligibility import find_eligible
+from nodewright.planner.scale_down.eligibility import Eligibility, find_eligible
 from nodewright.planner.scale_down.examine import Examination, examine, update_interval
-from nodewright.planner.scale_down.order import find_candidates, in_order
+from nodewright.planner.scale_down.larger import Balance
+from nodewright.planner.scale_down.moments import next_change
+from nodewright.planner.scale_down.order import Candidates, find_candidates, in_order
 from nodewright.planner.scale_down.soft_taints import choose_marks
 from nodewright.planner.scale_down.unneeded import since_before
-from nodewright.registry.state import ClusterState, ScaleDownMemory
+from nodewright.registry.state import ClusterState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What a look at all nodes showed: which are candidates, which of them are used little, which could go."""
+
+    candidates: Candidates
+    eligible: Eligibility
+    balance: Balance | None
+    found: Examination
 
 
 def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownReport:
@@ -35,50 +47,69 @@ def plan_scale_down(ground: Ground, grown: Iterable[GroupRef], wait: str) -> Sca
     nodes = [node for _, node in state.observation.snapshot.nodes() if node.name in ground.snapshot]
     before = since_before(held, nodes, settings, state.now)
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
-    state = replace(state, memory=replace(state.memory, scale_down=memory))
-    candidates = find_candidates(state, (node.name for node in nodes), settings)
-    eligible = find_eligible(ground.snapshot, candidates.names, state, settings)
-    names = in_order(eligible.names, ground.snapshot, settings, memory, state.now)
-    destinations = (node.name for node in nodes if node.name not in state.observation.removing)
-    found = examine(ground.snapshot, names, destinations, state, settings)
-    since = {node.name: before.get(node.name, state.now) for node in found.removable}
+    ground = replace(ground, state=replace(state, memory=replace(state.memory, scale_down=memory)))
+    survey = _survey(ground, [node.name for node in nodes])
+    since = {node.name: before.get(node.name, state.now) for node in survey.found.removable}
     until, why = cooldown_until(memory, settings.scale_down)
     wait = wait or (why if until > state.now else "")
-    waiting = {name: Unremovable(code=UnremovableCode.IN_COOLDOWN, message=wait) for name in since}
-    choice = Choice(waiting=waiting) if wait else choose(ground, found.removable, since, eligible.utilization)
-    marks = choose_marks(state, since.keys(), nodes, settings.scale_down.max_bulk_soft_taint_count)
-    recheck_at = _recheck_at(memory, ground, found, settings)
-    return ScaleDownReport(
-        result=_result(choice, bool(candidates.names), bool(wait)),
+    choice = (
+        _wait(since, wait)
+        if wait
+        else choose(ground, survey.found.removable, since, survey.eligible.utilization, survey.balance)
+    )
+    mark, unmark = choose_marks(state, since.keys(), nodes, settings.scale_down.max_bulk_soft_taint_count)
+    after = replace(
+        held,
+        unneeded_since=since,
+        recheck_at=_recheck_at(ground, survey.found),
+        hints=survey.found.hints,
+        interval=update_interval(memory, settings, state.now),
+        updated_at=state.now,
+    )
+    report = ScaleDownReport(
+        result=_result(choice, survey, bool(wait)),
         removals=choice.removals,
         unneeded=since,
-        unremovable={**eligible.unremovable, **found.unremovable, **choice.stay},
-        passed_over={**candidates.passed_over, **found.skipped, **choice.waiting},
-        utilization=eligible.utilization,
-        mark=marks[0],
-        unmark=marks[1],
+        unremovable={**survey.eligible.unremovable, **survey.found.unremovable, **choice.stay},
+        passed_over={**survey.candidates.passed_over, **survey.found.skipped, **choice.waiting},
+        utilization=survey.eligible.utilization,
+        mark=mark,
+        unmark=unmark,
         cooldown_until=until,
-        memory=replace(
-            held,
-            unneeded_since=since,
-            recheck_at=recheck_at,
-            hints=found.hints,
-            interval=update_interval(memory, settings, state.now),
-            updated_at=state.now,
-        ),
+        memory=after,
     )
+    return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
-def _result(choice: Choice, any_candidates: bool, waits: bool) -> ScaleDownResult:
+def _survey(ground: Ground, names: Sequence[str]) -> Survey:
+    """Look at all nodes, as far as there is need."""
+    state, settings = ground.state, ground.settings
+    candidates = find_candidates(state, names, settings)
+    eligible = find_eligible(ground.snapshot, candidates.names, state, settings)
+    balance = None
+    if settings.balances_removals:
+        balance = Balance(ground, (state.group_of_node[name] for name in eligible.names))
+    ordered = in_order(eligible.names, ground, balance)
+    destinations = (name for name in names if name not in state.observation.removing)
+    found = examine(ground.snapshot, ordered, destinations, state, settings)
+    return Survey(candidates=candidates, eligible=eligible, balance=balance, found=found)
+
+
+def _wait(since: Iterable[str], why: str) -> Choice:
+    return Choice(waiting=dict.fromkeys(since, Unremovable(code=UnremovableCode.IN_COOLDOWN, message=why)))
+
+
+def _result(choice: Choice, survey: Survey, waits: bool) -> ScaleDownResult:
     if waits:
         return ScaleDownResult.IN_COOLDOWN
-    if not any_candidates:
+    if not survey.candidates.count:
         return ScaleDownResult.NO_CANDIDATES
     return ScaleDownResult.STARTED if choice.removals else ScaleDownResult.NO_NODE_DELETED
 
 
-def _recheck_at(memory: ScaleDownMemory, ground: Ground, found: Examination, settings: Settings) -> Mapping[str, float]:
+def _recheck_at(ground: Ground, found: Examination) -> Mapping[str, float]:
     """When nodes that a simulation showed to be needed are looked at again."""
-    now, later = ground.state.now, settings.scale_down.unremovable_node_recheck_timeout
+    now, later = ground.state.now, ground.settings.scale_down.unremovable_node_recheck_timeout
+    memory = ground.state.memory.scale_down
     held = {name: at for name, at in memory.recheck_at.items() if at > now and name in ground.snapshot}
     return held | dict.fromkeys(found.unremovable, now + later)
