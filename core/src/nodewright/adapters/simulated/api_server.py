@@ -20,15 +20,18 @@ EDIT, EVICT = "edit_node", "evict"
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Between two moments (epoch seconds) no eviction is allowed, or no node can be written."""
+    """Between two moments (epoch seconds) the API server refuses writes of one kind, ``evict`` or ``edit_node``.
+
+    ``of`` is the namespace of the pods or the name of the node; empty: all of them.
+    """
 
     start: float
     end: float
-    namespace: str = ""
-    nodes: bool = False
+    what: str = EVICT
+    of: str = ""
 
-    def holds(self, now: float) -> bool:
-        return self.start <= now < self.end
+    def meets(self, what: str, of: str, now: float) -> bool:
+        return self.what == what and self.of in ("", of) and self.start <= now < self.end
 
 
 class ApiServer:
@@ -60,8 +63,7 @@ class ApiServer:
         return Sight(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
-        now = self._clock.now()
-        if any(refusal.nodes and refusal.holds(now) for refusal in self.refusals):
+        if self._refuses(EDIT, name):
             raise KubeApiError(f"node {name} cannot be written: the server is busy", retryable=True)
         row = self._cluster.live.find_row(name)
         if row is None:
@@ -100,16 +102,17 @@ class ApiServer:
         return None
 
     def _why_not(self, pod: Pod) -> str:
-        now = self._clock.now()
-        for refusal in self.refusals:
-            if not refusal.nodes and refusal.holds(now) and refusal.namespace in ("", pod.metadata.namespace):
-                return "too many requests"
+        if self._refuses(EVICT, pod.metadata.namespace):
+            return "too many requests"
         covering = [rule for rule in self.budgets if rule.covers(pod)]
         if len(covering) > 1:
             return "this pod has more than one disruption budget, which eviction does not support"
         if any(not as_object(rule, self._cluster.pods()).status.disruptions_allowed for rule in covering):
             return f"it would violate the disruption budget {covering[0].name}"
         return ""
+
+    def _refuses(self, what: str, of: str) -> bool:
+        return any(refusal.meets(what, of, self._clock.now()) for refusal in self.refusals)
 
     def _workloads(self) -> Workloads:
         pods = self._cluster.pods() if self.budgets else ()

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Protocol
 
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
+from nodewright.adapters.simulated.api_server import Refusal
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment, named
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
@@ -18,13 +19,14 @@ from nodewright.adapters.simulated.scenario import (
     JobsSpec,
     Outage,
     PauseWrites,
+    RefuseEvictions,
     Restart,
     ResumeWrites,
     Scale,
     Scenario,
 )
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.adapters.simulated.workloads import daemon_set, job_pod, pod_of, trace_pods
+from nodewright.adapters.simulated.workloads import budget_rule, daemon_set, engine_pod, job_pod, pod_of, trace_pods
 from nodewright.adapters.traces.openb import Trace, group_options, load_openb, load_packaged_cut
 from nodewright.engine.autoscaler import Brain
 from nodewright.model.capability import Capability
@@ -108,6 +110,10 @@ def _with_groups(raw: Mapping[str, Any], trace: Trace | None) -> Mapping[str, An
 def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -> None:
     simulation.cluster.daemon_sets = tuple(daemon_set(spec) for spec in scenario.daemon_sets)
     simulation.kubelets.startup_taint_seconds = scenario.startup_taints_last
+    workloads = (*scenario.deployments, *scenario.jobs, *scenario.daemon_sets)
+    simulation.api_server.budgets = tuple(budget_rule(spec, workloads) for spec in scenario.disruption_budgets)
+    if scenario.engine_pod is not None:
+        simulation.host_engine(engine_pod(scenario.engine_pod))
     for moment in _edges(scenario.providers):
         simulation.agenda.at(moment, lambda _: None)  # the cloud changes: worth a look
     _add_deployments(simulation, scenario)
@@ -138,6 +144,10 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
             simulation.pause(happening.at, happening.lasts)
         case ResumeWrites():
             simulation.pause(happening.at, 0)
+        case RefuseEvictions():
+            end = happening.at + happening.lasts
+            refusal = Refusal(start=happening.at, end=end, of=happening.namespace or "")
+            simulation.api_server.refusals.append(refusal)
 
 
 def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:

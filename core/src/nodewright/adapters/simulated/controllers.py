@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from nodewright.adapters.simulated.agenda import Agenda
+from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
 from nodewright.model.cluster import DaemonSet, Job, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
 from nodewright.model.meta import ObjectMeta, OwnerReference
@@ -31,9 +31,18 @@ _DAEMON_TOLERATIONS = tuple(
 
 
 class Deployment:
-    """Keeps ``replicas`` pods of one template; a lost one is replaced at once."""
+    """Keeps ``replicas`` pods of one template; a lost one is replaced at once. Others may want to know of both."""
 
-    def __init__(self, cluster: SimulatedCluster, name: str, template: Pod) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        name: str,
+        template: Pod,
+        on_start: Happening | None = None,
+        on_loss: Happening | None = None,
+    ) -> None:
+        self._on_start = on_start
+        self._on_loss = on_loss
         self._cluster = cluster
         self._name = name
         self._template = owned(template, "ReplicaSet", name)
@@ -58,11 +67,17 @@ class Deployment:
     def _create(self, at: float) -> None:
         pod = named(self._template, f"{self._name}-{self._made}", at)
         self._made += 1
-        created = SimulatedPod(pod=pod, arrived=at, on_loss=self._replace)
+        created = SimulatedPod(pod=pod, arrived=at, on_start=self._tell, on_loss=self._replace)
         self._pods.append(created)
         self._cluster.submit(created)
 
+    def _tell(self, started: SimulatedPod, at: float) -> None:  # noqa: ARG002 - which one does not matter
+        if self._on_start is not None:
+            self._on_start(at)
+
     def _replace(self, lost: SimulatedPod, at: float) -> None:
+        if self._on_loss is not None:
+            self._on_loss(at)
         self._pods.remove(lost)
         self._create(at)
 
@@ -111,8 +126,8 @@ def _daemon_pod(daemon_set: DaemonSet, node: str, at: float) -> Pod:
     template = daemon_set.spec.template
     spec = replace(template.spec, tolerations=(*template.spec.tolerations, *_DAEMON_TOLERATIONS))
     meta = daemon_set.metadata
-    labels = template.metadata.labels
-    pod = Pod(metadata=ObjectMeta(namespace=meta.namespace, labels=labels), spec=spec)
+    labels, annotations = template.metadata.labels, template.metadata.annotations
+    pod = Pod(metadata=ObjectMeta(namespace=meta.namespace, labels=labels, annotations=annotations), spec=spec)
     return named(owned(pod, "DaemonSet", meta.name, meta.uid), f"{meta.name}-{node}", at)
 
 

@@ -18,6 +18,7 @@ class What(StrEnum):
     NODE_READY = "node ready"
     NODE_REMOVED = "node removed"
     ENGINE_CRASHED = "engine crashed"
+    ENGINE_STOPPED = "engine stopped"
     ENGINE_STARTED = "engine started"
 
 

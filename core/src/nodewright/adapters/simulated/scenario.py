@@ -1,6 +1,6 @@
 """Scenario files: what happens in a simulation, as strict YAML."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from nodewright.spec.options import decode_options
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Name = Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?$")]
 Amount = str | int | float
+IntOrPercent = Count | Annotated[str, Meta(pattern="^([0-9]|[1-9][0-9]|100)%$")]
 
 _MAX_SECONDS = 100 * 365 * 86_400.0
 
@@ -48,17 +49,24 @@ class SpreadSpec(Strict, frozen=True, kw_only=True):
 
 
 class PodTemplate(Strict, frozen=True, kw_only=True):
-    """What each pod of a workload asks for; ``resources`` are further resources by name."""
+    """What each pod of a workload asks for; ``resources`` are further resources by name.
+
+    A pod that is evicted runs on for ``grace``. ``local_storage``: it has an emptyDir, which is lost with it.
+    """
 
     cpu: Amount = "100m"
     memory: Amount = "128Mi"
     resources: dict[str, Amount] = {}
+    namespace: Name = "default"
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     node_selector: dict[str, str] = {}
     tolerations: tuple[TolerationSpec, ...] = ()
     spread: tuple[SpreadSpec, ...] = ()
     apart: bool = False  # no two pods of the workload on one node
     priority: int | None = None
+    grace: Seconds = Seconds(30)
+    local_storage: bool = False
 
 
 class Workload(Strict, frozen=True, kw_only=True):
@@ -92,6 +100,20 @@ class JobsSpec(Workload, frozen=True, kw_only=True):
     random_arrivals: bool = False
     duration: Seconds
     longest: Seconds | None = None
+
+
+class BudgetSpec(Strict, frozen=True, kw_only=True):
+    """A PodDisruptionBudget for the pods of one workload, or for those with ``labels`` in ``namespace``.
+
+    Exactly one of ``min_available`` and ``max_unavailable`` is given, as a number of pods or a share like ``25%``.
+    """
+
+    name: Name
+    workload: Name | None = None
+    labels: dict[str, str] = {}
+    namespace: Name = "default"
+    min_available: IntOrPercent | None = None
+    max_unavailable: IntOrPercent | None = None
 
 
 class TraceSpec(Strict, frozen=True, kw_only=True):
@@ -155,8 +177,21 @@ class ResumeWrites(Happening, frozen=True, kw_only=True, tag="resume"):
     """Somebody ends the pause."""
 
 
+class RefuseEvictions(Happening, frozen=True, kw_only=True, tag="refuse_evictions"):
+    """For that long the API server lets no pod be evicted, of one namespace or of any."""
+
+    lasts: Seconds = msgspec.field(name="for")
+    namespace: Name | None = None
+
+
+Event = Scale | Crash | Restart | Outage | PauseWrites | ResumeWrites | RefuseEvictions
+
+
 class Scenario(Strict, frozen=True, kw_only=True):
     """One simulation. ``settings`` are flags without their dashes; ``providers`` maps names to their options.
+
+    ``engine_pod``: the engine itself runs in such a pod, in namespace kube-system unless that says otherwise, once one
+    has found a node; when that pod is evicted or lost, the engine goes on in the pod that replaces it.
 
     ``stops_idle`` ends the run when nothing is left to happen, before ``duration`` is over.
     """
@@ -173,8 +208,10 @@ class Scenario(Strict, frozen=True, kw_only=True):
     daemon_sets: tuple[DaemonSetSpec, ...] = ()
     deployments: tuple[DeploymentSpec, ...] = ()
     jobs: tuple[JobsSpec, ...] = ()
+    disruption_budgets: tuple[BudgetSpec, ...] = ()
+    engine_pod: PodTemplate | None = None
     trace: TraceSpec | None = None
-    timeline: tuple[Scale | Crash | Restart | Outage | PauseWrites | ResumeWrites, ...] = ()
+    timeline: tuple[Event, ...] = ()
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -211,7 +248,20 @@ def check_scenario(scenario: Scenario, source: str) -> Scenario:
             raise ConfigError(f"{source}: timeline: no deployment is called {unknown}{hint}")
     for workload in workloads:
         _check_amounts(workload.pod, f"{source}: {workload.name}")
+    if scenario.engine_pod is not None:
+        _check_amounts(scenario.engine_pod, f"{source}: engine_pod")
+    for budget in scenario.disruption_budgets:
+        _check_budget(budget, names, f"{source}: disruption_budgets: {budget.name}")
     return scenario
+
+
+def _check_budget(budget: BudgetSpec, workloads: Sequence[str], where: str) -> None:
+    if (budget.min_available is None) == (budget.max_unavailable is None):
+        raise ConfigError(f"{where}: one of min_available and max_unavailable is needed, and not both")
+    if (budget.workload is None) == (not budget.labels):
+        raise ConfigError(f"{where}: either workload or labels must say which pods it is for")
+    if budget.workload is not None and budget.workload not in workloads:
+        raise ConfigError(f"{where}: no workload is called {budget.workload}{suggest(budget.workload, workloads)}")
 
 
 def _check_amounts(pod: PodTemplate, where: str) -> None:

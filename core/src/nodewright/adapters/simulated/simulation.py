@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from nodewright.act.budget import cluster_limit
 from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.api_server import ApiServer
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.cluster import SimulatedCluster
-from nodewright.adapters.simulated.controllers import Jobs
+from nodewright.adapters.simulated.controllers import Deployment, Jobs
 from nodewright.adapters.simulated.crash import Boundary, EngineCrashed, Tripwire
 from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.kubelets import Kubelets
@@ -25,9 +25,15 @@ from nodewright.adapters.simulated.store import MemoryStore
 from nodewright.engine.autoscaler import Autoscaler, Brain, LoopReport
 from nodewright.engine.ports import Pause, ProviderPort, World
 from nodewright.engine.status import StatusReport, make_status
+from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.registry.state import Memory
 from nodewright.spec.simulation import NodeStart
+
+T = TypeVar("T")
+
+# From when the engine's pod runs until the engine does.
+_START_SECONDS = 5.0
 
 
 class SimulatedProvider(ProviderPort, Protocol):
@@ -112,6 +118,7 @@ class Simulation:
             audit=self._recorder.audit,
         )
         self._engine: Autoscaler | None = None
+        self._is_working = self._is_leaving = self._is_homeless = False
         interval = options.settings.loop.scan_interval
         self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)
         self._cloud_due = self._start
@@ -138,6 +145,14 @@ class Simulation:
             self._die()
 
         self.agenda.at(at, die)
+
+    def host_engine(self, pod: Pod) -> None:
+        """The engine runs in a pod like this one from when that first runs. It ends with its pod, once it has done
+        what it was about to do, and goes on where the next one runs.
+        """
+        Deployment(self.cluster, "nodewright", pod, on_start=self._move_in, on_loss=self._move_out).scale(
+            1, self._start
+        )
 
     def steer(self, at: float, change: Happening) -> None:
         """Somebody else changes a cloud or the cluster."""
@@ -227,6 +242,37 @@ class Simulation:
 
     # The engine
 
+    def _move_in(self, at: float) -> None:
+        """The engine's pod runs; if the engine was waiting for that, it starts."""
+        if self._is_homeless:
+            self._is_homeless = False
+            self.agenda.at(at + _START_SECONDS, self._start_engine)
+
+    def _move_out(self, at: float) -> None:
+        """The engine's pod is told to end: at once between two loops, else after what it is doing."""
+        self._is_leaving = True
+        if not self._is_working:
+            self._end_if_leaving(at)
+
+    def _end_if_leaving(self, at: float) -> None:
+        if self._is_leaving and self._engine is not None:
+            self._is_homeless = True
+            self._stop(at, What.ENGINE_STOPPED)
+        self._is_leaving = False
+
+    def _work(self, call: Callable[[Autoscaler], T]) -> T | None:
+        """Let the engine do something; None when there is none, or not any more."""
+        if self._engine is None:
+            return None
+        self._is_working = True
+        try:
+            return call(self._engine)
+        except EngineCrashed:
+            self._die()
+            return None
+        finally:
+            self._is_working = False
+
     def _start_engine(self, at: float) -> None:
         self._engine = Autoscaler(
             self._world,
@@ -239,45 +285,37 @@ class Simulation:
         self._pacing.ran(at, settled=False, timer=math.inf)
 
     def _loop(self) -> None:
-        engine = self._engine
-        if engine is None:
-            return
-        try:
-            report = engine.run_once()
-        except EngineCrashed:
-            self._die()
+        report = self._work(lambda engine: engine.run_once())
+        if report is None or self._engine is None:
             return
         self._learn(report)
         self._recorder.take(report)
-        self._pacing.ran(engine.next_loop_at(report), settled=report.is_settled, timer=report.next_timer)
+        self._pacing.ran(self._engine.next_loop_at(report), settled=report.is_settled, timer=report.next_timer)
         self._after_writes(wrote=bool(report.outcomes))
 
     def _step_removals(self) -> None:
-        engine = self._engine
-        if engine is None:
-            return
-        try:
-            outcomes = engine.step_removals()
-        except EngineCrashed:
-            self._die()
-            return
+        outcomes = self._work(lambda engine: engine.step_removals()) or ()
         self._recorder.take_outcomes(outcomes)
         self._after_writes(wrote=bool(outcomes))
 
     def _after_writes(self, *, wrote: bool) -> None:
         """The clouds and the scheduler have something to do now."""
+        self._end_if_leaving(self._clock.now())
         if wrote or self.cluster.has_news:
             self._cloud_due = min(self._cloud_due, self._clock.now())
 
     def _die(self) -> None:
         now = self._clock.now()
-        self.journal.note(now, What.ENGINE_CRASHED, "engine")
-        self._engine = None
+        self._stop(now, What.ENGINE_CRASHED)
         if not self._crash.keeps_memory:
             self.store.lose()
-        self._pacing.ran(math.inf, settled=True, timer=math.inf)
-        self._cloud_due = min(self._cloud_due, now)
         self.agenda.at(now + self._crash.down_seconds, self._start_engine)
+
+    def _stop(self, at: float, how: What) -> None:
+        self.journal.note(at, how, "engine")
+        self._engine = None
+        self._pacing.ran(math.inf, settled=True, timer=math.inf)
+        self._cloud_due = min(self._cloud_due, at)
 
     def _learn(self, report: LoopReport) -> None:
         """Nodes look as their group's template, and cost what the provider says."""

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from nodewright.adapters.simulated.controllers import named, owned
-from nodewright.adapters.simulated.scenario import PodTemplate, Workload, amounts_of
+from nodewright.adapters.simulated.disruptions import BudgetRule
+from nodewright.adapters.simulated.scenario import BudgetSpec, PodTemplate, Workload, amounts_of
 from nodewright.adapters.traces.openb import GPU_RESOURCE, TracePod
 from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
 from nodewright.model.meta import LabelSelector, ObjectMeta, Resources
@@ -11,6 +14,7 @@ from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.pod import (
     Affinity,
     Container,
+    EmptyDir,
     Pod,
     PodAffinity,
     PodAffinityTerm,
@@ -19,6 +23,7 @@ from nodewright.model.pod import (
     ResourceRequirements,
     Toleration,
     TopologySpreadConstraint,
+    Volume,
 )
 from nodewright.model.quantity import Quantity
 
@@ -53,8 +58,17 @@ def pod_of(name: str, template: PodTemplate) -> Pod:
         tolerations=tolerations,
         topology_spread_constraints=spread,
         priority=template.priority,
+        termination_grace_period_seconds=int(template.grace),
+        volumes=(Volume(name="scratch", empty_dir=EmptyDir()),) if template.local_storage else (),
     )
-    return Pod(metadata=ObjectMeta(namespace=_NAMESPACE, labels=labels), spec=spec, status=PodStatus(phase="Pending"))
+    meta = ObjectMeta(namespace=template.namespace, labels=labels, annotations=template.annotations)
+    return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
+
+
+def engine_pod(template: PodTemplate) -> Pod:
+    """The pod in which the engine runs: of a Deployment in kube-system, if nothing else is said."""
+    namespace = "kube-system" if template.namespace == _NAMESPACE else template.namespace
+    return pod_of("nodewright", replace(template, namespace=namespace))
 
 
 def job_pod(name: str, template: PodTemplate) -> Pod:
@@ -65,9 +79,23 @@ def job_pod(name: str, template: PodTemplate) -> Pod:
 def daemon_set(spec: Workload) -> DaemonSet:
     """A DaemonSet of that pod."""
     pod = pod_of(spec.name, spec.pod)
-    meta = ObjectMeta(name=spec.name, namespace=_NAMESPACE, uid=f"DaemonSet/{spec.name}")
-    template = PodTemplateSpec(metadata=ObjectMeta(labels=pod.metadata.labels), spec=pod.spec)
+    meta = ObjectMeta(name=spec.name, namespace=spec.pod.namespace, uid=f"DaemonSet/{spec.name}")
+    template = PodTemplateSpec(
+        metadata=ObjectMeta(labels=pod.metadata.labels, annotations=pod.metadata.annotations), spec=pod.spec
+    )
     return DaemonSet(metadata=meta, spec=DaemonSetSpec(template=template))
+
+
+def budget_rule(spec: BudgetSpec, workloads: Iterable[Workload]) -> BudgetRule:
+    """The budget; that of a workload is in its namespace."""
+    namespaces = {workload.name: workload.pod.namespace for workload in workloads}
+    return BudgetRule(
+        name=spec.name,
+        namespace=namespaces[spec.workload] if spec.workload is not None else spec.namespace,
+        selector=LabelSelector(match_labels={_APP: spec.workload} if spec.workload is not None else spec.labels),
+        min_available=spec.min_available,
+        max_unavailable=spec.max_unavailable,
+    )
 
 
 def trace_pods(pods: Iterable[TracePod]) -> Iterator[Pod]:
