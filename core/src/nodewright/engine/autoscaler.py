@@ -8,7 +8,7 @@ from random import Random
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
 from nodewright.act.removals import Outlet, Removals, clean_up, find_leftovers, move_soft_taints
-from nodewright.engine.intent import with_intent
+from nodewright.engine.intent import with_intent, with_removals
 from nodewright.engine.ports import World
 from nodewright.engine.timers import next_timer
 from nodewright.model.action import Done, Failed, IncreaseSize
@@ -48,11 +48,12 @@ class LoopReport:
 
     ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
     although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which
-    time alone may change a decision. ``begun`` are removals that started in this loop.
+    time alone may change a decision. ``begun`` are removals that started in this loop. ``loop`` names it, as in the audit.
     """
 
     started: float
     finished: float
+    loop: str = ""
     state: ClusterState | None = None
     plan: Plan | None = None
     outcomes: tuple[Ended, ...] = ()
@@ -138,7 +139,12 @@ class Autoscaler:
         timer = math.inf
         if step.state is not None and step.plan is not None:
             timer = next_timer(step.state, step.plan, self._settings)
-        return LoopReport(started=started, finished=self._clock.now(), next_timer=timer, **vars(step))
+        ended = self._clock.now()
+        return LoopReport(started=started, finished=ended, loop=self._loop_name, next_timer=timer, **vars(step))
+
+    @property
+    def _loop_name(self) -> str:
+        return f"{self._name}-{self._loops}"
 
     def next_loop_at(self, report: LoopReport) -> float:
         """When to run again: at once after a refusal, else one scan interval after the start of this loop."""
@@ -162,14 +168,19 @@ class Autoscaler:
         step.violations = self._check(state, plan)
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
         step.state = replace(state, memory=self._memory)
-        self._world.store.save_if_changed(with_intent(self._memory, state, plan.actions))
-        step.outcomes = self._actor.act(plan.actions, f"{self._name}-{self._loops}")
+        self._world.store.save_if_changed(self._with_intent(state, plan))
+        step.outcomes = self._actor.act(plan.actions, self._loop_name)
         self._has_looked = self._has_looked or not step.problem
         events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
         step.begun = self._scale_down(state, plan.scale_down, step.outcomes)
+
+    def _with_intent(self, state: ClusterState, plan: Plan) -> Memory:
+        under_way = [removing.removal for removing in state.observation.removing.values()]
+        memory = with_intent(self._memory, state, plan.actions)
+        return with_removals(memory, (*under_way, *plan.scale_down.removals))
 
     def _scale_down(
         self, state: ClusterState, report: ScaleDownReport, outcomes: Sequence[Ended]

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.live_picture import LivePicture
+from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.engine.ports import ClusterPicture
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.duration import format_duration
@@ -33,10 +35,14 @@ _WORKLOADS = {
 }
 
 
-class KubeCluster:
-    """Implements ClusterReader, for one thread. A picture older than ``max_age`` seconds must not be acted upon."""
+class KubeCluster(KubeWrites):
+    """Implements ClusterPort, for one thread: reads come from caches, ``api`` is for writes and what must be fresh.
 
-    def __init__(self, caches: Caches, *, max_age: float) -> None:
+    A picture older than ``max_age`` seconds must not be acted upon.
+    """
+
+    def __init__(self, api: Api, caches: Caches, *, max_age: float) -> None:
+        super().__init__(api, self._latest_workloads)
         self._caches = caches
         self._max_age = max_age
         self._live = LivePicture()
@@ -66,11 +72,15 @@ class KubeCluster:
     def _catch_up(self) -> None:
         if self._changed(_CONTEXT):
             self._live.set_context(Context.of(self._objects(_CONTEXT)))
+        self._latest_workloads()
+        self._live.apply_nodes(self._caches.of("Node").take_changes())
+        self._live.apply_pods(self._caches.of("Pod").take_changes())
+
+    def _latest_workloads(self) -> Workloads:
         if self._changed(_WORKLOADS):
             objects = self._objects(_WORKLOADS)
             self._workloads, self._daemon_sets = Workloads.of(objects), objects.daemon_sets
-        self._live.apply_nodes(self._caches.of("Node").take_changes())
-        self._live.apply_pods(self._caches.of("Pod").take_changes())
+        return self._workloads
 
     def _changed(self, kinds: dict[str, str]) -> bool:
         changes = [self._caches.of(kind).take_changes() for kind in kinds]

@@ -37,6 +37,7 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
     now = state.now
     candidates = _candidates(state, plan)
     groups = [state.groups[ref] for ref in sorted(state.groups)]
+    total_candidates = sum(candidates.values())
     total = _sum(group.readiness for group in groups)
     growing = any(group.upcoming or group.requests for group in groups)
 
@@ -49,7 +50,7 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
         "clusterWide": {
             "health": part(("health",), _health(state.healthy), nodeCounts=_node_counts(total)),
             "scaleUp": part(("up",), "InProgress" if growing else "NoActivity"),
-            "scaleDown": part(("down",), *_down(sum(candidates.values()))),
+            "scaleDown": part(("down",), _down(total_candidates), **_more(total_candidates)),
         },
         "nodeGroups": [_group_part(group, candidates.get(str(group.ref), 0), now, part) for group in groups],
     }
@@ -67,7 +68,6 @@ def without_times(document: Any) -> Any:
 def _group_part(group: GroupState, candidates: int, now: float, part: Any) -> dict[str, Any]:
     name, seen = str(group.ref), group.seen
     status, more = _scale_up(group, now)
-    down, *_ = _down(candidates)
     return {
         "name": seen.group.id,
         "health": part(
@@ -79,7 +79,7 @@ def _group_part(group: GroupState, candidates: int, now: float, part: Any) -> di
             maxSize=seen.group.max_size,
         ),
         "scaleUp": part((name, "up"), status, backoffInfo=more),
-        "scaleDown": part((name, "down"), down, **({"candidates": candidates} if candidates else {})),
+        "scaleDown": part((name, "down"), _down(candidates), **_more(candidates)),
     }
 
 
@@ -94,8 +94,12 @@ def _scale_up(group: GroupState, now: float) -> tuple[str, dict[str, str]]:
     return "NoActivity", {}
 
 
-def _down(candidates: int) -> tuple[str]:
-    return ("CandidatesPresent" if candidates else "NoCandidates",)
+def _down(candidates: int) -> str:
+    return "CandidatesPresent" if candidates else "NoCandidates"
+
+
+def _more(candidates: int) -> dict[str, int]:
+    return {"candidates": candidates} if candidates else {}
 
 
 def _candidates(state: ClusterState, plan: Plan) -> Mapping[str, int]:

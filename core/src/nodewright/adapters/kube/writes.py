@@ -20,12 +20,16 @@ _CONFLICT_WAIT = 0.05
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 
-class KubeWrites:
-    """Implements ClusterWrites. ``workloads`` tells who has a say in a pod's eviction, as it is known now."""
+# Who has a say in a pod's eviction, as it is known now.
+FindWorkloads = Callable[[], Workloads]
 
-    def __init__(self, api: Api, workloads: Callable[[], Workloads]) -> None:
+
+class KubeWrites:
+    """Implements ClusterWrites."""
+
+    def __init__(self, api: Api, find_workloads: FindWorkloads) -> None:
         self._api = api
-        self._workloads = workloads
+        self._find_workloads = find_workloads
         self._nodes: Resource[Node] = Resource("Node")
         self._pods: Resource[Pod] = Resource("Pod")
 
@@ -36,7 +40,7 @@ class KubeWrites:
             return Sight(node=None)
         raw = get(self._api, self._pods.path, {"fieldSelector": f"spec.nodeName={node}"})
         pods = tuple(pod for pod in self._pods.decode_page(raw).items if not pod.is_terminal)
-        return Sight(node=found, pods=pods, workloads=self._workloads())
+        return Sight(node=found, pods=pods, workloads=self._find_workloads())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         """See ClusterWrites. What ``edit`` leaves alone is not written; without a change nothing is."""

@@ -1,0 +1,36 @@
+"""A real cluster that is only looked at."""
+
+from collections.abc import Callable
+
+from nodewright.act.ports import Eviction, EvictionAnswer
+from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.engine.ports import Loaded, Pause, StateStore
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.registry.state import Memory
+
+
+class DryCluster(KubeCluster):
+    """As KubeCluster, but nothing is written."""
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:  # noqa: ARG002 - nothing is edited
+        return self._read_node(name)
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - nobody is evicted
+        return Eviction(answer=EvictionAnswer.REFUSED, message="this is a dry run")
+
+
+class DryStore:
+    """Implements StateStore: begins with what is saved in ``store``, and saves nothing."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+
+    def load(self) -> Loaded:
+        return self._store.load()
+
+    def load_pause(self) -> Pause | None:
+        return self._store.load_pause()
+
+    def save_if_changed(self, memory: Memory) -> None:
+        """Memory lasts as long as the process."""

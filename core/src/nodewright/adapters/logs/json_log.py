@@ -1,0 +1,59 @@
+"""What the daemon says, as JSON: for people with jq, and for whatever collects logs."""
+
+import threading
+from typing import Any, BinaryIO
+
+import msgspec
+
+from nodewright.act import AuditRecord, Event, EventSink
+from nodewright.model.clock import Clock
+from nodewright.model.moment import format_moment
+
+INFO, WARNING, ERROR = "info", "warning", "error"
+_MOST_TEXT = 4000
+
+
+class JsonLog:
+    """Implements AuditSink: every cloud write is a line, with the id of the loop that asked for it. For any thread.
+
+    A line that cannot be written is lost: the stream is where somebody would have been told.
+    """
+
+    def __init__(self, stream: BinaryIO, clock: Clock) -> None:
+        self.loop = ""
+        self._stream = stream
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def say(self, message: str, *, level: str = INFO, **fields: Any) -> None:
+        line: dict[str, Any] = {
+            "time": format_moment(self._clock.now()),
+            "level": level,
+            "message": message[:_MOST_TEXT],
+        }
+        if self.loop:
+            line["loop"] = self.loop
+        encoded = msgspec.json.encode(line | fields) + b"\n"
+        try:
+            with self._lock:
+                self._stream.write(encoded)
+                self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def record(self, record: AuditRecord) -> None:
+        self.say("cloud write", write=record)
+
+
+class LoggedEvents:
+    """Implements EventSink: says each event before it goes on to ``beyond``, where there is one."""
+
+    def __init__(self, log: JsonLog, beyond: EventSink | None) -> None:
+        self._log = log
+        self._beyond = beyond
+
+    def record(self, event: Event) -> None:
+        level = WARNING if event.type == "Warning" else INFO
+        self._log.say(event.message, level=level, event=event.reason, kind=event.kind, object=event.name)
+        if self._beyond is not None:
+            self._beyond.record(event)

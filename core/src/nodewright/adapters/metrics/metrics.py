@@ -1,0 +1,195 @@
+"""CA's metrics under CA's names (behaviour/up.md §7.3), and nodewright's own under ``nodewright_``.
+
+Two of CA's counters do not end in ``_total``, which the client library insists on for counters: they are gauges here,
+under the same names.
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from nodewright.act.actor import Ended
+from nodewright.engine.autoscaler import LoopReport
+from nodewright.model.action import DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.limits import make_resource_limits
+from nodewright.model.settings import Settings
+from nodewright.planner.plan import Plan
+from nodewright.registry.backoff import is_active
+from nodewright.registry.state import ClusterState, GroupState
+
+_CA = "cluster_autoscaler"
+_OWN = "nodewright"
+# 150 steps from 0.1 s to half an hour, each as much longer than the last.
+_STEPS = tuple(0.1 * (1800 / 0.1) ** (step / 149) for step in range(150))
+_GPU = ("gpu_resource_name", "gpu_name", "dra_drivers")
+
+
+class Metrics:
+    """All metrics of one engine, in a registry of its own; ``page`` is what Prometheus reads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.registry = CollectorRegistry()
+        self._make_counts()
+        self._make_totals()
+        self._make_own()
+        if settings.serving.emit_per_nodegroup_metrics:
+            self._make_group_metrics()
+        self._set_limits()
+
+    def page(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def observe(self, report: LoopReport) -> None:
+        """One loop."""
+        self._duration.labels("main").observe(report.finished - report.started)
+        self._activity.labels("main").set(report.finished)
+        if report.problem:
+            self._errors.labels("apiCallError" if report.state is None else "internalError").inc()
+        else:
+            self._activity.labels("mainSuccessful").set(report.finished)
+        self._violations.inc(len(report.violations))
+        if report.state is not None:
+            self._observe_state(report.state)
+        if report.plan is not None:
+            self._observe_plan(report.plan)
+        self._observe_outcomes(report.outcomes)
+
+    def cache_age(self, seconds: float) -> None:
+        self._cache_age.set(seconds)
+
+    def leads(self, leader: bool) -> None:
+        self._leader.set(leader)
+
+    def _gauge(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Gauge:
+        return Gauge(f"{prefix}_{name}", text, labels, registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Counter:
+        return Counter(f"{prefix}_{name}", text, labels, registry=self.registry)
+
+    def _make_counts(self) -> None:
+        self._safe = self._gauge("cluster_safe_to_autoscale", "1 when the cluster is healthy enough to act on.")
+        self._nodes = self._gauge("nodes_count", "Nodes and instances by state.", "state")
+        self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
+        self._pods = self._gauge("unschedulable_pods_count", "Pods without a place.", "type")
+        self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
+        self._activity = self._gauge("last_activity", "When something was last done (epoch seconds).", "activity")
+        self._unneeded = self._gauge("unneeded_nodes_count", "Nodes that could go.")
+        self._unremovable = self._gauge("unremovable_nodes_count", "Nodes that cannot go.", "reason")
+        self._deleting = self._gauge("pending_node_deletions", "Removals under way.")
+        self._cooldown = self._gauge("scale_down_in_cooldown", "1 while no removal may begin.")
+        self._cores = self._gauge("cluster_cpu_current_cores", "Cores of all nodes that are not being deleted.")
+        self._memory = self._gauge("cluster_memory_current_bytes", "Memory of all nodes that are not being deleted.")
+        self._core_limits = self._gauge("cpu_limits_cores", "Limits of the whole cluster.", "direction")
+        self._memory_limits = self._gauge("memory_limits_bytes", "Limits of the whole cluster.", "direction")
+
+    def _make_totals(self) -> None:
+        self._duration = Histogram(
+            f"{_CA}_function_duration_seconds",
+            "How long parts of the loop take.",
+            ("function",),
+            buckets=_STEPS,
+            registry=self.registry,
+        )
+        self._errors = self._counter("errors_total", "Loops that failed, by type.", "type")
+        self._added = self._counter("scaled_up_nodes_total", "Machines that clouds accepted to add.", *_GPU)
+        self._refused = self._counter("failed_scale_ups_total", "Increases that were refused.", "reason", *_GPU)
+        self._broken = self._counter("failed_node_creations_total", "Machines that could not be created.", "reason")
+        self._removed = self._gauge("old_unregistered_nodes_removed_count", "Machines removed that never were nodes.")
+        for kind in ("cloudProviderError", "apiCallError", "internalError"):
+            self._errors.labels(kind)
+        self._added.labels("", "", "")
+        self._safe.set(0)
+
+    def _make_own(self) -> None:
+        self._cache_age = self._gauge("cache_age_seconds", "Age of what is known of the cluster.", prefix=_OWN)
+        self._leader = self._gauge("leader", "1 while this process leads.", prefix=_OWN)
+        self._held = self._gauge("held_back_writes", "Cloud writes that wait for a pause or a budget.", prefix=_OWN)
+        self._paused = self._gauge("paused", "1 while somebody has paused all cloud writes.", prefix=_OWN)
+        self._violations = self._counter("plan_violations_total", "Planned actions that broke a rule.", prefix=_OWN)
+        self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group would help.", prefix=_OWN)
+        self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
+
+    def _make_group_metrics(self) -> None:
+        self._minimum = self._gauge("node_group_min_count", "Smallest size.", "node_group")
+        self._maximum = self._gauge("node_group_max_count", "Largest size.", "node_group")
+        self._target = self._gauge("node_group_target_count", "Target size.", "node_group")
+        self._healthy = self._gauge("node_group_healthiness", "1 for a healthy group.", "node_group")
+        self._backoff = self._gauge("node_group_backoff_status", "1 while backed off.", "node_group", "reason")
+
+    def _set_limits(self) -> None:
+        limits = make_resource_limits(self._settings.limits)
+        self._core_limits.labels("minimum").set(limits.min_cores)
+        self._core_limits.labels("maximum").set(limits.max_cores)
+        self._memory_limits.labels("minimum").set(limits.min_memory_bytes)
+        self._memory_limits.labels("maximum").set(limits.max_memory_bytes)
+
+    def _observe_state(self, state: ClusterState) -> None:
+        groups = tuple(state.groups.values())
+        self._safe.set(state.healthy)
+        for name, count in _node_counts(groups).items():
+            self._nodes.labels(name).set(count)
+        self._groups.labels("autoscaled").set(len(groups))
+        most = sum(group.seen.group.max_size for group in groups)
+        total = self._settings.limits.max_nodes_total
+        self._most_nodes.set(min(most, total) if total else most)
+        self._deleting.set(len(state.observation.removing))
+        self._unknown.set(sum(group.seen.target is None for group in groups))
+        leaving = state.observation.removing
+        nodes = [node for _, node in state.observation.snapshot.nodes() if node.name not in leaving]
+        self._cores.set(sum(node.status.capacity["cpu"].nano for node in nodes if "cpu" in node.status.capacity) / 1e9)
+        memory = (node.status.capacity["memory"].nano for node in nodes if "memory" in node.status.capacity)
+        self._memory.set(sum(memory) / 1e9)
+        for group in groups:
+            for failure in group.new_failures:
+                self._broken.labels(failure.code).inc(failure.count)
+            if self._settings.serving.emit_per_nodegroup_metrics:
+                self._observe_group(group, state.now)
+
+    def _observe_group(self, group: GroupState, now: float) -> None:
+        name, seen = group.ref.group_id, group.seen
+        self._minimum.labels(name).set(seen.group.min_size)
+        self._maximum.labels(name).set(seen.group.max_size)
+        if seen.target is not None:
+            self._target.labels(name).set(seen.target)
+        self._healthy.labels(name).set(group.healthy)
+        backoff = group.backoff
+        self._backoff.labels(name, backoff.code if backoff is not None else "").set(is_active(backoff, now))
+
+    def _observe_plan(self, plan: Plan) -> None:
+        pods = (plan.scale_up.triggered, plan.scale_up.awaiting, plan.scale_up.unhelped)
+        self._pods.labels("unschedulable").set(sum(map(len, pods)))
+        self._unhelped.set(len(plan.scale_up.unhelped))
+        self._held.set(len(plan.held_back))
+        self._paused.set(bool(plan.paused))
+        down = plan.scale_down
+        self._unneeded.set(len(down.unneeded))
+        self._unremovable.clear()
+        for unremovable in down.unremovable.values():
+            self._unremovable.labels(unremovable.code.value).inc()
+        self._cooldown.set(down.cooldown_until > 0)
+
+    def _observe_outcomes(self, outcomes: Iterable[Ended]) -> None:
+        for outcome in outcomes:
+            match outcome:
+                case Done(action=IncreaseSize()):
+                    self._added.labels("", "", "").inc(outcome.accepted)
+                case Failed(action=IncreaseSize()):
+                    self._refused.labels(outcome.code, "", "", "").inc()
+                case Done(action=DeleteInstances(failure_ids=())):
+                    self._removed.inc(outcome.accepted)
+                case _:
+                    continue
+
+
+def _node_counts(groups: Iterable[GroupState]) -> dict[str, int]:
+    """By CA's names of the states."""
+    counts = dict.fromkeys(("ready", "unready", "notStarted", "suspended", "longUnregistered", "unregistered"), 0)
+    for group in groups:
+        ready = group.readiness
+        counts["ready"] += len(ready.ready)
+        counts["unready"] += len(ready.unready) + len(ready.leaving)
+        counts["notStarted"] += len(ready.not_started)
+        counts["longUnregistered"] += len(ready.long_unregistered)
+        counts["unregistered"] += len(ready.unregistered)
+    return counts

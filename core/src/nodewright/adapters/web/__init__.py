@@ -1,0 +1,6 @@
+"""What the daemon tells by HTTP, read-only."""
+
+from nodewright.adapters.web.health import HealthCheck
+from nodewright.adapters.web.server import Page, WebServer, parse_address
+
+__all__ = ["HealthCheck", "Page", "WebServer", "parse_address"]

@@ -1,0 +1,80 @@
+"""A small HTTP server for a few pages: GET only, nothing is ever changed by a request."""
+
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+from nodewright.model.errors import ConfigError
+
+_PLAIN = "text/plain; charset=utf-8"
+_SLOWEST_CLIENT = 10.0
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = _PLAIN
+
+
+Render = Callable[[], Page]
+
+
+class WebServer:
+    """Serves ``pages`` by path, in threads of its own, until ``stop``. Raises ConfigError for an address in use."""
+
+    def __init__(self, flag: str, address: str, pages: Mapping[str, Render]) -> None:
+        host, port = parse_address(flag, address)
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _SLOWEST_CLIENT
+
+            def do_GET(self) -> None:
+                render = pages.get(self.path.partition("?")[0])
+                page = render() if render is not None else Page(b"there is no such page\n", 404)
+                self.send_response(page.status)
+                self.send_header("Content-Type", page.content_type)
+                self.send_header("Content-Length", str(len(page.body)))
+                self.end_headers()
+                self.wfile.write(page.body)
+
+            def log_message(self, *_: object) -> None:
+                """Probes come every few seconds: nobody wants to read of them."""
+
+        try:
+            self._server = _Server((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"{flag}: {address}: {getattr(error, 'strerror', None) or error}") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, name=f"http-{port}", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The one that it listens on, also when the system chose it (0)."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Connections that are still open at the end are cut, not waited for.
+    block_on_close = False
+
+    def handle_error(self, *_: object) -> None:
+        """A client that went away is no news."""
+
+
+def parse_address(flag: str, address: str) -> tuple[str, int]:
+    """``host:port`` or, for every address of the machine, ``:port``; raises ConfigError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{flag}: '{address}' is no address like 127.0.0.1:8085 or :8085")
+    return host.removeprefix("[").removesuffix("]"), int(port)
