@@ -1,0 +1,192 @@
+"""What machines the groups start: launch data, instance types and EKS node groups, read in bulk and kept for a while.
+
+One group's trouble (a deleted launch template, an unknown type) stays that group's: it is kept as the refusal that
+reading its template raises.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from nodewright.spec import Clock, NodeTemplate, ProviderError, Throttled
+from nodewright_aws.api import Api
+from nodewright_aws.cache import Kept, ask
+from nodewright_aws.options import Options
+from nodewright_aws.shapes import (
+    EksNodegroup,
+    Gpu,
+    GpuInfo,
+    Group,
+    InstanceRequirements,
+    InstanceTypeInfo,
+    LaunchTemplateData,
+    MemoryInfo,
+    Override,
+    ProcessorInfo,
+    Raw,
+    TemplateSpec,
+    VCpuInfo,
+)
+from nodewright_aws.template import Machine, make_template, managed_by
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_FOREVER = 86_400.0
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """Which type a group starts, and the requirements of a policy that names none."""
+
+    type_name: str
+    requirements: InstanceRequirements | None = None
+
+
+class Catalogue:
+    """Makes templates; ``learn`` asks AWS for what is missing or old, ``template`` answers from that."""
+
+    def __init__(self, api: Api, options: Options, clock: Clock, random: Random) -> None:
+        self._api = api
+        self._options = options
+        self._launches: Kept[str, Launch] = Kept(clock, random, options.template_interval)
+        self._templates: Kept[TemplateSpec, LaunchTemplateData] = Kept(clock, random, options.template_interval)
+        self._types: Kept[str, InstanceTypeInfo] = Kept(clock, random, _FOREVER)
+        self._nodegroups: Kept[tuple[str, str], EksNodegroup] = Kept(clock, random, options.nodegroup_interval)
+        for name, row in options.instance_types.items():
+            self._types.keep(name, _static_type(name, row.cpu, row.memory_mib, row.gpu, row.architecture))
+
+    def learn(self, groups: Sequence[Group]) -> None:
+        """Ask for what is missing. Throttling passes on: it concerns every group, and the core waits."""
+        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="aws") as pool:
+
+            def each(kept: Kept[K, V], keys: Iterable[K], question: Callable[[K], V]) -> None:
+                wanted = kept.missing(keys)
+                for key, answer in zip(wanted, pool.map(lambda key: ask(lambda: question(key)), wanted), strict=True):
+                    if isinstance(answer, Throttled):
+                        raise answer
+                    kept.keep(key, answer)
+
+            known = {group.name: group for group in groups}
+            stale = [known[name] for name in self._launches.missing(known)]
+            each(
+                self._templates,
+                [spec for spec in map(_template_of, stale) if spec is not None],
+                self._api.launch_template,
+            )
+            configured = self._configured(stale)
+            each(self._launches, [group.name for group in stale], lambda name: self._launch(known[name], configured))
+            each(self._nodegroups, filter(None, map(managed_by, groups)), lambda key: self._api.nodegroup(*key))
+        self._learn_types(known)
+        self._launches.forget_others(known)
+
+    def template(self, group: Group) -> NodeTemplate:
+        """Raises ProviderError that says what is wrong with this group."""
+        launch = self._launches.get(group.name)
+        machine = Machine(kind=self._types.get(launch.type_name), requirements=launch.requirements)
+        return make_template(group, machine, self._nodegroup(group), self._api.region())
+
+    def type_name(self, group_name: str) -> str:
+        """Raises ProviderError if it is not known."""
+        return self._launches.get(group_name).type_name
+
+    def _nodegroup(self, group: Group) -> EksNodegroup | None:
+        """None also where EKS does not tell: the tags alone must do then."""
+        key = managed_by(group)
+        if key is None:
+            return None
+        found = ask(lambda: self._nodegroups.get(key))
+        return None if isinstance(found, ProviderError) else found
+
+    def _learn_types(self, known: Iterable[str]) -> None:
+        found = [ask(lambda name=name: self._launches.get(name)) for name in known]  # type: ignore[misc]  # mypy cannot type a lambda with a default
+        wanted = self._types.missing(launch.type_name for launch in found if isinstance(launch, Launch))
+        if not wanted:
+            return
+        told = (
+            {}
+            if self._options.use_static_instance_list
+            else {t.instance_type: t for t in self._api.instance_types(wanted)}
+        )
+        for name in wanted:
+            unknown = ProviderError(
+                f"{self._api.region()} has no instance type {name} that is known", code="unknownType"
+            )
+            self._types.keep(name, told.get(name, unknown))
+
+    def _configured(self, groups: Iterable[Group]) -> dict[str, str]:
+        """Instance types of launch configurations, which can be asked for in bulk."""
+        names = sorted({group.launch_configuration_name for group in groups if group.launch_configuration_name})
+        found = self._api.launch_configurations(names) if names else ()
+        return {one.launch_configuration_name: one.instance_type for one in found}
+
+    def _launch(self, group: Group, configured: dict[str, str]) -> Launch:
+        """Configuration before template before policy, as CA looks."""
+        if group.launch_configuration_name:
+            name = configured.get(group.launch_configuration_name, "")
+            return _demand_type(group, name, f"launch configuration {group.launch_configuration_name}")
+        spec = _template_of(group)
+        if spec is None:
+            raise ProviderError(
+                f"group {group.name} has neither launch template nor launch configuration", code="noLaunch"
+            )
+        policy = group.mixed_instances_policy if group.launch_template is None else None
+        if policy is not None:
+            return self._launch_of_policy(group, spec, policy.launch_template.overrides)
+        return self._launch_of_template(group, spec)
+
+    def _launch_of_policy(self, group: Group, spec: TemplateSpec, overrides: Sequence[Override]) -> Launch:
+        types = [override.instance_type for override in overrides if override.instance_type]
+        needs = overrides[0].instance_requirements if len(overrides) == 1 else None
+        if types and needs is not None:
+            raise ProviderError(f"group {group.name}: overrides name both types and requirements", code="bothOverrides")
+        if types:
+            return Launch(type_name=types[0])
+        if needs is None and not overrides:
+            needs = self._templates.get(spec).instance_requirements
+        if needs is None:
+            return self._launch_of_template(group, spec)
+        return Launch(
+            type_name=self._type_meeting(group, spec, needs), requirements=msgspec.convert(needs, InstanceRequirements)
+        )
+
+    def _launch_of_template(self, group: Group, spec: TemplateSpec) -> Launch:
+        data = self._templates.get(spec)
+        if data.instance_requirements is not None and not data.instance_type:
+            return Launch(type_name=self._type_meeting(group, spec, data.instance_requirements))
+        return _demand_type(group, data.instance_type or "", f"launch template {spec.named}")
+
+    def _type_meeting(self, group: Group, spec: TemplateSpec, needs: Raw) -> str:
+        image_id = self._templates.get(spec).image_id
+        if not image_id:
+            raise ProviderError(f"group {group.name}: launch template {spec.named} names no image", code="noImage")
+        found = self._api.types_meeting(needs, self._api.image(image_id))
+        if not found:
+            raise ProviderError(f"group {group.name}: no instance type meets its requirements", code="noType")
+        return found[0]
+
+
+def _template_of(group: Group) -> TemplateSpec | None:
+    """The launch template behind a group, its own or its policy's."""
+    if group.launch_template is not None:
+        return group.launch_template
+    policy = group.mixed_instances_policy
+    return policy.launch_template.launch_template_specification if policy is not None else None
+
+
+def _demand_type(group: Group, name: str, source: str) -> Launch:
+    if not name:
+        raise ProviderError(f"group {group.name}: {source} names no instance type", code="noType")
+    return Launch(type_name=name)
+
+
+def _static_type(name: str, cpu: int, memory_mib: int, gpus: int, architecture: str) -> InstanceTypeInfo:
+    return InstanceTypeInfo(
+        instance_type=name,
+        v_cpu_info=VCpuInfo(default_v_cpus=cpu),
+        memory_info=MemoryInfo(size_in_mib=memory_mib),
+        processor_info=ProcessorInfo(supported_architectures=(architecture,)),
+        gpu_info=GpuInfo(gpus=(Gpu(count=gpus),)),
+    )

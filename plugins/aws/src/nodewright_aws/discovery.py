@@ -1,0 +1,59 @@
+"""Which groups are ours: ``--nodes`` and ``--node-group-auto-discovery``, in CA's syntax."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from nodewright.model.complaint import printable
+from nodewright.model.limits import NodeGroupSpec, parse_node_group_spec
+from nodewright.spec import ConfigError
+
+_FLAG = "--node-group-auto-discovery"
+_DISCOVERER = "asg"
+_KEY = "tag"
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """``named``: explicit groups by name with their limits. ``tags``: a group must carry all of them; None: no discovery.
+
+    As in CA the tags of several flags are merged into one demand.
+    """
+
+    named: dict[str, NodeGroupSpec] = {}
+    tags: dict[str, str] | None = None
+
+
+def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
+    """Raises ConfigError naming the flag. A group named twice keeps its first limits."""
+    named: dict[str, NodeGroupSpec] = {}
+    for text in nodes:
+        try:
+            spec = parse_node_group_spec(text)
+        except ConfigError as error:
+            raise ConfigError(f"--nodes: {error}") from None
+        named.setdefault(spec.name, spec)
+    specs = [parse_discovery(text) for text in discoveries]
+    tags = {key: value for spec in specs for key, value in spec.items()} if specs else None
+    return Selection(named=named, tags=tags)
+
+
+def parse_discovery(text: str) -> dict[str, str]:
+    """``asg:tag=key[=value],…`` as tags; an empty value stands for any. Raises ConfigError."""
+    shown = printable(text)
+    discoverer, colon, rest = text.partition(":")
+    if not colon:
+        raise ConfigError(f"{_FLAG}: '{shown}' is not of the form asg:tag=key[=value],…")
+    if discoverer != _DISCOVERER:
+        raise ConfigError(f"{_FLAG}: '{shown}': aws discovers by 'asg', not by '{printable(discoverer)}'")
+    key, equals, value = rest.partition("=")
+    if not equals:
+        raise ConfigError(f"{_FLAG}: '{shown}' lacks tag=…")
+    if key != _KEY:
+        raise ConfigError(f"{_FLAG}: '{shown}': there is no key '{printable(key)}', only tag")
+    if not value:
+        raise ConfigError(f"{_FLAG}: '{shown}' names no tag")
+    tags: dict[str, str] = {}
+    for part in value.split(","):
+        name, _, wanted = part.partition("=")
+        tags[name] = wanted
+    return tags

@@ -1,0 +1,285 @@
+"""``nodewright doctor`` for AWS: the permission behind each capability, and who else writes to the groups.
+
+Nothing is changed. What IAM's simulator may not tell is probed: EC2 has dry runs, and a write of Auto Scaling is sent
+to a group that does not exist, which AWS refuses for its name if it does not refuse it for the permission.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from nodewright.spec import AccessDenied, Capability, Finding, FindingLevel, ProviderError
+from nodewright_aws.api import Api
+from nodewright_aws.cache import ask
+from nodewright_aws.discovery import Selection
+from nodewright_aws.options import Options
+from nodewright_aws.shapes import Group
+
+_NOWHERE = "nodewright-doctor-no-such-group"
+_NO_INSTANCE = "i-00000000000000000"
+_SIMULATED = 20
+_CLUSTER_TAG = "kubernetes.io/cluster/"
+_OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
+    """An action of IAM, and what is lost without it."""
+
+    action: str
+    without: str
+    is_write: bool = False
+    level: FindingLevel = _PROBLEM
+    capability: Capability | None = None
+
+
+PERMISSIONS = (
+    Permission(action="autoscaling:DescribeAutoScalingGroups", without="no group can be read"),
+    Permission(
+        action="autoscaling:DescribeScalingActivities",
+        without="failed launches are noticed only when the provision time is over",
+        level=_WARNING,
+        capability=Capability.FAST_FAILURE_DETECTION,
+    ),
+    Permission(
+        action="autoscaling:DescribeLaunchConfigurations",
+        without="groups with launch configurations have no template",
+        level=_WARNING,
+    ),
+    Permission(action="ec2:DescribeLaunchTemplateVersions", without="groups with launch templates have no template"),
+    Permission(action="ec2:DescribeInstanceTypes", without="only types of the option instance_types are known"),
+    Permission(
+        action="ec2:DescribeImages", without="groups with instance requirements have no template", level=_WARNING
+    ),
+    Permission(
+        action="ec2:GetInstanceTypesFromInstanceRequirements",
+        without="groups with instance requirements have no template",
+        level=_WARNING,
+    ),
+    Permission(
+        action="eks:DescribeNodegroup",
+        without="labels and taints of EKS node groups are known from tags alone",
+        level=_WARNING,
+    ),
+    Permission(action="autoscaling:SetDesiredCapacity", without="no size can be changed", is_write=True),
+    Permission(
+        action="autoscaling:TerminateInstanceInAutoScalingGroup", without="no instance can be deleted", is_write=True
+    ),
+    Permission(action="autoscaling:SetInstanceProtection", without="no size can be lowered safely", is_write=True),
+    Permission(
+        action="autoscaling:UpdateAutoScalingGroup",
+        without="sizes are lowered only in groups with NewInstancesProtectedFromScaleIn",
+        is_write=True,
+        level=_WARNING,
+    ),
+)
+
+
+def minimal_policy(options: Options) -> str:
+    """An IAM policy document; writes only to groups that carry the cluster's tag, if a cluster is named."""
+    reads = [one.action for one in PERMISSIONS if not one.is_write and _is_needed(one, options)]
+    tag = f"k8s.io/cluster-autoscaler/{options.cluster or '<cluster name>'}"
+    writes = {
+        "Sid": "NodewrightWrites",
+        "Effect": "Allow",
+        "Action": [one.action for one in PERMISSIONS if one.is_write],
+        "Resource": "*",
+        "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": "owned"}},
+    }
+    statements = [{"Sid": "NodewrightReads", "Effect": "Allow", "Action": reads, "Resource": "*"}, writes]
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+class Doctor:
+    """Examines one account."""
+
+    def __init__(self, api: Api, options: Options, selection: Selection) -> None:
+        self._api = api
+        self._options = options
+        self._selection = selection
+
+    def examine(self, groups: Mapping[str, Group]) -> tuple[Finding, ...]:
+        """Permissions first, then each group."""
+        missing = (_missing(name) for name in self._selection.named if name not in groups)
+        return (*self._permissions(list(groups.values())), *missing, *self._surroundings(groups.values()))
+
+    def _permissions(self, groups: Sequence[Group]) -> Iterator[Finding]:
+        needed = [one for one in PERMISSIONS if _is_needed(one, self._options)]
+        sample = groups[:_SIMULATED]
+        decided = [(group, self._api.simulate([one.action for one in needed], group)) for group in sample]
+        if not decided or any(decision is None for _, decision in decided):
+            yield from (self._probe(one, groups) for one in needed)
+            return
+        for one in needed:
+            denied = [
+                group.name for group, decision in decided if decision is not None and not decision.get(one.action)
+            ]
+            if not denied:
+                yield _granted(one, f"granted for {len(sample)} of {len(groups)} groups, says IAM's simulator")
+            for name in denied:
+                yield _refused(one, "IAM's simulator refuses it", group_id=name)
+
+    def _probe(self, one: Permission, groups: Sequence[Group]) -> Finding:
+        try:
+            self._use(one.action, groups)
+        except AccessDenied as error:
+            if one.is_write:
+                return _unsure(one)
+            return _refused(one, str(error))
+        except ProviderError as error:
+            if isinstance(error, ProviderError) and error.code in ("unavailable", "throttled"):
+                return Finding(level=_WARNING, subject=one.action, message=f"cannot be told now: {error}")
+        return _granted(one, "granted")
+
+    def _use(self, action: str, groups: Sequence[Group]) -> None:
+        """Calls it where it cannot do anything; raises AccessDenied, or whatever else AWS has against it."""
+        api = self._api
+        service, _, operation = action.partition(":")
+        if service == "ec2":
+            if not api.dry_run(operation):
+                raise AccessDenied(f"{operation} was refused in a dry run")
+            return
+        uses: Mapping[str, Callable[[], object]] = {
+            "DescribeAutoScalingGroups": lambda: api.groups_named([_NOWHERE]),
+            "DescribeScalingActivities": lambda: api.activities(groups[0].name if groups else _NOWHERE),
+            "DescribeLaunchConfigurations": lambda: api.launch_configurations([_NOWHERE]),
+            "DescribeNodegroup": lambda: api.nodegroup(_NOWHERE, _NOWHERE),
+            "SetDesiredCapacity": lambda: api.set_desired(_NOWHERE, 0),
+            "TerminateInstanceInAutoScalingGroup": lambda: api.terminate(_NO_INSTANCE),
+            "SetInstanceProtection": lambda: api.protect(_NOWHERE, [_NO_INSTANCE]),
+            "UpdateAutoScalingGroup": lambda: api.protect_new(_NOWHERE),
+        }
+        uses[operation]()
+
+    def _surroundings(self, groups: Iterable[Group]) -> Iterator[Finding]:
+        others = {
+            "a scaling policy": ask(self._api.policy_owners),
+            "a scheduled action": ask(self._api.scheduled_owners),
+        }
+        for what, owners in others.items():
+            if isinstance(owners, ProviderError):
+                yield Finding(level=_WARNING, subject="other writers", message=f"{what} cannot be looked for: {owners}")
+        for group in groups:
+            writers = [what for what, owners in others.items() if _holds(owners, group.name)]
+            yield from _examine_writers(group, [*writers, *_owners_by_tag(group)])
+            yield from _examine_settings(group)
+            yield from self._examine_limits(group)
+
+    def _examine_limits(self, group: Group) -> Iterator[Finding]:
+        spec = self._selection.named.get(group.name)
+        if spec is None or (group.min_size <= spec.min_size and spec.max_size <= group.max_size):
+            return
+        message = (
+            f"--nodes says {spec.min_size}:{spec.max_size}, AWS {group.min_size}:{group.max_size}: the narrower holds"
+        )
+        yield Finding(level=_WARNING, subject="limits", message=message, remedy="make them equal", group_id=group.name)
+
+
+def _examine_writers(group: Group, writers: Sequence[str]) -> Iterator[Finding]:
+    for writer in writers:
+        message = f"{writer} writes the size of this group too"
+        yield Finding(
+            level=_WARNING,
+            subject="other writers",
+            message=message,
+            remedy="leave the size to one of them",
+            group_id=group.name,
+        )
+    suspended = {process.process_name for process in group.suspended_processes}
+    for process in sorted(suspended & {"Launch", "Terminate"}):
+        yield Finding(
+            level=_PROBLEM,
+            subject=f"process {process}",
+            message=f"{process} is suspended: AWS will not do it",
+            remedy=f"resume {process}",
+            group_id=group.name,
+        )
+    protected = group.new_instances_protected_from_scale_in
+    rebalances = len(group.availability_zones) > 1 and "AZRebalance" not in suspended and not protected
+    if rebalances:
+        yield Finding(
+            level=_WARNING,
+            subject="process AZRebalance",
+            message=f"zone rebalancing over {len(group.availability_zones)} zones ends running instances by itself",
+            remedy="suspend AZRebalance, or make one group for each zone",
+            group_id=group.name,
+        )
+    if not writers and not rebalances:
+        yield Finding(level=_OK, subject="other writers", message="none was found", group_id=group.name)
+
+
+def _examine_settings(group: Group) -> Iterator[Finding]:
+    if not group.new_instances_protected_from_scale_in:
+        yield Finding(
+            level=_WARNING,
+            subject="NewInstancesProtectedFromScaleIn",
+            message="off: nodewright switches it on before it lowers the size for the first time",
+            remedy="switch it on in the group's own configuration",
+            group_id=group.name,
+        )
+    policy = group.mixed_instances_policy
+    weights = {one.weighted_capacity for one in policy.launch_template.overrides} if policy is not None else set()
+    if weights - {None, "1"}:
+        yield Finding(
+            level=_PROBLEM,
+            subject="WeightedCapacity",
+            message="the size counts weights, not machines",
+            remedy="take the weights out of the overrides",
+            group_id=group.name,
+        )
+
+
+def _owners_by_tag(group: Group) -> Iterator[str]:
+    """Others that own the group as its tags tell."""
+    owned = [
+        tag.key.removeprefix(_CLUSTER_TAG)
+        for tag in group.tags
+        if tag.key.startswith(_CLUSTER_TAG) and tag.value == "owned"
+    ]
+    if len(owned) > 1:
+        yield f"the autoscaler of another cluster (it is owned by {', '.join(sorted(owned))})"
+    if any(tag.key == "AmazonECSManaged" for tag in group.tags):
+        yield "an ECS capacity provider"
+
+
+def _holds(owners: Collection[str] | ProviderError, name: str) -> bool:
+    return not isinstance(owners, ProviderError) and name in owners
+
+
+def _is_needed(one: Permission, options: Options) -> bool:
+    if one.capability is Capability.FAST_FAILURE_DETECTION:
+        return options.detect_failures
+    return not (one.action == "ec2:DescribeInstanceTypes" and options.use_static_instance_list)
+
+
+def _missing(name: str) -> Finding:
+    message = "--nodes names it, and there is no such Auto Scaling group"
+    return Finding(
+        level=_PROBLEM, subject="--nodes", message=message, remedy="correct the name or the region", group_id=name
+    )
+
+
+def _granted(one: Permission, message: str) -> Finding:
+    return Finding(level=_OK, subject=one.action, message=message, capability=one.capability)
+
+
+def _refused(one: Permission, why: str, group_id: str = "") -> Finding:
+    return Finding(
+        level=one.level,
+        subject=one.action,
+        message=f"{one.without}: {why}",
+        remedy=f"grant {one.action}",
+        group_id=group_id,
+        capability=one.capability,
+    )
+
+
+def _unsure(one: Permission) -> Finding:
+    """A policy with a condition on tags refuses what names no existing group, as one without the action does."""
+    return Finding(
+        level=_WARNING,
+        subject=one.action,
+        message=f"refused where it could do nothing; without it {one.without}",
+        remedy="allow iam:SimulatePrincipalPolicy to doctor, which then can tell a condition from a refusal",
+        capability=one.capability,
+    )

@@ -1,0 +1,192 @@
+"""Every error of the SDK becomes one of nodewright's tree, once. Only this module knows AWS's error codes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.spec import (
+    AccessDenied,
+    ErrorClass,
+    FailureScope,
+    NodeGroupNotFound,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    Throttled,
+)
+
+_THROTTLED = frozenset(
+    (
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "BandwidthLimitExceeded",
+        "SlowDown",
+        # A resize is under way, or somebody else holds the group: it passes by itself.
+        "ScalingActivityInProgress",
+        "ScalingActivityInProgressFault",
+        "ResourceContention",
+        "ResourceContentionFault",
+        "ResourceInUse",
+    )
+)
+_DENIED = frozenset(
+    (
+        "AccessDenied",
+        "AccessDeniedException",
+        "UnauthorizedOperation",
+        "UnauthorizedAccess",
+        "AuthFailure",
+        "Client.UnauthorizedOperation",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "RequestExpired",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidAccessKeyId",
+        "MissingAuthenticationToken",
+        "NotAuthorized",
+        "OptInRequired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+        "IDPCommunicationError",
+        "InvalidIdentityToken",
+    )
+)
+_UNAVAILABLE = frozenset(
+    ("InternalFailure", "InternalError", "InternalServerError", "ServerInternal", "ServiceUnavailable", "Unavailable")
+)
+INSTANCE_NOT_FOUND = "instanceNotFound"
+
+# Words of a launch that failed → (class, how far it reaches). AWS's troubleshooting pages name the codes; activities
+# tell the codes or only their sentences, so both are looked for. The first that fits counts: quotas say "capacity" too.
+_LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], ...] = (
+    (
+        ("VcpuLimitExceeded", "more vCPU capacity than your current vCPU limit"),
+        "VcpuLimitExceeded",
+        ErrorClass.QUOTA,
+        FailureScope.INSTANCE_TYPE,
+    ),
+    (
+        ("InstanceLimitExceeded", "more instances", "instance(s) are already running"),
+        "InstanceLimitExceeded",
+        ErrorClass.QUOTA,
+        FailureScope.INSTANCE_TYPE,
+    ),
+    (
+        ("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"),
+        "MaxSpotInstanceCountExceeded",
+        ErrorClass.QUOTA,
+        FailureScope.GROUP,
+    ),
+    (
+        ("VolumeLimitExceeded", "MaxIOPSLimitExceeded"),
+        "VolumeLimitExceeded",
+        ErrorClass.QUOTA,
+        FailureScope.GROUP,
+    ),
+    (
+        ("AddressLimitExceeded", "SpotFleetRequestLimitExceeded", "LimitExceeded"),
+        "LimitExceeded",
+        ErrorClass.QUOTA,
+        FailureScope.GROUP,
+    ),
+    (
+        (
+            "InsufficientInstanceCapacity",
+            "do not have sufficient",
+            "no Spot capacity available",
+            "Insufficient capacity",
+        ),
+        "InsufficientInstanceCapacity",
+        ErrorClass.OUT_OF_RESOURCES,
+        FailureScope.GROUP,
+    ),
+    (
+        ("InsufficientFreeAddressesInSubnet", "not enough free addresses"),
+        "InsufficientFreeAddressesInSubnet",
+        ErrorClass.OUT_OF_RESOURCES,
+        FailureScope.GROUP,
+    ),
+    (
+        ("SpotMaxPriceTooLow", "Your Spot request price of"),
+        "SpotMaxPriceTooLow",
+        ErrorClass.OUT_OF_RESOURCES,
+        FailureScope.GROUP,
+    ),
+    (
+        (
+            "UnfulfillableCapacity",
+            "InsufficientReservedInstanceCapacity",
+            "InsufficientHostCapacity",
+            "ReservationCapacityExceeded",
+            "Could not launch Spot Instances",
+            "Could not launch On-Demand Instances",
+        ),
+        "UnfulfillableCapacity",
+        ErrorClass.OUT_OF_RESOURCES,
+        FailureScope.GROUP,
+    ),
+    (("UnauthorizedOperation", "not authorized"), "UnauthorizedOperation", ErrorClass.OTHER, FailureScope.GROUP),
+    (("InvalidAMIID", "The AMI ID", "The image id"), "InvalidAMIID", ErrorClass.OTHER, FailureScope.GROUP),
+    (("InvalidSnapshot",), "InvalidSnapshot", ErrorClass.OTHER, FailureScope.GROUP),
+    (("InvalidKMSKey", "KMS key"), "InvalidKMSKey", ErrorClass.OTHER, FailureScope.GROUP),
+    (("aunch template",), "InvalidLaunchTemplate", ErrorClass.OTHER, FailureScope.GROUP),
+    (("Unsupported", "is not supported in your requested"), "Unsupported", ErrorClass.OTHER, FailureScope.GROUP),
+    (("InvalidParameter", "Value ("), "InvalidParameter", ErrorClass.OTHER, FailureScope.GROUP),
+)
+_SHORTAGES: Mapping[ErrorClass, type[ProviderError]] = {
+    ErrorClass.QUOTA: QuotaExceeded,
+    ErrorClass.OUT_OF_RESOURCES: OutOfCapacity,
+}
+_MAX_MESSAGE = 500
+
+
+def classify_launch(message: str) -> tuple[ErrorClass, FailureScope, str]:
+    """What the status message of a failed launch means: class, reach, and AWS's code for it."""
+    for words, code, error_class, scope in _LAUNCH_FAILURES:
+        if any(word in message for word in words):
+            return error_class, scope, code
+    return ErrorClass.OTHER, FailureScope.GROUP, "LaunchFailed"
+
+
+def refusal(operation: str, code: str, message: str, retry_after: float = 0.0) -> ProviderError:
+    """The error that a refusal of the API stands for; the API's own code and words stay in it."""
+    said = f"{operation}: {code}: {message}"[:_MAX_MESSAGE]
+    if code in _THROTTLED:
+        return Throttled(said, retry_after=max(1.0, retry_after))
+    if code == "ValidationError" and "Instance Id not found" in message:
+        return ProviderError(said, code=INSTANCE_NOT_FOUND)
+    kind = _kind_of(code, message)
+    return kind(said) if kind is not None else ProviderError(said, code=code or "unknownError")
+
+
+def _kind_of(code: str, message: str) -> type[ProviderError] | None:
+    if code in _DENIED:
+        return AccessDenied
+    if code in _UNAVAILABLE:
+        return ProviderUnavailable
+    if code == "ValidationError" and "not found" in message:
+        return NodeGroupNotFound
+    return _SHORTAGES.get(classify_launch(code)[0])
+
+
+def from_response(operation: str, response: dict[str, Any]) -> tuple[str, ProviderError]:
+    """AWS's code, and the error, for the parsed answer of a refused call."""
+    error, meta = response.get("Error", {}), response.get("ResponseMetadata", {})
+    code, message = str(error.get("Code", "")), str(error.get("Message", ""))
+    status = int(meta.get("HTTPStatusCode", 0))
+    if status >= 500 and code not in _THROTTLED:
+        return code or str(status), ProviderUnavailable(f"{operation}: {status} {code}: {message}"[:_MAX_MESSAGE])
+    return code, refusal(operation, code, message, _retry_after(meta))
+
+
+def _retry_after(meta: dict[str, Any]) -> float:
+    try:
+        return float(meta.get("HTTPHeaders", {}).get("retry-after", 0.0))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,154 @@
+"""The groups as they were last read: when they are read again, how much of them, and what failed in them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from nodewright.spec import AccessDenied, Capability, Clock, NodeGroup, NodeGroupNotFound, ProviderError
+from nodewright_aws.api import Api
+from nodewright_aws.cache import ask
+from nodewright_aws.discovery import Selection
+from nodewright_aws.failures import Ledger, judge
+from nodewright_aws.options import Options
+from nodewright_aws.shapes import Activity, Group
+
+_FAST = Capability.FAST_FAILURE_DETECTION
+_PROBE_SECONDS = 600.0
+
+
+class Fleet:
+    """Reads groups in bulk, activities only of groups that are not full, and answers from that."""
+
+    def __init__(self, api: Api, selection: Selection, options: Options, clock: Clock) -> None:
+        self._api = api
+        self._selection = selection
+        self._options = options
+        self._clock = clock
+        self._groups: dict[str, Group] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        self._read_at = float("-inf")
+        self._probed_at = float("-inf")
+        self._blind: str | None = None
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """What exists, by name."""
+        return self._groups
+
+    def refresh(self, wanted: frozenset[str]) -> None:
+        """All groups when the interval is over; until then only those that are wanted."""
+        now = self._clock.now()
+        if now - self._read_at >= self._options.refresh_interval:
+            self._groups = {group.name: group for group in self._list()}
+            self._read_at = now
+            looked_at = list(self._groups)
+        else:
+            looked_at = sorted(name for name in wanted if self._is_ours(name))
+            self._replace(looked_at)
+        self._probe()
+        self._examine([self._groups[name] for name in looked_at if name in self._groups])
+
+    def group(self, name: str) -> Group:
+        """Raises NodeGroupNotFound."""
+        if name in self._groups:
+            return self._groups[name]
+        if name in self._selection.named:
+            raise NodeGroupNotFound(
+                f"--nodes names {name}: there is no such Auto Scaling group in {self._api.region()}"
+            )
+        raise NodeGroupNotFound(f"aws has no group {name}")
+
+    def reread(self, name: str) -> Group:
+        """The group as it is this moment; raises NodeGroupNotFound."""
+        self.group(name)
+        self._replace([name])
+        return self.group(name)
+
+    def listed(self, name: str, also_off: Mapping[Capability, str]) -> NodeGroup:
+        """The group with its limits: the flag's for an explicit one, otherwise its own."""
+        spec, group = self._selection.named.get(name), self._groups.get(name)
+        off = dict(also_off)
+        if self._blind is not None and self._options.detect_failures:
+            off[_FAST] = self._blind
+        if spec is not None:
+            return NodeGroup(id=name, min_size=spec.min_size, max_size=spec.max_size, switched_off=off)
+        assert group is not None
+        return NodeGroup(
+            id=name, min_size=min(group.min_size, group.max_size), max_size=group.max_size, switched_off=off
+        )
+
+    def names(self) -> Sequence[str]:
+        """Explicit groups, also those that do not exist, then the discovered ones."""
+        return list(dict.fromkeys((*self._selection.named, *sorted(self._groups))))
+
+    def ledger(self, name: str) -> Ledger:
+        return self._ledgers.get(name, Ledger())
+
+    def note_write(self, group: Group) -> None:
+        """We wrote this group's size, and this is how it is now."""
+        self._groups[group.name] = group
+        self._ledgers[group.name] = self.ledger(group.name).cleared(self._api.server_time())
+
+    def note_deletion(self, group: Group) -> None:
+        """We ended instances of this group: what failed in it has failed still."""
+        self._groups[group.name] = group
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._groups or name in self._selection.named
+
+    def _list(self) -> Iterator[Group]:
+        named = list(self._selection.named)
+        if named:
+            yield from self._api.groups_named(named)
+        if self._selection.tags is not None:
+            yield from self._api.groups_tagged(self._selection.tags)
+
+    def _replace(self, names: Sequence[str]) -> None:
+        found = {group.name: group for group in self._api.groups_named(names)} if names else {}
+        for name in names:
+            self._groups.pop(name, None)
+        self._groups = dict(sorted((self._groups | found).items()))
+
+    def _probe(self) -> None:
+        """May activities be read at all? Asked before anything fails, so that the capability is known to be off."""
+        now = self._clock.now()
+        if not self._options.detect_failures or not self._groups or now - self._probed_at < _PROBE_SECONDS:
+            return
+        self._probed_at = now
+        self._note_permission(ask(lambda: self._api.activities(next(iter(self._groups)))))
+
+    def _examine(self, groups: Sequence[Group]) -> None:
+        """What failed in these groups; those that are full cost no call."""
+        short = [group for group in groups if group.unfilled]
+        for group in groups:
+            if not group.unfilled:
+                self._ledgers[group.name] = self.ledger(group.name).cleared(self._api.server_time())
+        if not short or not self._options.detect_failures or self._blind is not None:
+            return
+        since = self._api.server_time() - self._options.failure_memory
+        for group, answer in zip(short, self._activities(short), strict=True):
+            self._note_permission(answer)
+            if not isinstance(answer, ProviderError):
+                self._ledgers[group.name] = judge(group, answer, self.ledger(group.name), since)
+        self._ledgers = {name: ledger for name, ledger in self._ledgers.items() if name in self._groups}
+
+    def _activities(self, groups: Iterable[Group]) -> list[Sequence[Activity] | ProviderError]:
+        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="aws") as pool:
+            return list(pool.map(lambda group: ask(lambda: self._api.activities(group.name)), groups))
+
+    def _note_permission(self, answer: Sequence[Activity] | ProviderError) -> None:
+        if isinstance(answer, AccessDenied):
+            self._blind = f"no permission autoscaling:DescribeScalingActivities ({answer})"
+        elif not isinstance(answer, ProviderError):
+            self._blind = None
+
+
+def without(group: Group, instance_ids: frozenset[str]) -> Group:
+    """The group after these instances were ended and the desired capacity lowered with them, as AWS will tell it."""
+    instances = tuple(
+        msgspec.structs.replace(one, lifecycle_state="Terminating") if one.instance_id in instance_ids else one
+        for one in group.instances
+    )
+    lowered = max(0, group.desired_capacity - len(instance_ids))
+    return msgspec.structs.replace(group, instances=instances, desired_capacity=lowered)

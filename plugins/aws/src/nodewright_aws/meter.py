@@ -1,0 +1,60 @@
+"""How many calls are made to AWS, with what result; and the budget that they must keep to."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from nodewright.spec import ApiCalls, Clock, ProviderError, Throttled
+
+T = TypeVar("T")
+
+
+class Meter:
+    """Counts calls, and lets reads wait when there were too many within a minute.
+
+    Writes always pass (the account's own limits hold for them too), and use up the budget. Safe for threads.
+    """
+
+    def __init__(self, clock: Clock, calls_per_minute: int) -> None:
+        self._clock = clock
+        self._most = float(calls_per_minute)
+        self._left = self._most
+        self._filled_at = clock.now()
+        self._made: dict[tuple[str, str], tuple[int, float]] = {}
+        self._lock = threading.Lock()
+
+    def call(self, operation: str, call: Callable[[], T], *, is_write: bool = False) -> T:
+        """Makes the call; raises Throttled without making it when the budget is used up."""
+        self._pay(operation, is_write=is_write)
+        started, result = self._clock.now(), "ok"
+        try:
+            return call()
+        except ProviderError as error:
+            result = error.code
+            raise
+        finally:
+            self._record(operation, result, self._clock.now() - started)
+
+    def made(self) -> tuple[ApiCalls, ...]:
+        with self._lock:
+            return tuple(
+                ApiCalls(operation=operation, result=result, calls=calls, seconds=seconds)
+                for (operation, result), (calls, seconds) in sorted(self._made.items())
+            )
+
+    def _pay(self, operation: str, *, is_write: bool) -> None:
+        with self._lock:
+            now = self._clock.now()
+            self._left = min(self._most, self._left + max(0.0, now - self._filled_at) * self._most / 60)
+            self._filled_at = now
+            if self._left < 1 and not is_write:
+                wait = (1 - self._left) * 60 / self._most
+                raise Throttled(
+                    f"{operation}: the budget of {self._most:g} calls per minute is used up", retry_after=wait
+                )
+            self._left -= 1
+
+    def _record(self, operation: str, result: str, seconds: float) -> None:
+        with self._lock:
+            calls, spent = self._made.get((operation, result), (0, 0.0))
+            self._made[operation, result] = (calls + 1, spent + seconds)

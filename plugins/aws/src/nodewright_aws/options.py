@@ -1,0 +1,70 @@
+"""The options of provider aws, decoded strictly."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from nodewright.model.duration import parse_duration
+from nodewright.spec import ConfigError, ProviderContext, decode_options
+
+Positive = Annotated[int, Meta(ge=1)]
+Price = Annotated[float, Meta(ge=0)]
+SERVICES = ("autoscaling", "ec2", "eks", "iam", "sts")
+
+
+class Seconds(float):
+    """A length of time; written as seconds or as Go does (``60s``, ``20m``)."""
+
+
+class StaticType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One row of the table ``instance_types``."""
+
+    cpu: Positive
+    memory_mib: Positive
+    gpu: Annotated[int, Meta(ge=0)] = 0
+    architecture: str = "x86_64"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``providers.aws.options``; see the README for what each is good for."""
+
+    region: str = ""
+    profile: str | None = None
+    endpoints: dict[str, str] = {}
+    connect_timeout: Seconds = Seconds(5)
+    read_timeout: Seconds = Seconds(20)
+    parallel_calls: Annotated[int, Meta(ge=1, le=64)] = 8
+    api_calls_per_minute: Positive = 1200
+    refresh_interval: Seconds = Seconds(60)
+    template_interval: Seconds = Seconds(1200)
+    nodegroup_interval: Seconds = Seconds(360)
+    failure_memory: Seconds = Seconds(900)
+    detect_failures: bool = True
+    instance_types: dict[str, StaticType] = {}
+    use_static_instance_list: bool = False
+    prices_per_hour: dict[str, Price] = {}
+    cluster: str = ""
+
+
+def load_options(context: ProviderContext) -> Options:
+    """Raises ConfigError naming the key."""
+    source = "options of provider aws"
+    options = decode_options(context.options, Options, source, _decode)
+    unknown = sorted(set(options.endpoints) - set(SERVICES))
+    if unknown:
+        raise ConfigError(f"{source}: endpoints: there is no service {unknown[0]}; there are {', '.join(SERVICES)}")
+    if options.use_static_instance_list and not options.instance_types:
+        raise ConfigError(f"{source}: use_static_instance_list needs rows in instance_types")
+    return options
+
+
+def _decode(kind: type, raw: Any) -> Any:
+    if kind is not Seconds:
+        raise ValueError(f"{kind.__name__} is no part of the options")
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        raise ValueError("must be a duration like 60s or 20m")  # noqa: TRY004 - msgspec turns ValueError into its own
+    seconds = Seconds(parse_duration(raw) if isinstance(raw, str) else raw)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError("must be a duration of at least 0")
+    return seconds

@@ -1,0 +1,190 @@
+"""The plugin object: the provider contract on one side, Auto Scaling groups on the other."""
+
+from collections.abc import Iterator, Sequence
+
+from nodewright import spec
+from nodewright.spec import Capability, hookimpl
+from nodewright_aws.api import Api
+from nodewright_aws.cache import ask
+from nodewright_aws.catalogue import Catalogue
+from nodewright_aws.discovery import select
+from nodewright_aws.doctor import Doctor, minimal_policy
+from nodewright_aws.fleet import Fleet
+from nodewright_aws.options import load_options
+from nodewright_aws.sdk import Sdk
+from nodewright_aws.shapes import Group, GroupInstance
+from nodewright_aws.tags import options_of
+from nodewright_aws.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
+from nodewright_aws.writes import Writer
+
+IGNORED_LABELS = (
+    "alpha.eksctl.io/instance-id",
+    "alpha.eksctl.io/nodegroup-name",
+    "eks.amazonaws.com/nodegroup",
+    "k8s.amazonaws.com/eniConfig",
+    "lifecycle",
+    "topology.ebs.csi.aws.com/zone",
+    "topology.k8s.aws/zone-id",
+)
+_FAST, _PRICING = Capability.FAST_FAILURE_DETECTION, Capability.PRICING
+_ALWAYS = frozenset(
+    (
+        Capability.DIAGNOSIS,
+        Capability.GPU,
+        Capability.GROUP_OPTIONS,
+        Capability.HAS_INSTANCE,
+        Capability.SIMILARITY,
+    )
+)
+_STARTING = ("Pending", "Warmed")
+_FARGATE = "fargate"
+_HOUR = 3600.0
+
+
+class AwsProvider:
+    """Answers reads from what the last ``refresh``, or our own last write, brought. ``api`` replaces the SDK."""
+
+    def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
+        self._options = load_options(context)
+        self._selection = select(context.node_group_specs, context.auto_discovery_specs)
+        self._sdk = Sdk(self._options, context.clock)
+        self._api: Api = api or self._sdk
+        self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
+        self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
+        self._writer = Writer(self._api, self._fleet)
+        self._known_ids: frozenset[str] = frozenset()
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        optional = {_FAST: self._options.detect_failures, _PRICING: bool(self._options.prices_per_hour)}
+        capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
+        return spec.ProviderInfo(name="aws", spec_version=(1, 0), capabilities=capabilities)
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        self._fleet.refresh(wanted)
+        groups = list(self._fleet.groups.values())
+        self._known_ids = frozenset(one.provider_id for group in groups for one in group.instances)
+        self._catalogue.learn(groups)
+        return True
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return tuple(self._listed(name) for name in self._fleet.names())
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        return self._fleet.group(group_id).desired_capacity
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return tuple(_instance(one) for one in self._fleet.group(group_id).instances)
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        group = self._fleet.group(group_id)
+        if group.min_size > group.max_size:
+            raise spec.ProviderError(f"{group_id}: MinSize is above MaxSize", code="badSizes")
+        return self._catalogue.template(group)
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self._fleet.group(group_id)
+        return self._writer.increase(self._listed(group_id), expected_target, target)
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return self._writer.decrease(group_id, expected_target, target)
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        self._fleet.group(group_id)
+        return self._writer.delete(self._listed(group_id), instance_ids, expected_target)
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        self._fleet.group(group_id)
+        told = self._fleet.ledger(group_id).told
+        return (told,) if told is not None else ()
+
+    @hookimpl
+    def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
+        return options_of(self._fleet.group(group_id).tags, defaults)
+
+    @hookimpl
+    def node_price(self, group_id: str, start: float, end: float) -> float:
+        self._fleet.group(group_id)
+        name = self._catalogue.type_name(group_id)
+        if name not in self._options.prices_per_hour:
+            raise spec.ProviderError(f"prices_per_hour has no {name}", code="noPrice")
+        return self._options.prices_per_hour[name] * max(0.0, end - start) / _HOUR
+
+    @hookimpl
+    def gpu_label(self) -> str:
+        return GPU_LABEL
+
+    @hookimpl
+    def gpu_types(self) -> Sequence[str]:
+        return GPU_TYPES
+
+    @hookimpl
+    def gpu_resources(self) -> Sequence[str]:
+        return (GPU_RESOURCE,)
+
+    @hookimpl
+    def has_instance(self, node: spec.Node) -> str:
+        """``no`` is never said: an instance that left its group may run on, detached."""
+        if node.metadata.name.startswith(_FARGATE):
+            return "unknown"
+        return "yes" if node.spec.provider_id in self._known_ids else "unknown"
+
+    @hookimpl
+    def ignored_labels(self) -> Sequence[str]:
+        return IGNORED_LABELS
+
+    @hookimpl
+    def same_group_labels(self) -> Sequence[str]:
+        return ()
+
+    @hookimpl
+    def diagnose(self) -> Sequence[spec.Finding]:
+        doctor = Doctor(self._api, self._options, self._selection)
+        return (*doctor.examine(self._fleet.groups), *self._templateless())
+
+    @hookimpl
+    def minimal_policy(self) -> str:
+        return minimal_policy(self._options)
+
+    @hookimpl
+    def api_calls(self) -> Sequence[spec.ApiCalls]:
+        return self._sdk.meter.made()
+
+    def _templateless(self) -> Iterator[spec.Finding]:
+        """Groups of which it is not known what their machines are like."""
+        for name in self._fleet.groups:
+            found = ask(lambda name=name: self.template_node(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(found, spec.ProviderError):
+                level, remedy = spec.FindingLevel.PROBLEM, "mend the group, or describe its type in instance_types"
+                yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
+
+    def _listed(self, name: str) -> spec.NodeGroup:
+        return self._fleet.listed(name, self._unpriced(self._fleet.groups.get(name)))
+
+    def _unpriced(self, group: Group | None) -> dict[Capability, str]:
+        """Why the group has no price, if prices are known at all."""
+        if not self._options.prices_per_hour or group is None:
+            return {}
+        name = ask(lambda: self._catalogue.type_name(group.name))
+        if isinstance(name, spec.ProviderError):
+            return {_PRICING: f"its instance type is not known: {name}"}
+        return {} if name in self._options.prices_per_hour else {_PRICING: f"prices_per_hour has no {name}"}
+
+
+def _instance(one: GroupInstance) -> spec.Instance:
+    stage = one.lifecycle_state.partition(":")[0]
+    state = spec.InstanceState.RUNNING
+    if one.is_leaving:
+        state = spec.InstanceState.DELETING
+    elif stage in _STARTING:
+        state = spec.InstanceState.CREATING
+    return spec.Instance(id=one.provider_id, state=state)

@@ -1,0 +1,198 @@
+"""What AWS answers, as frozen values: only the members that are used, under the API's own names (in snake case)."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+Raw = dict[str, Any]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Base of what the query APIs answer; members that are not listed here are passed over."""
+
+
+class Tag(Shape, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+
+
+class Range(Shape, frozen=True, kw_only=True):
+    min: int | None = None
+    max: int | None = None
+
+
+class InstanceRequirements(Shape, frozen=True, kw_only=True):
+    """Attributes by which AWS picks instance types."""
+
+    v_cpu_count: Range = Range()
+    memory_mib: Range = field(default=Range(), name="MemoryMiB")
+    accelerator_count: Range = Range()
+    accelerator_manufacturers: tuple[str, ...] = ()
+    accelerator_types: tuple[str, ...] = ()
+
+
+class TemplateSpec(Shape, frozen=True, kw_only=True):
+    """Which version of which launch template."""
+
+    launch_template_id: str | None = None
+    launch_template_name: str | None = None
+    version: str | None = None
+
+    @property
+    def named(self) -> str:
+        """As people call it."""
+        return f"{self.launch_template_name or self.launch_template_id} ({self.version or '$Default'})"
+
+
+class Override(Shape, frozen=True, kw_only=True):
+    """``instance_requirements`` stay as they came: they are asked of AWS again."""
+
+    instance_type: str | None = None
+    instance_requirements: Raw | None = None
+    weighted_capacity: str | None = None
+
+
+class PolicyTemplate(Shape, frozen=True, kw_only=True):
+    launch_template_specification: TemplateSpec = TemplateSpec()
+    overrides: tuple[Override, ...] = ()
+
+
+class MixedInstancesPolicy(Shape, frozen=True, kw_only=True):
+    launch_template: PolicyTemplate = PolicyTemplate()
+
+
+class GroupInstance(Shape, frozen=True, kw_only=True):
+    instance_id: str
+    availability_zone: str = ""
+    lifecycle_state: str = "InService"
+    protected_from_scale_in: bool = False
+
+    @property
+    def provider_id(self) -> str:
+        """What the node's ``spec.providerID`` will be."""
+        return f"aws:///{self.availability_zone}/{self.instance_id}"
+
+    @property
+    def is_leaving(self) -> bool:
+        """AWS no longer counts it towards the desired capacity."""
+        return self.lifecycle_state.partition(":")[0] in ("Terminating", "Terminated", "Detaching", "Detached")
+
+
+class SuspendedProcess(Shape, frozen=True, kw_only=True):
+    process_name: str
+
+
+class Group(Shape, frozen=True, kw_only=True):
+    """One Auto Scaling group."""
+
+    auto_scaling_group_name: str
+    min_size: int
+    max_size: int
+    desired_capacity: int
+    availability_zones: tuple[str, ...] = ()
+    instances: tuple[GroupInstance, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    launch_configuration_name: str | None = None
+    launch_template: TemplateSpec | None = None
+    mixed_instances_policy: MixedInstancesPolicy | None = None
+    suspended_processes: tuple[SuspendedProcess, ...] = ()
+    new_instances_protected_from_scale_in: bool = False
+    auto_scaling_group_arn: str = field(default="", name="AutoScalingGroupARN")
+
+    @property
+    def name(self) -> str:
+        return self.auto_scaling_group_name
+
+    @property
+    def living(self) -> tuple[GroupInstance, ...]:
+        """The instances that fill the desired capacity."""
+        return tuple(instance for instance in self.instances if not instance.is_leaving)
+
+    @property
+    def unfilled(self) -> int:
+        """Machines that are asked for and have no instance."""
+        return max(0, self.desired_capacity - len(self.living))
+
+
+class Activity(Shape, frozen=True, kw_only=True):
+    """One thing that AWS did, or tried to do, to a group."""
+
+    activity_id: str
+    status_code: str
+    start_time: datetime
+    status_message: str = ""
+    description: str = ""
+
+
+class LaunchConfiguration(Shape, frozen=True, kw_only=True):
+    launch_configuration_name: str
+    instance_type: str = ""
+
+
+class LaunchTemplateData(Shape, frozen=True, kw_only=True):
+    """What a launch template says of its machines; requirements stay as they came, as above."""
+
+    instance_type: str | None = None
+    image_id: str | None = None
+    instance_requirements: Raw | None = None
+
+
+class Image(Shape, frozen=True, kw_only=True):
+    architecture: str = "x86_64"
+    virtualization_type: str = "hvm"
+
+
+class VCpuInfo(Shape, frozen=True, kw_only=True):
+    default_v_cpus: int = field(name="DefaultVCpus")
+
+
+class MemoryInfo(Shape, frozen=True, kw_only=True):
+    size_in_mib: int = field(name="SizeInMiB")
+
+
+class ProcessorInfo(Shape, frozen=True, kw_only=True):
+    supported_architectures: tuple[str, ...] = ()
+
+
+class Gpu(Shape, frozen=True, kw_only=True):
+    count: int = 0
+
+
+class GpuInfo(Shape, frozen=True, kw_only=True):
+    gpus: tuple[Gpu, ...] = ()
+
+
+class InstanceTypeInfo(Shape, frozen=True, kw_only=True):
+    """One answer of DescribeInstanceTypes."""
+
+    instance_type: str
+    v_cpu_info: VCpuInfo
+    memory_info: MemoryInfo
+    processor_info: ProcessorInfo = ProcessorInfo()
+    gpu_info: GpuInfo = GpuInfo()
+
+
+class EksShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of what EKS answers."""
+
+
+class EksTaint(EksShape, frozen=True, kw_only=True):
+    key: str | None = None
+    value: str | None = None
+    effect: str = ""
+
+
+class EksNodegroup(EksShape, frozen=True, kw_only=True):
+    """A managed node group."""
+
+    nodegroup_name: str
+    cluster_name: str
+    labels: dict[str, str] = {}
+    taints: tuple[EksTaint, ...] = ()
+    tags: dict[str, str] = {}
+    disk_size: int | None = None
+    ami_type: str | None = None
+    capacity_type: str | None = None
+    version: str | None = None

@@ -1,0 +1,103 @@
+"""The node that the next instance of a group will become, from what AWS says of group, launch data and type."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nodewright.spec import NodeTemplate, ProviderError, Quantity, Taint
+from nodewright_aws.shapes import EksNodegroup, Group, InstanceRequirements, InstanceTypeInfo
+from nodewright_aws.tags import labels_of, resources_of, tag_texts, taints_of
+
+GPU_LABEL = "k8s.amazonaws.com/accelerator"
+GPU_RESOURCE = "nvidia.com/gpu"
+GPU_TYPES = (
+    "nvidia-tesla-k80",
+    "nvidia-tesla-p100",
+    "nvidia-tesla-v100",
+    "nvidia-tesla-t4",
+    "nvidia-tesla-a100",
+    "nvidia-a10g",
+    "nvidia-l4",
+    "nvidia-l40s",
+)
+_PODS = 110
+_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What kind of machine a group starts. ``requirements`` stand for it where a policy has no types of its own."""
+
+    kind: InstanceTypeInfo
+    requirements: InstanceRequirements | None = None
+
+
+def make_template(group: Group, machine: Machine, nodegroup: EksNodegroup | None, region: str) -> NodeTemplate:
+    """Raises ProviderError for a group without a zone."""
+    if not group.availability_zones:
+        raise ProviderError(f"group {group.name} has no availability zone", code="noZone")
+    labels = _generic_labels(machine.kind, group.availability_zones[0], region) | labels_of(group.tags)
+    taints = list(taints_of(group.tags))
+    capacity = _capacity(machine) | resources_of(tag_texts(group.tags))
+    managed = _managed_taints(nodegroup) if nodegroup is not None else None
+    if nodegroup is not None and managed is not None:
+        labels |= _managed_labels(nodegroup)
+        taints += managed
+        capacity |= resources_of(nodegroup.tags)
+    return NodeTemplate(allocatable=capacity, capacity=capacity, labels=labels, taints=tuple(taints))
+
+
+def managed_by(group: Group) -> tuple[str, str] | None:
+    """Cluster and name of the EKS node group behind a group, if there is one."""
+    labels = labels_of(group.tags)
+    cluster, name = labels.get("cluster-name", ""), labels.get("nodegroup-name", "")
+    return (cluster, name) if cluster and name else None
+
+
+def _generic_labels(kind: InstanceTypeInfo, zone: str, region: str) -> dict[str, str]:
+    architectures = kind.processor_info.supported_architectures
+    return {
+        "kubernetes.io/arch": "arm64" if architectures[:1] == ("arm64",) else "amd64",
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": kind.instance_type,
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": zone,
+        "topology.ebs.csi.aws.com/zone": zone,
+    }
+
+
+def _capacity(machine: Machine) -> dict[str, Quantity]:
+    kind, wanted = machine.kind, machine.requirements or InstanceRequirements()
+    cpus, memory_mib = wanted.v_cpu_count.min, wanted.memory_mib.min
+    gpus = sum(gpu.count for gpu in kind.gpu_info.gpus)
+    asks_for_gpus = "nvidia" in wanted.accelerator_manufacturers and "gpu" in wanted.accelerator_types
+    if asks_for_gpus and wanted.accelerator_count.min is not None:
+        gpus = wanted.accelerator_count.min
+    return {
+        "cpu": Quantity.of(kind.v_cpu_info.default_v_cpus if cpus is None else cpus),
+        "memory": Quantity.of((kind.memory_info.size_in_mib if memory_mib is None else memory_mib) << 20),
+        "pods": Quantity.of(_PODS),
+        GPU_RESOURCE: Quantity.of(gpus),
+    }
+
+
+def _managed_labels(nodegroup: EksNodegroup) -> Mapping[str, str]:
+    """EKS' own words win over the labels that people gave."""
+    own = {
+        "diskSize": str(nodegroup.disk_size) if nodegroup.disk_size is not None else None,
+        "amiType": nodegroup.ami_type,
+        "eks.amazonaws.com/capacityType": nodegroup.capacity_type,
+        "k8sVersion": nodegroup.version,
+        "eks.amazonaws.com/nodegroup": nodegroup.nodegroup_name,
+    }
+    return nodegroup.labels | {key: value for key, value in own.items() if value is not None}
+
+
+def _managed_taints(nodegroup: EksNodegroup) -> list[Taint] | None:
+    """None if an effect cannot be translated: as in CA, nothing of the node group is believed then."""
+    taints = []
+    for taint in nodegroup.taints:
+        if taint.effect not in _EFFECTS:
+            return None
+        if taint.key is not None and taint.value is not None:
+            taints.append(Taint(key=taint.key, value=taint.value, effect=_EFFECTS[taint.effect]))
+    return taints

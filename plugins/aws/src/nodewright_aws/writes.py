@@ -1,0 +1,130 @@
+"""Writes. AWS takes absolute sizes without a condition, and picks its own victims when a size falls below what runs.
+
+So every write reads the group first; and before a size is lowered, everything that runs is protected from scale-in,
+what is still to come is protected from its first moment, and the group is read again. An instance that arrives at the
+last moment then finds nobody who may end it, and the size is raised to what is there.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from nodewright.spec import AccessDenied, NodeGroup, ProviderError, ProviderUnavailable, TargetChanged
+from nodewright_aws.api import Api
+from nodewright_aws.errors import INSTANCE_NOT_FOUND
+from nodewright_aws.fleet import Fleet, without
+from nodewright_aws.shapes import Group
+
+_LOOKS = 5
+
+
+class Writer:
+    """Changes groups, and tells the fleet how they are then."""
+
+    def __init__(self, api: Api, fleet: Fleet) -> None:
+        self._api = api
+        self._fleet = fleet
+
+    def increase(self, listed: NodeGroup, expected_target: int, target: int) -> int:
+        """Asks for more machines; answers how many."""
+        group = self._expect(listed.id, expected_target)
+        if target > min(listed.max_size, group.max_size):
+            limit = (
+                f"MaxSize {group.max_size}" if group.max_size < listed.max_size else f"the maximum {listed.max_size}"
+            )
+            raise ProviderError(f"{target} is above {limit} of {listed.id}", code="aboveMaximum")
+        self._api.set_desired(group.name, target)
+        self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=target))
+        return target - expected_target
+
+    def decrease(self, group_id: str, expected_target: int, target: int) -> int:
+        """Withdraws capacity without an instance, never below what exists; answers how much."""
+        return self._lower(self._expect(group_id, expected_target), target)
+
+    def delete(self, listed: NodeGroup, ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        """Ends instances by id and withdraws failures; answers those that were accepted."""
+        group = self._expect(listed.id, expected_target)
+        victims = {one.provider_id: one.instance_id for one in group.living}
+        doomed = [one for one in ids if one in victims]
+        failure = self._fleet.ledger(group.name).told
+        withdraws = failure is not None and failure.failure_id in ids
+        stays = group.desired_capacity - len(doomed) - (failure.count if withdraws and failure is not None else 0)
+        if doomed and stays < listed.min_size:
+            raise ProviderError(f"{group.name} would go below its minimum of {listed.min_size}", code="belowMinimum")
+        accepted: list[str] = []
+        if withdraws and failure is not None:
+            self._lower(group, group.desired_capacity - failure.count)
+            accepted.append(failure.failure_id)
+        accepted += self._terminate(listed.id, doomed, victims)
+        return tuple(one for one in ids if one in accepted)
+
+    def _expect(self, group_id: str, expected_target: int) -> Group:
+        """The group as it is this moment; raises TargetChanged if its size is another."""
+        group = self._fleet.reread(group_id)
+        if group.desired_capacity != expected_target:
+            raise TargetChanged(actual=group.desired_capacity, group_id=group_id)
+        return group
+
+    def _lower(self, group: Group, target: int) -> int:
+        before = group.desired_capacity
+        if max(target, len(group.living), group.min_size) >= before:
+            return 0
+        group = self._protect(group)
+        lowered = max(target, len(group.living), group.min_size)
+        if lowered >= before:
+            return 0
+        self._api.set_desired(group.name, lowered)
+        self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=lowered))
+        return before - self._adopt(group.name, lowered)
+
+    def _protect(self, group: Group) -> Group:
+        """The group with everything in it protected, read after the last protection; raises TargetChanged."""
+        expected = group.desired_capacity
+        if not group.new_instances_protected_from_scale_in:
+            self._protect_new(group.name)
+        for _ in range(_LOOKS):
+            bare = [one.instance_id for one in group.living if not one.protected_from_scale_in]
+            if bare:
+                self._api.protect(group.name, bare)
+            group = self._expect(group.name, expected)
+            if all(one.protected_from_scale_in for one in group.living):
+                return group
+        raise ProviderUnavailable(f"{group.name}: instances cannot be protected from scale-in, its size is not lowered")
+
+    def _protect_new(self, name: str) -> None:
+        try:
+            self._api.protect_new(name)
+        except AccessDenied as error:
+            raise AccessDenied(
+                f"the size of {name} is not lowered: an instance that arrives meanwhile would not be protected from"
+                f" scale-in. Set NewInstancesProtectedFromScaleIn on the group, or grant UpdateAutoScalingGroup ({error})"
+            ) from error
+
+    def _adopt(self, name: str, lowered: int) -> int:
+        """The size in the end: what arrived while the size was lowered is kept."""
+        group = self._fleet.reread(name)
+        there = len(group.living)
+        if group.desired_capacity != lowered or there <= lowered:
+            return lowered
+        self._api.set_desired(name, there)
+        self._fleet.note_write(msgspec.structs.replace(group, desired_capacity=there))
+        return there
+
+    def _terminate(self, name: str, ids: Sequence[str], victims: dict[str, str]) -> list[str]:
+        """One call each: AWS knows no other. What was accepted before a refusal is told, not lost."""
+        accepted: list[str] = []
+        try:
+            for one in ids:
+                try:
+                    self._api.terminate(victims[one])
+                except ProviderError as error:
+                    if error.code == INSTANCE_NOT_FOUND:
+                        continue
+                    if isinstance(error, ProviderUnavailable) or not accepted:
+                        raise
+                    break
+                accepted.append(one)
+        finally:
+            ended = frozenset(victims[one] for one in accepted)
+            self._fleet.note_deletion(without(self._fleet.group(name), ended))
+        return accepted
