@@ -18,6 +18,9 @@ from nodewright.snapshot.snapshot import Snapshot
 _NOT_EXAMINED = Unremovable(
     code=UnremovableCode.NOT_EXAMINED, message="as many nodes as are looked at in one loop came before it"
 )
+# So many searches for places may fail in one loop. CA has a time limit instead, which a plan that is to depend on
+# nothing but what it is given cannot have.
+_MOST_FAILURES = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +61,15 @@ def examine(
     rows[[snapshot.row(name) for name in destinations]] = True
     hints = Hints(before=memory.hints)
     simulation = Simulation(snapshot.fork(), rows, hints, state.now)
-    most, counted = most_removable(memory, settings, state.now), 0
+    most, counted, failed = most_removable(memory, settings, state.now), 0, 0
     for index, name in enumerate(names):
-        if counted >= most:
+        if counted >= most or (failed >= _MOST_FAILURES and not settings.is_ca):
             found.skipped = dict.fromkeys(names[index:], _NOT_EXAMINED)
             break
         verdict = _try(simulation, name, budgets, state, settings)
         if isinstance(verdict, Unremovable):
             found.unremovable[name] = verdict
+            failed += verdict.code == UnremovableCode.NO_PLACE
         else:
             found.removable.append(verdict)
             counted += not is_atomic(state, state.group_of_node[name])

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.candidates import Ground
+from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT
 from nodewright.planner.scale_down.drainability import judge_pods
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.registry.state import ClusterState, ScaleDownMemory
@@ -53,15 +55,30 @@ def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> l
     settings, now, snapshot = ground.settings.drain, ground.state.now, ground.snapshot
     before = ground.state.memory.scale_down.unneeded_since
 
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        verdict = judge_pods(snapshot.pods(snapshot.row(name)), _UNLISTED, None, settings, now)
+    def rank(name: str, row: int, ordinary: bool) -> tuple[bool, bool, bool]:
+        if ordinary:
+            return True, False, name not in before
+        verdict = judge_pods(snapshot.pods(row), _UNLISTED, None, settings, now)
         return not verdict.is_empty, bool(verdict.on_completion), name not in before
 
-    ranks = {name: rank(name) for name in names}
+    rows = [snapshot.row(name) for name in names]
+    ordinary = snapshot.of_pods(_is_ordinary, rows, _is_ordinary)
+    ranks = {name: rank(name, row, plain) for name, row, plain in zip(names, rows, ordinary, strict=True)}
     ranked = sorted(names, key=ranks.__getitem__)
     if balance is None:
         return ranked
     return [name for _, equals in groupby(ranked, ranks.__getitem__) for name in balance.ordered(list(equals))]
+
+
+def _is_ordinary(pods: Iterable[Pod]) -> bool:
+    """Whether some pod is to be moved or blocks, whatever the time and the settings, and none is to be waited for."""
+    found = False
+    for pod in pods:
+        annotations = pod.metadata.annotations
+        if annotations.get(SAFE_TO_EVICT) == "on-completion":
+            return False
+        found = found or not (pod.metadata.deletion_timestamp or pod.is_mirror or pod.is_daemonset_pod)
+    return found
 
 
 _UNDER_WAY = Unremovable(code=UnremovableCode.BEING_DELETED, message="its removal is under way")

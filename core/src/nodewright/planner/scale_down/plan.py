@@ -57,7 +57,7 @@ def plan_scale_down(ground: Ground, grown: Iterable[GroupRef], wait: str) -> Sca
         if wait
         else choose(ground, survey.found.removable, since, survey.eligible.utilization, survey.balance)
     )
-    mark, unmark = choose_marks(state, since.keys(), nodes, settings.scale_down.max_bulk_soft_taint_count)
+    mark, unmark = choose_marks(state, since.keys(), ground.snapshot, settings.scale_down.max_bulk_soft_taint_count)
     after = replace(
         held,
         unneeded_since=since,

@@ -1,14 +1,19 @@
 """Which nodes get the soft taint of a deletion candidate, and which lose it (behaviour/down.md A16)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import islice
 
-from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node
+import numpy as np
+
+from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
 from nodewright.registry.state import ClusterState
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.snapshot import Snapshot
 
 
 def choose_marks(
-    state: ClusterState, unneeded: Collection[str], nodes: Iterable[Node], most: int
+    state: ClusterState, unneeded: Collection[str], snapshot: Snapshot, most: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Nodes to mark and nodes to unmark, together at most ``most``; taking marks off goes first.
 
@@ -16,12 +21,19 @@ def choose_marks(
     """
     if not most:
         return (), ()
-    own = [node for node in nodes if node.name in state.group_of_node and not _has(node, TO_BE_DELETED_TAINT)]
-    stale = (node.name for node in own if node.name not in unneeded and _has(node, DELETION_CANDIDATE_TAINT))
+    soft, hard = _having(snapshot, DELETION_CANDIDATE_TAINT), _having(snapshot, TO_BE_DELETED_TAINT)
+    marked = (snapshot.name(row) for row in np.flatnonzero(soft & ~hard & snapshot.alive).tolist())
+    stale = (name for name in marked if name not in unneeded and name in state.group_of_node)
     unmark = tuple(islice(stale, most))
-    fresh = (node.name for node in own if node.name in unneeded and not _has(node, DELETION_CANDIDATE_TAINT))
+    rows = sorted(snapshot.row(name) for name in unneeded)
+    fresh = (snapshot.name(row) for row in rows if not soft[row] and not hard[row])
     return tuple(islice(fresh, most - len(unmark))), unmark
 
 
-def _has(node: Node, key: str) -> bool:
-    return any(taint.key == key for taint in node.spec.taints)
+def _having(snapshot: Snapshot, key: str) -> Mask:
+    def of_nodes(table: NodeTable, window: slice) -> Mask:
+        nodes = (table.template(row) for row in range(window.start, window.stop))
+        return np.array([any(taint.key == key for taint in node.spec.taints) for node in nodes], dtype=np.bool_)
+
+    having: Mask = snapshot.column(("taint", key), of_nodes)
+    return having
