@@ -1,7 +1,17 @@
 """kube-scheduler's filters: one file each, as a mask over nodes and an explanation for one (design.md §5)."""
 
-from nodewright.predicates.check import capacity, explain, feasible, static_fit
-from nodewright.predicates.inter_pod_affinity import is_guarded_against
+from nodewright.predicates.check import capacity, explain, feasible, is_admitted, static_fit, static_key
+from nodewright.predicates.inter_pod_affinity import has_guards, is_guarded_against
 from nodewright.predicates.node_resources_fit import amounts_room
 
-__all__ = ["amounts_room", "capacity", "explain", "feasible", "is_guarded_against", "static_fit"]
+__all__ = [
+    "amounts_room",
+    "capacity",
+    "explain",
+    "feasible",
+    "has_guards",
+    "is_admitted",
+    "is_guarded_against",
+    "static_fit",
+    "static_key",
+]

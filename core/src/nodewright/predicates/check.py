@@ -64,6 +64,29 @@ def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
     return found
 
 
+def is_admitted(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
+    """Live rows of the window that take pods of a class whose ``is_plain`` holds, given room."""
+    if any(predicate.refuse_pod(snapshot, pod) is not None for predicate in _refusing(pod)):
+        return np.zeros(window.stop - window.start, dtype=np.bool_)
+    return static_fit(snapshot, pod, window)
+
+
+def static_key(pod: PodClass) -> tuple[object, ...]:
+    """Plain classes of one key are admitted to the same nodes."""
+    spec = pod.spec
+    if spec.tolerations or spec.node_name or spec.node_selector or spec.affinity or spec.resource_claims:
+        return _static_key(pod)
+    return ()
+
+
+@per_class
+def _static_key(pod: PodClass) -> tuple[object, ...]:
+    spec = pod.spec
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    selector = tuple(sorted(spec.node_selector.items())) if spec.node_selector else ()
+    return (spec.tolerations, spec.node_name, selector, affinity, bool(spec.resource_claims))
+
+
 def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
     """How many more pods of a class whose ``is_plain`` holds each row takes; 0 where it takes none."""
     mask = feasible(snapshot, pod, window)

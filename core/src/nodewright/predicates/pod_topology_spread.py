@@ -7,7 +7,7 @@ from nodewright.predicates.node_selector import NodeDemand, demand_column, deman
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.predicates.selectors import Condition, Selector, parse_selector
 from nodewright.predicates.taint_toleration import Tolerance, tolerance_column, tolerance_of
-from nodewright.snapshot.column import ColumnKey, Ids, Mask
+from nodewright.snapshot.column import ColumnKey, Ids, Ints, Mask
 from nodewright.snapshot.domains import DomainCounts, DomainQuery
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, per_class
@@ -119,6 +119,34 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
         passing = (counts.pods_at(ids) <= limit) & (ids >= 0)
         found = passing if found is None else found & passing
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Skew:
+    """One constraint that counts the pods of the class itself, with the least count that holds now."""
+
+    _constraint: _Constraint
+    _least: int
+
+    def room(self, snapshot: Snapshot, window: slice) -> Ints:
+        """How many more pods each row takes while the least stays as it is."""
+        counts = snapshot.domain_counts(self._constraint.query)
+        ids = snapshot.labels(self._constraint.key)[window]
+        found: Ints = self._constraint.max_skew + self._least - counts.pods_at(ids)
+        return found
+
+    def is_pinned(self, snapshot: Snapshot, window: slice, full: Mask) -> bool:
+        """Whether one of the rows that are full holds the least: then no pod of the class changes it."""
+        counts = snapshot.domain_counts(self._constraint.query)
+        ids = self._constraint.query.domains(snapshot)[window]
+        fixed = self._least == 0 or self._constraint.min_domains <= 1
+        return fixed and bool((full & (ids >= 0) & (counts.pods_at(ids) == self._least)).any())
+
+
+def skews(snapshot: Snapshot, pod: PodClass) -> tuple[Skew, ...]:
+    """The constraints of a class that its own pods bring nearer to their limit."""
+    own = (constraint for constraint in _constraints(pod) if constraint.own)
+    return tuple(Skew(one, _least(snapshot.domain_counts(one.query), one.min_domains)) for one in own)
 
 
 def _least(counts: DomainCounts, min_domains: int) -> int:
