@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from nodewright.model.action import IncreaseSize
+from nodewright.model.action import DeleteInstances
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
@@ -78,14 +78,21 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         min_size=min_size,
         fitting=tuple(fitting),
         waiting=tuple(young),
-        scale_down=_scale_down(ground, actions, reports[0]) if removes else ScaleDownReport(),
+        scale_down=_scale_down(ground, actions, reports) if removes else ScaleDownReport(),
     )
 
 
-def _scale_down(ground: Ground, actions: list[PlannedAction], scale_up: ScaleUpReport) -> ScaleDownReport:
-    """Plan removals, in the picture that holds pods that fit; groups that grow now have just grown."""
-    grown = {action.group for action in actions if isinstance(action, IncreaseSize)}
-    return plan_scale_down(ground, grown, ALL_NEW if scale_up.result == ScaleUpResult.IN_COOLDOWN else "")
+def _scale_down(ground: Ground, actions: list[PlannedAction], reports: list[ScaleUpReport]) -> ScaleDownReport:
+    """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
+    grown = {expansion.group for report in reports for expansion in report.expansions}
+    wait = ALL_NEW if reports[0].result == ScaleUpResult.IN_COOLDOWN else ""
+    return plan_scale_down(ground, {action.group: _target_after(action) for action in actions}, grown, wait)
+
+
+def _target_after(action: PlannedAction) -> int:
+    if isinstance(action, DeleteInstances):
+        return action.expected_target - len(action.instance_ids)
+    return action.target
 
 
 def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[GroupRef]) -> Ground:

@@ -33,6 +33,8 @@ _OPTIONS = {
     "maxNodeProvisionTimeSeconds": "max_node_provision_seconds",
     "maxNodeStartupTimeSeconds": "max_node_startup_seconds",
     "zeroOrMaxNodeScaling": "zero_or_max_node_scaling",
+    "scaleDownUnneededTimeSeconds": "scale_down_unneeded_seconds",
+    "scaleDownUtilizationThreshold": "scale_down_utilization_threshold",
 }
 _CAPABILITIES = frozenset(
     {

@@ -6,9 +6,11 @@ from typing import Any
 from runonce.drive import drive
 
 _CALLS = ("increaseCalls", "decreaseCalls", "deleteCalls")
-_CORE = ("time", "error", "scaleUp", *_CALLS, "targetSizes", "clusterHealthy", "evicted")
+_CORE = ("time", "error", "scaleUp", "scaleDown", *_CALLS, "targetSizes", "clusterHealthy", "evicted")
 # One that is absent on either side is not asserted, nor is the scale-down of a group.
-_DETAILS = ("minSizeScaleUp", "podsTriggered", "podsAwaiting", "podsRemain", "whyNot", "groups")
+_GROWTH = ("minSizeScaleUp", "podsTriggered", "podsAwaiting", "podsRemain", "whyNot", "groups")
+_REMOVAL = ("unneeded", "unremovable", "deletionCandidateTaint", "toBeDeletedTaint")
+_DETAILS = (*_GROWTH, *_REMOVAL)
 
 
 def check(case: Mapping[str, Any]) -> list[str]:

@@ -7,15 +7,12 @@ from typing import Any
 from nodewright.act import AuditLog
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.store import MemoryStore
-from nodewright.cli.dump import DumpedCluster
 from nodewright.engine.autoscaler import Autoscaler, Brain
-from nodewright.engine.ports import ClusterPicture
 from nodewright.engine.ports import World as Outside
-from nodewright.model.decode import convert_object
-from nodewright.model.objects import KINDS, ClusterObjects
-from nodewright.observe import ports
 from runonce.cloud import Cloud
+from runonce.cluster import Cluster
 from runonce.details import make_details
+from runonce.down import make_scale_down
 from runonce.events import apply_event
 from runonce.flags import read_flags
 from runonce.record import Record, make_core
@@ -32,33 +29,16 @@ class _Silence:
         """Events are not compared."""
 
 
-class _Cluster(ports.ClusterReader):
-    """The world's objects, decoded anew for every loop."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def read(self, now: float) -> ClusterPicture:
-        found: dict[str, list[Any]] = {}
-        for manifest in self._world.objects.values():
-            kind = KINDS.get(manifest["kind"])
-            if kind is not None:
-                found.setdefault(kind.field, []).append(convert_object(kind.type, manifest))
-        objects = ClusterObjects(**{field: tuple(held) for field, held in found.items()})
-        return DumpedCluster(objects).read(now)
-
-
 def drive(given: Mapping[str, Any]) -> list[Record]:
     """A record of every step of the case."""
     clock = VirtualClock(read_time(given["startTime"]))
     world = World(given)
-    cloud = Cloud(world, clock)
-    outside = Outside(
-        cluster=_Cluster(world), providers=(cloud,), store=MemoryStore(), events=_Silence(), audit=AuditLog()
-    )
+    cloud, cluster = Cloud(world, clock), Cluster(world)
+    outside = Outside(cluster=cluster, providers=(cloud,), store=MemoryStore(), events=_Silence(), audit=AuditLog())
     settings = read_flags(given["flags"])
     autoscaler = Autoscaler(outside, clock, settings, Random(0), brain=Brain(strict=True))
-    records = []
+    records: list[Record] = []
+    before: Record = {}
     began = clock.now()
     for step in given["steps"]:
         began += step["advanceSeconds"]
@@ -67,8 +47,18 @@ def drive(given: Mapping[str, Any]) -> list[Record]:
         for event in step.get("events", ()):
             apply_event(world, event, began)
         cloud.forget_calls()
+        cluster.evicted.clear()
         report = autoscaler.run_once()
-        details = make_details(report, world, settings)
-        clock.sleep(AFTERMATH_SECONDS)
-        records.append(make_core(report, cloud, world) | details)
+        details = make_details(report, world, settings) | make_scale_down(report, world, settings, before)
+        _finish_removals(autoscaler, clock, began + AFTERMATH_SECONDS)
+        before = make_core(report, cloud, world) | details | {"evicted": sorted(cluster.evicted)}
+        records.append(before)
     return records
+
+
+def _finish_removals(autoscaler: Autoscaler, clock: VirtualClock, until: float) -> None:
+    """Let removals go on as time passes."""
+    while (due := autoscaler.next_step_at()) <= until:
+        clock.advance_to(max(due, clock.now()))
+        autoscaler.step_removals()
+    clock.advance_to(until)

@@ -28,7 +28,6 @@ def make_core(report: LoopReport, cloud: Cloud, world: World) -> Record:
         "deleteCalls": _deletions(cloud),
         "targetSizes": {group.id: group.target for group in world.groups.values()},
         "clusterHealthy": report.state.healthy,
-        "evicted": [],
     }
     if report.plan.cut_short == SIZES_NOT_FIXED:
         record["error"] = "cloudProviderError"

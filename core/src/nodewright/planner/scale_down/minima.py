@@ -32,7 +32,7 @@ class Minima:
 
         The cloud has already taken nodes under deletion off the target, and they are counted once more, as CA does.
         """
-        seen = self._state.observation.groups[ref]
+        seen = self._state.groups[ref].seen
         target = (seen.target or 0) - self._going.get(ref, 0)
         if target <= seen.group.min_size:
             text = f"group {ref} would have less than its least size of {seen.group.min_size}"

@@ -38,17 +38,20 @@ def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownReport:
     return ScaleDownReport(memory=replace(memory, unneeded_since={}, updated_at=memory.updated_at or state.now))
 
 
-def plan_scale_down(ground: Ground, grown: Iterable[GroupRef], wait: str) -> ScaleDownReport:
+def plan_scale_down(
+    ground: Ground, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
+) -> ScaleDownReport:
     """What could go and what goes; nothing does while there is something to ``wait`` for.
 
-    ``grown`` are groups that grow in this loop.
+    ``targets`` are those of groups that are written to in this loop, as they will be; ``grown`` are groups that grow
+    for pods.
     """
     state, settings, held = ground.state, ground.settings, ground.state.memory.scale_down
     nodes = [node for _, node in state.observation.snapshot.nodes() if node.name in ground.snapshot]
     before = since_before(held, nodes, settings, state.now)
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
     ground = replace(ground, state=replace(state, memory=replace(state.memory, scale_down=memory)))
-    survey = _survey(ground, [node.name for node in nodes])
+    survey = _survey(ground, [node.name for node in nodes], targets)
     since = {node.name: before.get(node.name, state.now) for node in survey.found.removable}
     until, why = cooldown_until(memory, settings.scale_down)
     wait = wait or (why if until > state.now else "")
@@ -81,10 +84,10 @@ def plan_scale_down(ground: Ground, grown: Iterable[GroupRef], wait: str) -> Sca
     return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
-def _survey(ground: Ground, names: Sequence[str]) -> Survey:
+def _survey(ground: Ground, names: Sequence[str], targets: Mapping[GroupRef, int]) -> Survey:
     """Look at all nodes, as far as there is need."""
     state, settings = ground.state, ground.settings
-    candidates = find_candidates(state, names, settings)
+    candidates = find_candidates(state, names, targets, settings)
     eligible = find_eligible(ground.snapshot, candidates.names, state, settings)
     balance = None
     if settings.balances_removals:
