@@ -180,6 +180,19 @@ def test_an_error_in_listing_machines_does_not_restart_their_clock(faults: Seque
     assert [at for at, _ in story.events("DeleteUnregistered")] == [TIMED_OUT + LOOP + PROVISION]
 
 
+def test_a_node_lost_while_its_group_cannot_be_read_is_no_failure_to_join() -> None:
+    """It is still in the last list of machines: timed by that, the group would be backed off as never registering."""
+    blind = {"kind": "refuse", "hook": "instances", "group": "a", "start": 200, "end": 1500}
+    stays = {"scale-down-enabled": False}
+    story = Story({**A, "size": 2}, {**B, "max_size": 1}, faults=[blind], settings=stays, minutes=60)
+    story.pods(2, at=5)
+    story.at(300, lambda: story.cloud.lose("fake:///a/a-0"))
+    story.pods(3, at=1600, name="later")
+    assert story.events("ScaleUpTimedOut") == []
+    assert [write[2:] for write in story.writes("increase")] == [("b", 0, 1), ("a", 2, 4)]
+    assert story.result.final.pending == 0
+
+
 def test_machines_on_their_way_out_do_not_keep_a_size_from_being_corrected() -> None:
     """They are still listed, and no longer part of the target."""
     story = Story({**A, "size": 2, "delete_delay": "2h"}, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=30)

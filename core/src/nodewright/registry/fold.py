@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import Settings, SizeCorrection
@@ -23,6 +23,7 @@ from nodewright.registry.probation import after_deliveries
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
+from nodewright.registry.unreadable import known_groups, with_own_writes
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 _JUDGES: Mapping[SizeCorrection, Judge] = {"prompt": judge_prompt, "ca": judge_ca, "seed": judge_seed}
@@ -55,8 +56,8 @@ def fold(
     Pure: the same arguments give the same state.
     """
     activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
-    memory = replace(_with_own_writes(memory, seen, outcomes), scale_down=activity)
-    groups = {ref: _known(group, memory.last_known) for ref, group in seen.groups.items()}
+    memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
+    groups = known_groups(seen, memory, settings)
     vanished: Mapping[GroupRef, tuple[str, ...]] = {}
     if not settings.is_ca:
         scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
@@ -95,26 +96,6 @@ def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Se
         return False
     remembered = (memory.requests, memory.given_up, memory.withdrawn_at, memory.size_gaps)
     return not any(group.ref in held for held in remembered) and all(o.action.group != group.ref for o in outcomes)
-
-
-def _known(group: GroupSeen, last_known: Mapping[GroupRef, GroupSeen]) -> GroupSeen:
-    """An Unknown group as it was when it could last be read; of one that was only remembered that is not known."""
-    held = last_known.get(group.ref)
-    return held if not group.is_known and held is not None and held.is_known else group
-
-
-def _with_own_writes(memory: Memory, seen: Observation, outcomes: Sequence[Outcome]) -> Memory:
-    """The memory of groups that cannot be read now, with what was asked of them since they last were."""
-    last_known = dict(memory.last_known)
-    for outcome in outcomes:
-        action, group = outcome.action, seen.groups.get(outcome.action.group)
-        held = last_known.get(action.group)
-        if not isinstance(action, IncreaseSize) or isinstance(outcome, Failed) or held is None:
-            continue
-        if group is not None and not group.is_known:
-            target = action.expected_target + outcome.accepted if isinstance(outcome, Done) else action.target
-            last_known[action.group] = replace(held, target=target)
-    return replace(memory, last_known=last_known)
 
 
 def _unregistered_since(
