@@ -280,3 +280,16 @@ def test_probing_is_off_wherever_ca_decides() -> None:
     assert load().probes_after_backoff
     for flags in ({"probe-after-backoff": "false"}, {"size-correction": "seed"}, {"profile": "ca"}):
         assert not load(flags).probes_after_backoff
+
+
+def test_drain_priorities_are_read_at_start() -> None:
+    assert load_settings({"drain-priority-config": "1000:60,0:30"}, {}).drain.drain_priority_config == "1000:60,0:30"
+    assert refusal({"drain-priority-config": "high:60"}) == (
+        "--drain-priority-config: 'high:60' is not of the form priority:seconds"
+    )
+    assert refusal({"drain-priority-config": "0:60,0:30"}) == "--drain-priority-config: the priority 0 is given twice"
+
+
+def test_how_long_evicted_pods_get_is_said_once() -> None:
+    said = refusal({"drain-priority-config": "0:60", "max-graceful-termination-sec": "30"})
+    assert said.startswith("--drain-priority-config: cannot be given together with --max-graceful-termination-sec")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from nodewright.act.removals import parse_drain_priorities
 from nodewright.cli.values import Setting, read_text, read_yaml
 from nodewright.model.complaint import printable, show, suggest
 from nodewright.model.duration import format_duration
@@ -74,6 +75,7 @@ def load_settings(
     providers = _read_providers(document.get("providers"), f"{file_name}: providers")
     _check_schedulers(given, values)
     _check_learned_bounds(given, values)
+    _check_graces(given)
     return Settings(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
         providers=_add_short_form(providers, given, values),
@@ -110,6 +112,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "cores-total": parse_min_max,
     "memory-total": parse_memory_limits,
     "gpu-total": parse_gpu_limits,
+    "drain-priority-config": parse_drain_priorities,
     "nodes": _parse_node_groups,
     "cloud-provider": parse_provider_name,
 }
@@ -260,3 +263,10 @@ def _check_learned_bounds(given: _Layer, values: Mapping[str, Any]) -> None:
         origin = next(given[name].origin for name in names if name in given)
         bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
         raise ConfigError(f"{origin}: a learned provision time cannot be {bounds}")
+
+
+def _check_graces(given: _Layer) -> None:
+    """Each says how long evicted pods may take to end (CA's start-up check)."""
+    if "drain-priority-config" in given and "max-graceful-termination-sec" in given:
+        origin, other = given["drain-priority-config"].origin, given["max-graceful-termination-sec"].origin
+        raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")

@@ -1,8 +1,10 @@
 """Durable intent: what is about to be asked of the cloud, as memory that a restart finds."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nodewright.model.action import Action, IncreaseSize
+from nodewright.model.removal import NodeRemoval
 from nodewright.registry.requests import opened
 from nodewright.registry.state import ClusterState, Memory
 
@@ -24,3 +26,16 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             if action.group in last_known:
                 last_known[action.group] = replace(last_known[action.group], target=action.target)
     return replace(memory, requests=requests, last_known=last_known)
+
+
+def with_removals(memory: Memory, removals: Iterable[NodeRemoval]) -> Memory:
+    """``memory`` with nodes that are being removed as unneeded since when they were.
+
+    A removal does not survive its engine, and a node on its way out is timed no more. Whoever comes next finds the
+    node unneeded for long enough, if it still is, and need not wait again.
+    """
+    since = {removal.node: removal.unneeded_since for removal in removals if removal.unneeded_since}
+    if not since:
+        return memory
+    held = memory.scale_down
+    return replace(memory, scale_down=replace(held, unneeded_since={**held.unneeded_since, **since}))

@@ -13,6 +13,7 @@ from nodewright.act.removals import tell
 from nodewright.act.removals.batch import Batch, find_batches
 from nodewright.act.removals.deleter import Calls, Deleter
 from nodewright.act.removals.marks import hard_tainted, hard_untainted
+from nodewright.act.removals.priorities import find_ranks
 from nodewright.act.removals.removal import End, Evict, Going, Step, Tell
 from nodewright.act.removals.step import (
     DELETION_SECONDS,
@@ -49,6 +50,7 @@ class Removals:
     """All that are under way. ``step`` when ``next_at`` has come; nothing happens in between."""
 
     def __init__(self, outlet: Outlet, settings: Settings, name: str) -> None:
+        find_ranks(settings.drain)  # raises ConfigError now, not in the middle of a drain
         self._cluster = outlet.cluster
         self._inbox = outlet.inbox
         self._events = outlet.events

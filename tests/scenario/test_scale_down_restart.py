@@ -1,0 +1,112 @@
+"""The engine is killed at every point of a removal where that could matter, and comes back: nodes go as if it had not
+been, at most one loop later; nothing stays marked, and no pod is moved twice for it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from tests.scenario.removing import Removing
+from tests.scenario.story import LOOP, MINUTE, Story
+
+from nodewright.adapters.simulated.journal import What
+from nodewright.adapters.simulated.kills import kill_everywhere
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.scenario import PodTemplate, Seconds
+from nodewright.adapters.simulated.simulation import Simulation
+from nodewright.adapters.simulated.workloads import engine_pod
+from nodewright.model.removal import RemovalResult
+
+DOWN = 25.0
+DELAY = 5.0
+SOON = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
+POOL = {"name": "pool", "size": 3, "price_per_hour": 0.1, "cpu": 4}
+
+
+def make(*, settings: Mapping[str, Any] | None = None, **template: Any) -> Story:
+    """Three nodes with a pod on each: one node is enough."""
+    story = Story(POOL, settings={**SOON, **(settings or {})}, minutes=20)
+    story.pods(3, at=1, **{"grace": 12, **template})
+    return story
+
+
+def drained() -> Simulation:
+    return make().simulation
+
+
+def empty() -> Simulation:
+    return Story(POOL, settings=SOON, minutes=12).simulation
+
+
+def batched() -> Simulation:
+    return make(settings={"node-deletion-batcher-interval": "20s", "max-drain-parallelism": 2}).simulation
+
+
+def softly() -> Simulation:
+    return make(settings={"max-bulk-soft-taint-count": 10}).simulation
+
+
+def gone(result: SimulationResult) -> list[float]:
+    return [fact.at for fact in result.journal if fact.what == What.MACHINE_GONE]
+
+
+def evictions(result: SimulationResult) -> int:
+    return sum(fact.what == What.POD_EVICTED for fact in result.journal)
+
+
+@pytest.mark.parametrize("make", [drained, empty, batched, softly])
+def test_killed_anywhere(make: Callable[[], Simulation]) -> None:
+    simulation = make()
+    untroubled = simulation.run()
+    assert untroubled.final.pending == 0
+    assert len(gone(untroubled)) >= 2
+    kills = list(kill_everywhere(make, down_seconds=DOWN))
+    assert {"edit_node", "delete_instances"} <= {kill.boundary.call for kill in kills}
+    for kill in kills:
+        result = kill.result
+        assert result.final == untroubled.final, str(kill)
+        assert len(gone(result)) == len(gone(untroubled)), str(kill)
+        assert max(gone(result)) <= max(gone(untroubled)) + DOWN + 2 * LOOP + DELAY, str(kill)
+        assert evictions(result) <= evictions(untroubled) + 1, str(kill)
+        assert not result.problems, str(kill)
+
+
+def test_what_a_former_engine_marked_is_cleaned_up() -> None:
+    """Its removal is forgotten, the reason for it is not."""
+    story = make()
+    story.simulation.crash_engine(2 * MINUTE, write=1, down_seconds=DOWN, keeps_memory=True)
+    cleaned = story.events("ClusterAutoscalerCleanup")
+    assert len(cleaned) == 1
+    died = next(fact.at for fact in story.result.journal if fact.what == What.ENGINE_CRASHED)
+    marked = [at for at, message in story.events("ScaleDown") if message.startswith("marked")]
+    assert next(at for at in marked if at > died) == cleaned[0][0] == died + DOWN
+
+
+def test_a_machine_that_is_being_deleted_stays_marked() -> None:
+    group = {**POOL, "delete_delay": "60s"}
+    story = Removing(group, minutes=12)
+    story.remove("pool-2", at=5 * MINUTE)
+    story.simulation.restart_engine(5 * MINUTE + 8)
+    assert [over.result for over in story.ended()] == [RemovalResult.OK] or not story.ended()
+    assert story.events("ClusterAutoscalerCleanup") == []
+    assert story.machines("pool") == 2
+
+
+def test_the_engine_moves_with_its_pod() -> None:
+    """Its own pod is evicted like any other; it goes on elsewhere, and nothing is lost (issue 5, point 0).
+
+    A node that it leaves half emptied may count as unremovable for the usual 5 minutes first, and is timed anew then.
+    """
+    story = make()
+    pod = engine_pod(PodTemplate(cpu="100m", namespace="nodewright", grace=Seconds(10)))
+    story.simulation.host_engine(pod)
+    result = story.result
+    moves = [fact.at for fact in result.journal if fact.what == What.ENGINE_STOPPED]
+    assert moves
+    starts = [fact.at for fact in result.journal if fact.what == What.ENGINE_STARTED]
+    assert len(starts) == len(moves) + 1
+    assert result.final.nodes == make().result.final.nodes == {"fake/pool": 1}
+    assert result.final.pending == 0
+    assert max(gone(result)) <= max(gone(make().result)) + 5 * MINUTE + 2 * MINUTE + 2 * LOOP
+    live = story.simulation.cluster.live
+    assert all(not node.spec.taints and not node.spec.unschedulable for _, node in live.nodes())
