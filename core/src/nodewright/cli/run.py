@@ -1,0 +1,63 @@
+"""``nodewright run``: the daemon."""
+
+import signal
+import sys
+
+import click
+
+from nodewright.cli.daemon import DaemonOptions, LiveEngine
+from nodewright.cli.flags import SettingsCommand, settings_options
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import Settings
+
+LOOP_FAILED, LEADERSHIP_LOST = 3, 4
+
+
+@click.command("run", cls=SettingsCommand)
+@click.option(
+    "--dry-run", is_flag=True, help="Look and plan, and write nothing anywhere: no cloud, no object, no lease."
+)
+@click.option("--once", is_flag=True, help="One loop, then end.")
+@click.option("--seed", type=int, help="Chance of the random expander. Default: a new one each time.")
+@settings_options
+def command(settings: Settings, dry_run: bool, once: bool, seed: int | None) -> int:
+    """Scale the node groups of the cluster that --kubeconfig names, or of the one around this pod, until told to stop.
+
+    What it does and why is told in JSON on stderr, in metrics, in events and in the status ConfigMap. SIGTERM and
+    SIGINT let the action at hand finish, then release the lease.
+
+    Exit codes: 0 stopped as asked, or with --once the loop was run; 2 bad input or a plugin that cannot be used;
+    3 with --once, the loop could not be run; 4 another process leads by now.
+    """
+    check_lease(settings)
+    engine = LiveEngine(settings, DaemonOptions(dry_run=dry_run, once=once, seed=seed), sys.stderr.buffer)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: engine.stop())
+    with engine:
+        report = engine.run()
+    if engine.lost_leadership:
+        return LEADERSHIP_LOST
+    return LOOP_FAILED if once and report is not None and report.problem else 0
+
+
+def check_lease(settings: Settings) -> None:
+    """Raises ConfigError for times with which nothing could ever be written, or two could write at once."""
+    leader = settings.leader
+    if not leader.leader_elect:
+        return
+    lease, renew, retry = (
+        leader.leader_elect_lease_duration,
+        leader.leader_elect_renew_deadline,
+        leader.leader_elect_retry_period,
+    )
+    if not lease > renew > 1.2 * retry > 0:
+        raise ConfigError(
+            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than "
+            "--leader-elect-retry-period and a fifth"
+        )
+    slowest = max((provider.call_timeout for provider in settings.providers.values()), default=0.0)
+    if lease - renew <= slowest:
+        raise ConfigError(
+            f"--leader-elect-lease-duration: a call to a cloud may take {slowest:g} s, and must end before the lease "
+            f"does: give more than {renew + slowest:g}s, or providers a shorter call-timeout"
+        )
