@@ -1,12 +1,33 @@
 """What a dump says of its cluster, and of its own age."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from nodewright.cli.dump import DumpedCluster, newest_moment, parse_moment
 from nodewright.model.errors import ConfigError
 from nodewright.model.objects import ClusterObjects
+from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit import build_node, build_pod
+from nodewright.testkit.builders import build_budget, build_controller
+
+
+def _workloads(**objects: Any) -> Workloads:
+    return DumpedCluster(ClusterObjects(nodes=(build_node("n"),), **objects)).read(0).workloads
+
+
+def test_a_dump_without_controllers_did_not_ask_for_them() -> None:
+    """DaemonSets were always part of the advice how to make a dump; they say nothing of the others."""
+    assert _workloads().controllers is None
+    assert _workloads(daemon_sets=(build_controller("DaemonSet", "d"),)).controllers is None
+    listed = _workloads(jobs=(build_controller("Job", "j"),), daemon_sets=(build_controller("DaemonSet", "d"),))
+    assert set(listed.controllers or ()) == {("Job", "default/j"), ("DaemonSet", "default/d")}
+
+
+def test_disruption_budgets_of_a_dump_count() -> None:
+    budget = build_budget("b", 1)
+    assert _workloads(pod_disruption_budgets=(budget,)).budgets == (budget,)
 
 
 def test_the_newest_time_of_a_node_or_pod_counts() -> None:
