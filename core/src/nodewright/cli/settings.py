@@ -75,7 +75,7 @@ def load_settings(
     providers = _read_providers(document.get("providers"), f"{file_name}: providers")
     _check_schedulers(given, values)
     _check_learned_bounds(given, values)
-    _check_graces(given)
+    _check_graces(given, values)
     return Settings(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
         providers=_add_short_form(providers, given, values),
@@ -265,8 +265,8 @@ def _check_learned_bounds(given: _Layer, values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{origin}: a learned provision time cannot be {bounds}")
 
 
-def _check_graces(given: _Layer) -> None:
+def _check_graces(given: _Layer, values: Mapping[str, Any]) -> None:
     """Each says how long evicted pods may take to end (CA's start-up check)."""
-    if "drain-priority-config" in given and "max-graceful-termination-sec" in given:
+    if values.get("drain-priority-config") and "max-graceful-termination-sec" in given:
         origin, other = given["drain-priority-config"].origin, given["max-graceful-termination-sec"].origin
         raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")
