@@ -181,6 +181,7 @@ def schedules(draw: Draw) -> Schedule:
     settings: dict[str, Any] = {
         "expander": draw(st.sampled_from(("price", "least-waste"))),
         "max-node-provision-time": draw(st.sampled_from(("5m", "5m", "10m"))),
+        "scale-down-enabled": False,  # what is removed on purpose is no fault, and has tests of its own
     }
     for flag, default in (("probe-after-backoff", True), ("balance-similar-node-groups", False)):
         if draw(st.booleans()):

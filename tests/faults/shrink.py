@@ -44,7 +44,7 @@ def _removable(schedule: Schedule) -> Iterator[tuple[Any, ...]]:
         for number in range(len(schedule.get(key, ()))):
             yield (key, number)
     for key in schedule["settings"]:
-        if key not in ("max-node-provision-time", "expander"):
+        if key not in ("max-node-provision-time", "expander", "scale-down-enabled"):
             yield ("settings", key)
     for number, group in enumerate(cloud["groups"]):
         for key in ("min_size", "switched_off", "size", "request_delay", "delete_delay"):

@@ -21,7 +21,7 @@ FINDING = "60 s: increase_size of a (0 → 1): above the maximum"
 TROUBLED: Schedule = {
     "name": "troubled",
     "duration": 3600,
-    "settings": {"max-node-provision-time": "5m", "expander": "price"},
+    "settings": {"max-node-provision-time": "5m", "expander": "price", "scale-down-enabled": False},
     "providers": {
         "fake": {
             "groups": [
