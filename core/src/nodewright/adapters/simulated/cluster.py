@@ -226,13 +226,12 @@ class SimulatedCluster:
         return placed, left
 
     def _start(self, started: SimulatedPod, row: int, at: float) -> None:
-        pod_class = self._class_of(started)
         node = self._live.name(row)
         self._pending.pop(started.key, None)
         spec = replace(started.pod.spec, node_name=node)
         started.pod = replace(started.pod, spec=spec, status=PodStatus(phase="Running"))
         started.node, started.started = node, at
-        self._live.place(pod_class, row, pod=started.pod)
+        self._live.place(self._class_of(started), row, pod=started.pod)
         self._on_node[node][started.key] = started
         self._tally.add_pod(started.pod, node)
         self._journal.note(at, What.POD_STARTED, started.key, node)
