@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nodewright.estimator.binpacking import Estimate, Template, estimate
+from nodewright.estimator.binpacking import Estimate, Template
 from nodewright.estimator.limits import node_limit
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
@@ -113,7 +113,7 @@ def make_option(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], galle
     if not fitting:
         return None
     similar = find_similar(ground, ref, groups, gallery)
-    found = _estimate(ground, ref, fitting, similar)
+    found = _estimate(ground, ref, fitting, similar, gallery)
     seen = ground.state.groups[ref].seen
     count = found.node_count
     if count and seen.options.zero_or_max_node_scaling:
@@ -126,28 +126,29 @@ def make_option(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], galle
         node=template.node,
         node_count=count,
         pods=found.pods,
-        requested=_requested(ground.snapshot, found),
+        requested=_requested(found),
         hourly_price=seen.hourly_price,
         has_gpu=bool(ground.accelerators.count(template.node)[0]),
     )
 
 
-def _estimate(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], similar: Sequence[GroupRef]) -> Estimate:
+def _estimate(
+    ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], similar: Sequence[GroupRef], gallery: Gallery
+) -> Estimate:
     settings = ground.settings.scale_up
     room = sum(ground.room(other) for other in (ref, *similar))
     left = ground.nodes_left
     thresholds = [settings.max_nodes_per_scaleup, room or -1]
     if left is not None:
         thresholds.append(left if left > 0 else -1)
-    fastpath = settings.fastpath_binpacking_enabled
-    return estimate(ground.snapshot, ground.templates[ref], groups, node_limit(thresholds), fastpath=fastpath)
+    return gallery.estimate(ref, groups, node_limit(thresholds), fastpath=settings.fastpath_binpacking_enabled)
 
 
-def _requested(snapshot: Snapshot, found: Estimate) -> dict[str, int]:
+def _requested(found: Estimate) -> dict[str, int]:
     total: dict[str, int] = {}
-    for pod in found.pods:
-        for name, amount in snapshot.class_of(pod).requests.items():
-            total[name] = total.get(name, 0) + amount
+    for pod_class, count in found.helped.items():
+        for name, amount in pod_class.requests.items():
+            total[name] = total.get(name, 0) + count * amount
     return total
 
 

@@ -1,9 +1,12 @@
 """Would a new node of this group take that pod? Answered once per pod class for all groups together."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
-from nodewright.estimator.binpacking import Template
+from nodewright.estimator.binpacking import Estimate, Template, estimate
+from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.group import GroupRef
+from nodewright.model.meta import Resources
+from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.reason import Rejection
 from nodewright.planner.template import place_daemons
 from nodewright.predicates import explain, feasible, is_guarded_against
@@ -22,13 +25,16 @@ class Gallery:
     def __init__(self, snapshot: Snapshot, templates: Mapping[GroupRef, Template]) -> None:
         self._snapshot = snapshot
         self._templates = templates
-        self._order = list(templates)
+        self._row = {ref: row for row, ref in enumerate(templates)}
         self._board = snapshot.sibling()
         self._board.add_nodes([template.node for template in templates.values()])
         for row, template in enumerate(templates.values()):
             place_daemons(self._board, template, [row])
         self._beside: dict[GroupRef, Snapshot] = {}
         self._fits: dict[PodClass, frozenset[GroupRef]] = {}
+        self._kinds: dict[GroupRef, Hashable] = {}
+        # The groups of pods are kept with the estimate, so that their ids are theirs alone.
+        self._estimates: dict[Hashable, tuple[Sequence[PodGroup], Estimate]] = {}
 
     def fits(self, pod_class: PodClass) -> frozenset[GroupRef]:
         """The groups whose new node takes a pod of the class."""
@@ -39,16 +45,40 @@ class Gallery:
 
     def rejection(self, pod_class: PodClass, ref: GroupRef) -> Rejection | None:
         """Why the new node of a group does not take a pod of the class."""
+        if ref in self.fits(pod_class):
+            return None
         if self._is_independent(pod_class):
-            return explain(self._board, pod_class, self._order.index(ref))
+            return explain(self._board, pod_class, self._row[ref])
         beside = self._with_node(ref)
         return explain(beside, pod_class, len(beside) - 1)
+
+    def estimate(self, ref: GroupRef, groups: Sequence[PodGroup], limit: int, *, fastpath: bool) -> Estimate:
+        """How pods would be packed on new nodes of a group; groups whose nodes are equal share the answer."""
+        key = (self._kind(ref), limit, fastpath, tuple(map(id, groups)))
+        known = self._estimates.get(key)
+        if known is None:
+            found = estimate(self._snapshot, self._templates[ref], groups, limit, fastpath=fastpath)
+            known = self._estimates[key] = (groups, found)
+        return known[1]
+
+    def _kind(self, ref: GroupRef) -> Hashable:
+        """Everything of a group's template but its name that decides how pods are packed on copies of it."""
+        kind = self._kinds.get(ref)
+        if kind is None:
+            template = self._templates[ref]
+            spec, status, labels = template.node.spec, template.node.status, dict(template.node.metadata.labels)
+            labels.pop(HOSTNAME_LABEL, None)
+            daemons = tuple(self._snapshot.class_of(pod, placed=True).id for pod in template.pods)
+            offers = _amounts(status.capacity), _amounts(template.node.allocatable)
+            kind = (frozenset(labels.items()), spec.taints, spec.unschedulable, *offers, daemons)
+            self._kinds[ref] = kind
+        return kind
 
     def _find(self, pod_class: PodClass) -> list[GroupRef]:
         if self._is_independent(pod_class):
             mask = feasible(self._board, pod_class)
-            return [ref for ref, fits in zip(self._order, mask.tolist(), strict=True) if fits]
-        return [ref for ref in self._order if self._fits_beside(pod_class, ref)]
+            return [ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits]
+        return [ref for ref in self._row if self._fits_beside(pod_class, ref)]
 
     def _fits_beside(self, pod_class: PodClass, ref: GroupRef) -> bool:
         beside = self._with_node(ref)
@@ -66,3 +96,7 @@ class Gallery:
             place_daemons(beside, self._templates[ref], [row])
             self._beside[ref] = beside
         return self._beside[ref]
+
+
+def _amounts(resources: Resources) -> frozenset[tuple[str, int]]:
+    return frozenset((name, quantity.nano) for name, quantity in resources.items())

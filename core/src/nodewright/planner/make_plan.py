@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from nodewright.model.action import DeleteInstances
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
@@ -13,6 +13,7 @@ from nodewright.planner.candidates import Ground
 from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
 from nodewright.planner.correction_ca import restore_as_ca
 from nodewright.planner.gate import count_ready_nodes, reason_to_wait
+from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
     drop_expendable,
@@ -31,6 +32,7 @@ from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
 from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.state import ClusterState
+from nodewright.snapshot.observation import GroupSeen
 
 UNHEALTHY = "cluster is unhealthy: too many nodes are not ready"
 ALL_NEW = "all pods that wait are very new, and more may come"
@@ -64,7 +66,8 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in restored.actions if awaits)
     ground = _prepare(state, settings, corrected)
-    fitting, left = take_fitting(ground.snapshot, old)
+    hints = Hints(before=state.memory.scale_down.pending_hints) if removes else None
+    fitting, left = take_fitting(ground.snapshot, old, hints)
     reports = _scale_up(ground, [pod for pod in left if not pod.is_daemonset_pod], random, actions)
     min_size = None
     if enforces:
@@ -78,20 +81,28 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         min_size=min_size,
         fitting=tuple(fitting),
         waiting=tuple(young),
-        scale_down=_scale_down(ground, actions, reports) if removes else ScaleDownReport(),
+        scale_down=_scale_down(ground, actions, reports, hints) if hints is not None else ScaleDownReport(),
     )
 
 
-def _scale_down(ground: Ground, actions: list[PlannedAction], reports: list[ScaleUpReport]) -> ScaleDownReport:
+def _scale_down(
+    ground: Ground, actions: list[PlannedAction], reports: list[ScaleUpReport], hints: Hints
+) -> ScaleDownReport:
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
     grown = {expansion.group for report in reports for expansion in report.expansions}
     wait = ALL_NEW if reports[0].result == ScaleUpResult.IN_COOLDOWN else ""
-    return plan_scale_down(ground, {action.group: _target_after(action) for action in actions}, grown, wait)
+    seen = ground.state.observation.groups
+    targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
+    report = plan_scale_down(ground, targets, grown, wait)
+    return report.with_memory(pending_hints=hints.fresh)
 
 
-def _target_after(action: PlannedAction) -> int:
+def _target_after(action: PlannedAction, group: GroupSeen) -> int:
+    """The target once the action is done; a cloud refuses a decrease below the machines that exist."""
     if isinstance(action, DeleteInstances):
         return action.expected_target - len(action.instance_ids)
+    if isinstance(action, DecreaseTargetSize) and action.target < len(group.instances or ()):
+        return action.expected_target
     return action.target
 
 

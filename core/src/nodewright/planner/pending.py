@@ -1,6 +1,7 @@
 """Which pods wait for room (behaviour/up.md §3)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.removal import Removing
 from nodewright.model.settings import PodSettings
+from nodewright.planner.hints import Hints
 from nodewright.predicates import capacity, feasible, is_guarded_against
 from nodewright.snapshot.column import Ints
 from nodewright.snapshot.pod_class import PodClass
@@ -100,22 +102,34 @@ def _delay(pod: Pod, settings: PodSettings) -> float:
         return least
 
 
-def take_fitting(snapshot: Snapshot, pods: Iterable[Pod]) -> tuple[list[Pod], list[Pod]]:
+def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = None) -> tuple[list[Pod], list[Pod]]:
     """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
 
-    Higher priorities choose first. Among equals, pods of one class go together, in order of first appearance.
+    Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go
+    together, in order of first appearance.
     """
     fitting: list[Pod] = []
     left: list[Pod] = []
     cursor = 0
-    for pod_class, alike in _by_priority(snapshot, pods):
-        if pod_class.is_plain and not is_guarded_against(snapshot, pod_class):
-            placed, cursor = _deal(snapshot, pod_class, alike, cursor)
-        else:
-            placed, cursor = _place_in_turn(snapshot, pod_class, alike, cursor)
-        fitting += alike[:placed]
-        left += alike[placed:]
+    for _, classes in groupby(_by_priority(snapshot, pods), key=lambda held: held[0].spec.priority or 0):
+        open_classes = list(classes)
+        if hints is not None:
+            open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
+        for pod_class, alike in open_classes:
+            if _is_countable(snapshot, pod_class):
+                rows, cursor = _deal(snapshot, pod_class, alike, cursor)
+            else:
+                rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor)
+            if hints is not None:
+                _learn(snapshot, alike, rows, hints)
+            fitting += alike[: len(rows)]
+            left += alike[len(rows) :]
     return fitting, left
+
+
+def _is_countable(snapshot: Snapshot, pod_class: PodClass) -> bool:
+    """Whether only amounts keep pods of the class apart."""
+    return pod_class.is_plain and not is_guarded_against(snapshot, pod_class)
 
 
 def _by_priority(snapshot: Snapshot, pods: Iterable[Pod]) -> list[tuple[PodClass, list[Pod]]]:
@@ -125,18 +139,64 @@ def _by_priority(snapshot: Snapshot, pods: Iterable[Pod]) -> list[tuple[PodClass
     return sorted(classes.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
 
 
-def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[int, int]:
-    """Place pods that only amounts keep apart, in closed form; answers how many, and where the scan stands."""
-    if not len(snapshot):
-        return 0, cursor
+def _follow(
+    snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], hints: Hints, fitting: list[Pod]
+) -> list[Pod]:
+    """Place pods of a class where they were last time, adding them to ``fitting``; answers the others."""
+    left: list[Pod] = []
+    rooms: dict[int, int] = {}
+    countable = _is_countable(snapshot, pod_class)
+    for pod in pods:
+        name = hints.get(pod)
+        row = snapshot.find_row(name) if name is not None else None
+        if row is None:
+            left.append(pod)
+            continue
+        if row not in rooms or not countable:
+            rooms[row] = _room_at(snapshot, pod_class, row, countable=countable)
+        if not rooms[row]:
+            left.append(pod)
+            continue
+        snapshot.place(pod_class, row, pod=pod)
+        rooms[row] -= 1
+        fitting.append(pod)
+        hints.set(pod, snapshot.name(row))
+    return left
+
+
+def _room_at(snapshot: Snapshot, pod_class: PodClass, row: int, *, countable: bool) -> int:
+    window = slice(row, row + 1)
+    return int(capacity(snapshot, pod_class, window)[0] if countable else feasible(snapshot, pod_class, window)[0])
+
+
+def _learn(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: Hints) -> None:
+    """Remember who was placed where; a machine that is on its way has another name next time."""
+    for pod, row in zip(pods, rows, strict=False):
+        name = snapshot.name(row)
+        if name in snapshot:
+            hints.set(pod, name)
+
+
+def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
+    """Place pods that only amounts keep apart, in closed form; answers the rows of those that have room, and where
+    the scan stands.
+    """
+    if not len(snapshot) or not pods:
+        return [], cursor
     room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)
     start = cursor % len(room)
     counts, cursor = round_robin(room, len(pods), start)
     rows = np.flatnonzero(counts)
-    if len(rows):
-        snapshot.place_many(pod_class, rows, counts[rows])
-        _remember(snapshot, pods, _turns(rows, counts[rows], start, len(room)))
-    return int(counts.sum()), cursor
+    if not len(rows):
+        return [], cursor
+    snapshot.place_many(pod_class, rows, counts[rows])
+    turns = _turns(rows, counts[rows], start, len(room))
+    by_row: dict[int, list[Pod]] = {}
+    for pod, row in zip(pods, turns, strict=False):
+        by_row.setdefault(row, []).append(pod)
+    for row, arrived in by_row.items():
+        snapshot.recall(row, (*snapshot.pods(row), *arrived))
+    return turns, cursor
 
 
 def _turns(rows: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
@@ -147,21 +207,15 @@ def _turns(rows: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
     return turns
 
 
-def _remember(snapshot: Snapshot, pods: Sequence[Pod], rows: Sequence[int]) -> None:
-    by_row: dict[int, list[Pod]] = {}
-    for pod, row in zip(pods, rows, strict=False):
-        by_row.setdefault(row, []).append(pod)
-    for row, arrived in by_row.items():
-        snapshot.recall(row, (*snapshot.pods(row), *arrived))
-
-
-def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[int, int]:
+def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
     """Place pods one by one; once one of a class fits nowhere, the rest of it does not either."""
-    for placed, pod in enumerate(pods):
+    turns: list[int] = []
+    for pod in pods:
         rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)
         if not len(rows):
-            return placed, cursor
+            break
         row = int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
         snapshot.place(pod_class, row, pod=pod)
+        turns.append(row)
         cursor = row + 1
-    return len(pods), cursor
+    return turns, cursor

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.group import GroupRef
@@ -79,6 +80,10 @@ class ScaleDownReport:
     cooldown_until: float = 0.0
     next_change: float = math.inf
     memory: ScaleDownMemory | None = None
+
+    def with_memory(self, **changes: Any) -> "ScaleDownReport":
+        """The report with something else to remember."""
+        return replace(self, memory=replace(self.memory or ScaleDownMemory(), **changes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,14 +135,16 @@ class ScaleUp:
         """``planned`` are pods, by identity, that another report is about."""
         helped = {id(pod) for pod in chosen.pods} if chosen is not None else set()
         helped.update(planned)
-        rest = [(group, pod) for group in self._groups for pod in group.pods if id(pod) not in helped]
-        awaiting, unhelped = [], []
-        for group, pod in rest:
-            fits = self._open_to(group)
-            if chosen is not None and fits and chosen.group not in fits:
-                awaiting.append(pod)
+        awaiting, unhelped = list[Pod](), list[Unhelped]()
+        for group in self._groups:
+            rest = [pod for pod in group.pods if id(pod) not in helped] if helped else group.pods
+            if not rest:
+                continue
+            if chosen is not None and self._is_for_others(group.pod_class, chosen.group):
+                awaiting += rest
             else:
-                unhelped.append(Unhelped(pod=pod, reasons=self._reasons(group.pod_class, chosen)))
+                reasons = self._reasons(group.pod_class, chosen)
+                unhelped += [Unhelped(pod=pod, reasons=reasons) for pod in rest]
         return ScaleUpReport(
             result=result,
             expansions=expansions,
@@ -158,8 +160,12 @@ class ScaleUp:
         problem = priority_problem(self._ground.state.observation.priorities)
         return (problem,) if problem and "priority" in self._ground.settings.scale_up.expander.split(",") else ()
 
-    def _open_to(self, group: PodGroup) -> set[GroupRef]:
-        return {ref for ref in self._gallery.fits(group.pod_class) if ref not in self._skipped}
+    def _is_for_others(self, pod_class: PodClass, chosen: GroupRef) -> bool:
+        """Whether groups that may grow take the pod, and the chosen one does not."""
+        fits = self._gallery.fits(pod_class)
+        if chosen in fits and chosen not in self._skipped:
+            return False
+        return any(ref not in self._skipped for ref in fits)
 
     def _reasons(self, pod_class: PodClass, chosen: Option | None) -> GroupReasons:
         """A reason for every group; pods of a class share them."""

@@ -97,8 +97,9 @@ class ScaleDownMemory:
     an hour, by the controller's key.
 
     The rest is not kept over a restart. ``recheck_at`` says when a node that could not go is looked at again,
-    ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``engine_started`` when this engine first
-    looked, ``updated_at`` when it last planned (0: never), ``interval`` (seconds) the shortest time between two plans.
+    ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``pending_hints`` where one that waits
+    was taken to fit, ``engine_started`` when this engine first looked, ``updated_at`` when it last planned (0: never),
+    ``interval`` (seconds) the shortest time between two plans.
     ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone (registry/quarantine.py).
     """
 
@@ -113,6 +114,7 @@ class ScaleDownMemory:
     moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
     recheck_at: Mapping[str, float] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
+    pending_hints: Mapping[str, str] = field(default_factory=dict)
     deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     engine_started: float = 0.0
     updated_at: float = 0.0

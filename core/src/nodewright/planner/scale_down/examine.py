@@ -8,10 +8,11 @@ import numpy as np
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
+from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drainability import judge_pods
-from nodewright.planner.scale_down.simulation import Hints, Simulation
+from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.snapshot import Snapshot
 

@@ -4,7 +4,7 @@ CA forks its picture for every candidate. Here moves are written down and taken 
 its own pods cost, however large the cluster is.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod
+from nodewright.planner.hints import Hints
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass, per_class
@@ -23,22 +24,6 @@ _FIRST_WINDOW = 128
 _GROWTH = 8
 # Specs of one controller that are remembered as fitting nowhere.
 _MOST_SIMILAR = 10
-
-
-@dataclass
-class Hints:
-    """Where pods could go: ``before`` as the last loop left it, ``fresh`` what was found since."""
-
-    before: Mapping[str, str] = field(default_factory=dict)
-    fresh: dict[str, str] = field(default_factory=dict)
-
-    def get(self, pod: Pod) -> str | None:
-        key = hint_key(pod)
-        return self.fresh.get(key) or self.before.get(key)
-
-
-def hint_key(pod: Pod) -> str:
-    return pod.metadata.uid or pod.key
 
 
 @dataclass
@@ -148,7 +133,7 @@ class Simulation:
     def _settle(self, attempt: _Attempt, pod: Pod, pod_class: PodClass, row: int) -> None:
         attempt.board.place(pod_class, row, pod=pod)
         attempt.placed.append((pod, pod_class, row))
-        self._hints.fresh[hint_key(pod)] = attempt.board.name(row)
+        self._hints.set(pod, attempt.board.name(row))
 
     def _scan(self, attempt: _Attempt, pod_class: PodClass) -> int | None:
         """The next open node in turn that takes the pod; a cordoned one is passed by."""

@@ -1,0 +1,25 @@
+"""Where pods were placed last time, so that they are placed there again (behaviour/down.md A6.4)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodewright.model.pod import Pod
+
+
+@dataclass
+class Hints:
+    """Names of nodes: ``before`` as the last loop left it, ``fresh`` what was found since and is kept."""
+
+    before: Mapping[str, str] = field(default_factory=dict)
+    fresh: dict[str, str] = field(default_factory=dict)
+
+    def get(self, pod: Pod) -> str | None:
+        key = _key(pod)
+        return self.fresh.get(key) or self.before.get(key)
+
+    def set(self, pod: Pod, node: str) -> None:
+        self.fresh[_key(pod)] = node
+
+
+def _key(pod: Pod) -> str:
+    return pod.metadata.uid or pod.key
