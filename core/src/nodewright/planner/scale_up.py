@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from nodewright.estimator.pod_group import PodGroup, group_pods
+from nodewright.estimator.pod_group import group_pods
 from nodewright.expander.chain import Market, choose
 from nodewright.expander.option import Option
 from nodewright.expander.price import find_unit_prices
