@@ -226,7 +226,7 @@ class Sdk:
         return self.meter.call(operation, lambda: self._send(client, operation, parameters), is_write=is_write)
 
     def _send(self, client: Any, operation: str, parameters: Raw) -> Raw:
-        from botocore import exceptions, xform_name  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from botocore import exceptions, parsers, xform_name  # noqa: PLC0415 - the SDK is heavy, see the first lines
 
         try:
             answer: Raw = getattr(client, xform_name(operation))(**parameters)
@@ -241,7 +241,7 @@ class Sdk:
             raise AccessDenied(f"{operation}: credentials could not be fetched ({type(error).__name__})") from error
         except exceptions.ParamValidationError as error:
             raise ProviderError(f"{operation}: {error}", code=_NOT_MADE) from error
-        except exceptions.BotoCoreError as error:
+        except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
             raise ProviderUnavailable(f"{operation} in {self.region()}: {type(error).__name__}: {error}") from error
         self._note_time(answer)
         return answer

@@ -1,6 +1,16 @@
 """The provider contract as a suite of checks that every plugin runs."""
 
-from nodewright.testkit.contract import atomic, decreases, deletions, diagnosis, failures, increases, reads, values
+from nodewright.testkit.contract import (
+    atomic,
+    decreases,
+    deletions,
+    diagnosis,
+    failures,
+    increases,
+    races,
+    reads,
+    values,
+)
 from nodewright.testkit.contract.registry import CHECKS, Check, Violation
 from nodewright.testkit.contract.suite import (
     ContractOutcome,
@@ -11,7 +21,7 @@ from nodewright.testkit.contract.suite import (
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, connect
 
-CHECK_MODULES = (reads, increases, decreases, deletions, failures, atomic, values, diagnosis)
+CHECK_MODULES = (reads, increases, decreases, deletions, failures, races, atomic, values, diagnosis)
 
 __all__ = [
     "CHECKS",

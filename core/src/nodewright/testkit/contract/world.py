@@ -1,6 +1,7 @@
 """The cloud under test, and the hands that steer it from outside: what a plugin's author supplies."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.simulated.clock import VirtualClock
@@ -37,6 +38,12 @@ class ContractWorld(ABC):
     def fail_creation(self, group_id: str) -> None:
         """The creation of one machine that was asked for fails now."""
         raise CannotSteer(f"creations in {group_id} cannot be made to fail")
+
+    def before_write(self, happening: Callable[[], object]) -> None:
+        """``happening`` takes place once, when the provider's next write of a size has arrived at the cloud and the
+        cloud has not looked at it yet; it may call the other hands.
+        """
+        raise CannotSteer(f"nothing can be made to happen in the middle of a write ({happening!r})")
 
     def pass_time(self, seconds: float) -> None:
         """Let time go by, in the cloud and on the provider's clock."""

@@ -1,0 +1,103 @@
+"""Demands on races: what happens between a provider's last look at a group and its write.
+
+Reading again right before writing narrows this gap and does not close it. Here something happens inside: when the
+write has arrived at the cloud, and nothing of it was looked at yet. Whatever the provider then answers, nothing may
+die that it did not name.
+"""
+
+from collections.abc import Sequence
+
+from nodewright.model.capability import Capability
+from nodewright.model.errors import ProviderError
+from nodewright.testkit.contract.registry import check, demand
+from nodewright.testkit.contract.situations import ask_without_arrival, demand_alive, refresh, target
+from nodewright.testkit.contract.world import ContractWorld
+
+
+@check()
+def machine_that_arrives_during_a_decrease_survives(world: ContractWorld) -> None:
+    """A machine that arrives between the provider's read and its decrease survives, and the target keeps it."""
+    raised = ask_without_arrival(world, 1)
+    refresh(world)
+    arrived = _arrives_during_the_write(world)
+    alive = world.machines(world.group_id)
+    _decrease(world, raised, raised - 1)
+    _demand_kept(world, alive.union(arrived), "decrease_target_size during an arrival")
+
+
+@check(Capability.FAST_FAILURE_DETECTION)
+def machine_that_arrives_while_failures_are_deleted_survives(world: ContractWorld) -> None:
+    """A machine that arrives between the provider's read and the deletion of a failure survives."""
+    raised = ask_without_arrival(world, 2)
+    world.fail_creation(world.group_id)
+    refresh(world)
+    found = world.client.failed_instances(world.group_id) or ()
+    arrived = _arrives_during_the_write(world)
+    alive = world.machines(world.group_id)
+    _delete(world, [failure.instance_id or failure.failure_id for failure in found], raised)
+    _demand_kept(world, alive.union(arrived), "delete_instances of a failure during an arrival")
+
+
+@check()
+def resize_from_outside_during_a_decrease_kills_nobody(world: ContractWorld) -> None:
+    """Somebody else's resize between the provider's read and its decrease: nothing dies."""
+    raised = ask_without_arrival(world, 2)
+    refresh(world)
+    world.before_write(lambda: world.set_target(world.group_id, raised - 1))
+    alive = world.machines(world.group_id)
+    _decrease(world, raised, raised - 2)
+    _demand_kept(world, alive, "decrease_target_size during a resize from outside")
+
+
+@check()
+def resize_from_outside_during_an_increase_kills_nobody(world: ContractWorld) -> None:
+    """Somebody else's resize between the provider's read and its increase: nothing dies, nothing goes too far."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    world.before_write(lambda: world.set_target(world.group_id, before + 1))
+    try:
+        world.client.increase_size(world.group_id, before, before + 2)
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"increase_size crashed: {error}")
+    _demand_kept(world, alive, "increase_size during a resize from outside")
+    demand(target(world) <= before + 3, f"both resizes together made {target(world)} of {before}")
+
+
+@check()
+def resize_from_outside_during_a_delete_kills_nobody_else(world: ContractWorld) -> None:
+    """Somebody else's resize between the provider's read and a deletion: only the named machine goes."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    victim = min(alive)
+    world.before_write(lambda: world.set_target(world.group_id, before + 1))
+    _delete(world, [victim], before)
+    _demand_kept(world, alive - {victim}, "delete_instances during a resize from outside")
+
+
+def _arrives_during_the_write(world: ContractWorld) -> Sequence[str]:
+    """Filled with the machine's id once it is there."""
+    arrived: list[str] = []
+    world.before_write(lambda: arrived.append(world.arrive(world.group_id)))
+    return arrived
+
+
+def _decrease(world: ContractWorld, expected: int, wanted: int) -> None:
+    try:
+        world.client.decrease_target_size(world.group_id, expected, wanted)
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"decrease_target_size crashed: {error}")
+
+
+def _delete(world: ContractWorld, names: Sequence[str], expected: int) -> None:
+    try:
+        world.client.delete_instances(world.group_id, names, expected)
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"delete_instances crashed: {error}")
+
+
+def _demand_kept(world: ContractWorld, alive: frozenset[str], what: str) -> None:
+    """They live, and the cloud is not asked for fewer."""
+    demand_alive(world, alive, what)
+    refresh(world)
+    there = world.machines(world.group_id)
+    demand(target(world) >= len(there), f"{what} left the target at {target(world)} for {len(there)} machines")

@@ -1,0 +1,96 @@
+"""moto's server, once for all tests, and an account of its own for each."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+
+from awscloud import AwsCloud, MotoServer
+from awscloud.cloud import CREDENTIALS, REGION
+from nodewright.adapters.provider import ProviderClient
+from nodewright.spec import ProviderContext
+from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import connect
+from nodewright_aws.provider import AwsProvider
+
+START = 1_780_000_000.0
+
+
+@dataclass
+class Stage:
+    """A cloud, its clock, and a client that has read it."""
+
+    clock: FakeClock
+    cloud: AwsCloud
+    client: ProviderClient
+
+    def later(self, seconds: float, *wanted: str) -> None:
+        """Time passes and the client reads the cloud."""
+        self.clock.sleep(seconds)
+        self.client.refresh(frozenset(wanted))
+        self.client.node_groups()
+
+
+Connect = Callable[..., Stage]
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[MotoServer]:
+    with MotoServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def credentials() -> Iterator[None]:
+    """What the SDK's chain finds first: the environment. Nothing of this machine's own account is seen."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    for name in before:
+        del os.environ[name]
+    os.environ.update({name.upper(): value for name, value in CREDENTIALS.items()}, AWS_EC2_METADATA_DISABLED="true")
+    yield
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(START)
+
+
+@pytest.fixture
+def cloud(moto: MotoServer, clock: FakeClock) -> Iterator[AwsCloud]:
+    account = AwsCloud(moto.port, clock.now)
+    yield account
+    account.close()
+
+
+@pytest.fixture
+def attach(cloud: AwsCloud, clock: FakeClock) -> Connect:
+    """``attach("0:10:web", discover="asg:tag=a", refresh_interval=0)``: a plugin that has read the cloud once."""
+
+    def build(*nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage:
+        stage = Stage(clock=clock, cloud=cloud, client=join(cloud, clock, *nodes, discover=discover, **options))
+        if read:
+            stage.later(0)
+        return stage
+
+    return build
+
+
+def join(
+    cloud: AwsCloud, clock: FakeClock, *nodes: str, discover: tuple[str, ...] = (), **options: Any
+) -> ProviderClient:
+    """A client of a plugin whose every service is behind the proxy."""
+    endpoints = dict.fromkeys(("autoscaling", "ec2", "eks", "iam", "sts"), cloud.proxy.url)
+    context = ProviderContext(
+        clock=clock,
+        random=Random(1),
+        options={"region": REGION, "endpoints": endpoints, **options},
+        node_group_specs=nodes,
+        auto_discovery_specs=discover,
+    )
+    return connect("aws", AwsProvider(context), clock)

@@ -1,0 +1,273 @@
+"""One AWS account: moto behind the proxy, and the hands that steer it from outside.
+
+What moto lacks is played here: capacity that is asked for and does not come, launches that fail with an activity,
+instances that take their time, sizes outside the limits, refusals by name, throttling, lost answers.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+import boto3
+from botocore.config import Config
+
+from awscloud.listing import moment, rewrite_groups, write_activities
+from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
+
+REGION = "us-east-1"
+CREDENTIALS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
+STOCK_OUT = "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (us-east-1a)."
+_SIZE_WRITES = ("SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup")
+_NUMBERS = itertools.count(1)
+
+
+class AwsCloud:
+    """``held`` groups get machines only by ``arrive``; others at once, as far as there is room."""
+
+    def __init__(self, moto_port: int, now: Callable[[], float]) -> None:
+        self._now = now
+        self._asked: dict[str, int] = {}
+        self._held: set[str] = set()
+        self._room: dict[str, int] = {}
+        self._activities: dict[str, list[dict[str, str]]] = {}
+        self._states: dict[str, str] = {}
+        self._denied: set[str] = set()
+        self._coming: list[tuple[str, Answer | None]] = []
+        self._before: list[Callable[[], None]] = []
+        self._lock = threading.RLock()
+        self.proxy = Proxy(moto_port, self._play, now)
+        self._asg, self.ec2, self.eks = (_behind(moto_port, service) for service in ("autoscaling", "ec2", "eks"))
+        self.asg = _client("autoscaling", self.proxy.url)
+
+    def close(self) -> None:
+        self.proxy.close()
+
+    # What is there
+
+    def instances(self, group: str) -> list[dict[str, Any]]:
+        """Every instance of a group, as AWS lists it."""
+        found = self.asg.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return [one for one in found[0]["Instances"] if not one["LifecycleState"].startswith("Terminating")]
+
+    def machines(self, group: str) -> frozenset[str]:
+        """Provider ids of what lives in a group."""
+        return frozenset(f"aws:///{one['AvailabilityZone']}/{one['InstanceId']}" for one in self.instances(group))
+
+    def group(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.asg.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+            "AutoScalingGroups"
+        ][0]
+        return found
+
+    # Making things
+
+    def add_template(self, instance_type: str = "m5.large", **data: Any) -> str:
+        name = f"lt-{next(_NUMBERS)}-{uuid4().hex[:6]}"
+        content = {"ImageId": "ami-12c6146b", **({"InstanceType": instance_type} if instance_type else {}), **data}
+        self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=content)
+        return name
+
+    def add_group(self, name: str = "", *, size: int = 0, tags: dict[str, str] | None = None, **settings: Any) -> str:
+        """A group with running machines; answers its name."""
+        name = name or f"asg-{next(_NUMBERS)}-{uuid4().hex[:6]}"
+        if not {"LaunchTemplate", "MixedInstancesPolicy", "LaunchConfigurationName"} & set(settings):
+            settings["LaunchTemplate"] = {"LaunchTemplateName": self.add_template(), "Version": "$Latest"}
+        own = [
+            {
+                "Key": key,
+                "Value": value,
+                "ResourceId": name,
+                "ResourceType": "auto-scaling-group",
+                "PropagateAtLaunch": True,
+            }
+            for key, value in (tags or {}).items()
+        ]
+        wanted = {"MinSize": 0, "MaxSize": 10, "AvailabilityZones": ["us-east-1a"], **settings}
+        self._asg.create_auto_scaling_group(AutoScalingGroupName=name, DesiredCapacity=size, Tags=own, **wanted)
+        return name
+
+    # What happens by itself
+
+    def hold(self, group: str) -> None:
+        """From now on machines come only by ``arrive``."""
+        self._held.add(group)
+
+    def limit(self, group: str, machines: int) -> None:
+        """There is room for so many machines: what is asked for beyond fails with a stock-out."""
+        self._room[group] = machines
+
+    def set_target(self, group: str, size: int) -> None:
+        """Somebody else resizes the group."""
+        with self._lock:
+            self._resize(group, size)
+
+    def arrive(self, group: str) -> str:
+        """One machine that was asked for is there; answers its provider id."""
+        before = self.machines(group)
+        with self._lock:
+            self._asg.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=len(before) + 1)
+        [arrived] = self.machines(group) - before
+        return arrived
+
+    def fail(self, group: str, message: str = STOCK_OUT) -> None:
+        """A launch fails; AWS goes on trying, so the capacity stays asked for."""
+        said = f"{message} Launching EC2 instance failed."
+        activity = {
+            "ActivityId": str(uuid4()),
+            "AutoScalingGroupName": group,
+            "Description": f"Launching a new EC2 instance.  Status Reason: {said}",
+            "Cause": "an instance was started in response to a difference between desired and actual capacity.",
+            "StartTime": moment(self._now()),
+            "EndTime": moment(self._now()),
+            "StatusCode": "Failed",
+            "StatusMessage": said,
+            "Progress": "100",
+            "Details": "{}",
+        }
+        self._activities.setdefault(group, []).insert(0, activity)
+
+    def set_state(self, instance_id: str, lifecycle: str) -> None:
+        """The instance is listed in this lifecycle state."""
+        self._states[instance_id] = lifecycle
+
+    # What goes wrong with calls
+
+    def deny(self, *actions: str) -> None:
+        """No permission for these actions from now on."""
+        self._denied |= set(actions)
+
+    def allow(self, *actions: str) -> None:
+        self._denied -= set(actions)
+
+    def refuse_once(self, action: str, code: str, message: str = "", status: int = 400, retry_after: str = "") -> None:
+        headers = {"Retry-After": retry_after} if retry_after else {}
+        self._coming.append((action, refuse(code, message, status, headers)))
+
+    def lose_answer_once(self, action: str) -> None:
+        """The next such call takes effect, and its answer is lost."""
+        self._coming.append((action, None))
+
+    def before_write(self, happening: Callable[[], object]) -> None:
+        """Takes place when the next write of a size has arrived and was not looked at yet."""
+        self._before.append(lambda: (happening(), None)[1])
+
+    # How each call is answered
+
+    def _play(self, request: Request) -> Answer:
+        action = request.action
+        if action in _SIZE_WRITES and request.form.get("AutoScalingGroupName", "") in ("", *self._known()):
+            while self._before:
+                self._before.pop(0)()
+        if action in self._denied:
+            code = "UnauthorizedOperation" if request.service == "ec2" else "AccessDenied"
+            return refuse(code, f"User is not authorized to perform {request.service}:{action}", 403)
+        for coming in self._coming:
+            if coming[0] == action:
+                self._coming.remove(coming)
+                if coming[1] is None:
+                    self._act(request)
+                    raise LostAnswer
+                return coming[1]
+        return self._act(request)
+
+    def _known(self) -> set[str]:
+        return {*self._asked, *self._held}
+
+    def _act(self, request: Request) -> Answer:
+        if request.form.get("DryRun") == "true":
+            return refuse("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+        if request.service != "autoscaling":
+            return self.proxy.forward(request)
+        play = {
+            "DescribeAutoScalingGroups": self._describe,
+            "DescribeScalingActivities": self._tell_activities,
+            "SetDesiredCapacity": self._set_desired,
+            "TerminateInstanceInAutoScalingGroup": self._terminate,
+            "SetInstanceProtection": self._if_there,
+            "UpdateAutoScalingGroup": self._if_there,
+        }.get(request.action, self.proxy.forward)
+        with self._lock:
+            return play(request)
+
+    def _tell_activities(self, request: Request) -> Answer:
+        told = self._activities.get(request.form.get("AutoScalingGroupName", ""), [])[:100]
+        return Answer(200, write_activities(told), {"Content-Type": "text/xml"})
+
+    def _describe(self, request: Request) -> Answer:
+        answer = self.proxy.forward(request)
+        if answer.status != 200:
+            return answer
+        body = rewrite_groups(answer.body, self._asked.get, self._states.get)
+        return Answer(200, body, {"Content-Type": "text/xml"})
+
+    def _if_there(self, request: Request) -> Answer:
+        group = request.form["AutoScalingGroupName"]
+        return self.proxy.forward(request) if self._find(group) else _no_group(group)
+
+    def _set_desired(self, request: Request) -> Answer:
+        name, size = request.form["AutoScalingGroupName"], int(request.form["DesiredCapacity"])
+        group = self._find(name)
+        if group is None:
+            return _no_group(name)
+        if size > group["MaxSize"]:
+            limit = f"above max value {group['MaxSize']}"
+        elif size < group["MinSize"]:
+            limit = f"below min value {group['MinSize']}"
+        else:
+            self._resize(name, size)
+            return Answer(200, b"<SetDesiredCapacityResponse/>", {"Content-Type": "text/xml"})
+        return refuse("ValidationError", f"New SetDesiredCapacity value {size} is {limit} for the AutoScalingGroup.")
+
+    def _resize(self, name: str, size: int) -> None:
+        group = self._find(name)
+        assert group is not None
+        there, before = len(group["Instances"]), self._asked.get(name, group["DesiredCapacity"])
+        self._asked[name] = size
+        if size < there:
+            self._asg.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=size)
+        elif size > before and name not in self._held:
+            filled = min(size, max(there, self._room.get(name, size)))
+            self._asg.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=filled)
+            if filled < size:
+                self.fail(name)
+
+    def _terminate(self, request: Request) -> Answer:
+        instance_id = request.form["InstanceId"]
+        listed = self._asg.describe_auto_scaling_instances(InstanceIds=[instance_id])["AutoScalingInstances"]
+        if not listed:
+            return refuse(
+                "ValidationError", f"Instance Id not found - No managed instance found for instance ID: {instance_id}"
+            )
+        name = listed[0]["AutoScalingGroupName"]
+        group = self._find(name)
+        assert group is not None
+        asked = self._asked.get(name, group["DesiredCapacity"])
+        if asked - 1 < group["MinSize"]:
+            return refuse("ValidationError", f"Currently, desiredSize equals minSize ({group['MinSize']}).")
+        # moto fills up to its own idea of the size: it is told what is there.
+        self._asg.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=len(group["Instances"]))
+        self._asked[name] = asked - 1
+        return self.proxy.forward(request)
+
+    def _find(self, name: str) -> dict[str, Any] | None:
+        """The group as moto has it."""
+        found = self._asg.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        return found[0] if found else None
+
+
+@cache
+def _behind(moto_port: int, service: str) -> Any:
+    """A client past the proxy, for things that are only made: clients are slow to build."""
+    return _client(service, f"http://127.0.0.1:{moto_port}")
+
+
+def _client(service: str, url: str) -> Any:
+    config = Config(retries={"mode": "standard", "total_max_attempts": 1})
+    return boto3.client(service, endpoint_url=url, region_name=REGION, config=config, **CREDENTIALS)
+
+
+def _no_group(name: str) -> Answer:
+    return refuse("ValidationError", f"AutoScalingGroup name not found - AutoScalingGroup {name} not found")

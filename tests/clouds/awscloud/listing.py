@@ -1,0 +1,51 @@
+"""Rewrites moto's listings: the desired capacity that was asked for, and instances that are still on their way."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+NAMESPACE = "http://autoscaling.amazonaws.com/doc/2011-01-01/"
+_IN = f"{{{NAMESPACE}}}"
+
+ET.register_namespace("", NAMESPACE)
+
+
+def rewrite_groups(body: bytes, desired: Callable[[str], int | None], state: Callable[[str], str | None]) -> bytes:
+    """``desired`` by group and ``state`` by instance; None leaves what moto says."""
+    root = ET.fromstring(body)  # noqa: S314 - moto's own answer
+    for group in root.iterfind(f".//{_IN}AutoScalingGroups/{_IN}member"):
+        wanted = desired(group.findtext(f"{_IN}AutoScalingGroupName", ""))
+        if wanted is not None:
+            _set(group, "DesiredCapacity", str(wanted))
+        for instance in group.iterfind(f"{_IN}Instances/{_IN}member"):
+            lifecycle = state(instance.findtext(f"{_IN}InstanceId", ""))
+            if lifecycle is not None:
+                _set(instance, "LifecycleState", lifecycle)
+    return _text(root)
+
+
+def write_activities(activities: list[dict[str, str]]) -> bytes:
+    """The answer of DescribeScalingActivities, the newest first."""
+    root = ET.Element(f"{_IN}DescribeScalingActivitiesResponse")
+    members = ET.SubElement(ET.SubElement(root, f"{_IN}DescribeScalingActivitiesResult"), f"{_IN}Activities")
+    for activity in activities:
+        member = ET.SubElement(members, f"{_IN}member")
+        for name, value in activity.items():
+            ET.SubElement(member, f"{_IN}{name}").text = value
+    return _text(root)
+
+
+def _text(root: ET.Element) -> bytes:
+    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text
+
+
+def moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _set(element: ET.Element, name: str, text: str) -> None:
+    found = element.find(f"{_IN}{name}")
+    if found is None:
+        found = ET.SubElement(element, f"{_IN}{name}")
+    found.text = text
