@@ -10,7 +10,10 @@ import pytest
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import Decision, SimulationResult
 from nodewright.adapters.simulated.scenario import load_scenario
+from nodewright.cli.removals import scale_down_in_words
+from nodewright.cli.summary import as_json
 from nodewright.engine.autoscaler import Brain
+from nodewright.model.removal import RemovalResult
 
 FOLDER = Path(__file__).parents[2] / "docs" / "scenarios"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -119,3 +122,16 @@ def test_nothing_is_bought_twice_around_crashes_and_outages() -> None:
         "engine crashed",
         "engine started",
     ]
+
+
+def test_nodes_go_one_after_the_other_and_the_engine_goes_along() -> None:
+    result = run("scale-down")
+    assert result.final.nodes == {"fake/pool": 3}
+    results = [over.result for over in result.removals]
+    assert results.count(RemovalResult.OK) == 5
+    assert set(results) == {RemovalResult.OK, RemovalResult.FAILED_TO_EVICT}  # the namespace that refuses for a while
+    assert "engine stopped" in [fact.what for fact in result.journal]
+    told = as_json(result, None)["scale_down"]
+    assert told["removed"] == {"underutilized": 5}
+    assert {over["result"] for over in told["removals"]} == {"Ok", "FailedToEvictPods"}
+    assert scale_down_in_words(result).startswith("5 nodes removed (5 underutilized), 16 pods evicted; given back: ")

@@ -13,6 +13,10 @@ from nodewright.registry.state import ClusterState
 SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
 
 
+# How the reason of a deletion begins that removes a node.
+REMOVAL = "scale-down: "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Restraint:
     """``paused`` says why nothing may be written now, empty otherwise.
@@ -66,7 +70,7 @@ def as_deletion(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteI
         group=group,
         expected_target=state.groups[group].seen.target or 0,
         instance_ids=tuple(removal.instance_id for removal in removals),
-        reason=f"scale-down: {', '.join(dict.fromkeys(str(removal.reason) for removal in removals))}",
+        reason=f"{REMOVAL}{', '.join(dict.fromkeys(str(removal.reason) for removal in removals))}",
     )
 
 

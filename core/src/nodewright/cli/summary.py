@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
+from nodewright.act.restraint import REMOVAL
 from nodewright.adapters.simulated.result import Decision, SimulationResult
+from nodewright.cli.removals import scale_down_in_words, scale_down_json
 from nodewright.cli.screen import count, make_table, safe
 
 SCHEMA = 1
@@ -37,7 +39,7 @@ def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
         if decision.what == "increase":
             asked[decision.group] += max(0, decision.after - decision.before)
             refused[decision.group] += decision.outcome in ("refused", "unknown")
-        else:  # what is withdrawn or deleted never came up
+        elif not decision.message.startswith(REMOVAL):  # what is withdrawn or deleted otherwise never came up
             failed[decision.group] += max(0, decision.before - decision.after)
     peaks = {group: max(counts, default=0) for group, counts in result.series.nodes.items()}
     found = [
@@ -75,6 +77,7 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
         "node_hours": {"used": hours.used, "busy": hours.busy, "oracle": hours.oracle},
         "cost_usd": result.cost,
         "machines_asked": result.increases,
+        "scale_down": scale_down_json(result),
         "failures": {reason: len(list(failures(result, reason))) for reason in FAILURE_EVENTS},
         "groups": [
             {
@@ -146,6 +149,8 @@ def _totals(result: SimulationResult) -> Iterator[tuple[str, str]]:
     percentiles = ", ".join(f"p{rank} {format_span(value)}" for rank, value in _percentiles(result))
     yield "waiting", f"{percentiles}, longest {format_span(waiting.longest)}"
     yield "scale-ups", f"{count(len(list(increases(result))), 'call')} for {count(result.increases, 'machine')}"
+    if result.removals:
+        yield "scale-down", scale_down_in_words(result)
     yield "failures", _failures_in_words(result)
     yield "node-hours", _hours_in_words(hours.used, hours.busy, hours.oracle)
     if result.cost is not None:

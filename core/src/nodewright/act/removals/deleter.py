@@ -6,6 +6,7 @@ from typing import Protocol
 from nodewright.act.actor import Ended
 from nodewright.act.audit import Write
 from nodewright.act.removals.batch import Batch
+from nodewright.act.restraint import REMOVAL
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.errors import TargetChanged
 from nodewright.model.group import GroupRef
@@ -44,7 +45,7 @@ class Deleter:
             group=batch.group,
             expected_target=self._targets[batch.group],
             instance_ids=tuple(going.removal.instance_id for going in batch.members),
-            reason=f"scale-down: {', '.join(reasons)}",
+            reason=f"{REMOVAL}{', '.join(reasons)}",
         )
         (outcome,) = self._calls.act([action], label)
         self._account(outcome)
