@@ -110,8 +110,10 @@ def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
 def _suspects(facts: Facts) -> Mapping[str, list[float]]:
     """When each group may have been backed off."""
     found: dict[str, list[float]] = {}
+    known: dict[str, Seen] = {}
     for loop in facts.loops:
-        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop)}:
+        known |= loop.seen
+        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop, known)}:
             found.setdefault(group, []).append(loop.at)
     return found
 
@@ -127,10 +129,10 @@ def _failed_in(facts: Facts, loop: Loop) -> Iterator[str]:
                 yield from reached(facts, group, failure.scope.value)
 
 
-def _overdue_in(facts: Facts, loop: Loop) -> Iterator[str]:
-    """The groups of which something may be given up in this loop, or is."""
+def _overdue_in(facts: Facts, loop: Loop, known: Mapping[str, Seen]) -> Iterator[str]:
+    """The groups of which something may be given up in this loop, or is; ``known`` is how each was seen last."""
     yield from (write.group for write in loop.writes if write.hook != "increase_size")
-    yield from (group for group, seen in loop.seen.items() if _is_overdue(facts, group, seen, loop))
+    yield from (group for group, seen in known.items() if _is_overdue(facts, group, seen, loop))
 
 
 def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop) -> bool:
