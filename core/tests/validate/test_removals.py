@@ -96,8 +96,10 @@ def test_minima_of_the_cluster() -> None:
     assert rules(given, removal("g-0"), removal("g-1"), cores_total="8:100") == [
         "cpu of the cluster would fall below its minimum of 8"
     ]
-    assert rules(given, removal("g-0"), memory_total="40:100") == [
-        f"memory of the cluster would fall below its minimum of {40 * 2**30}"
+    given.removing["g-2"] = Removing(removal=removal("g-2"), stage=RemovalStage.DRAINING, started=NOW)
+    assert rules(given, removal("g-0"), cores_total="8:100"), "what goes already counts no more"
+    assert rules(given, removal("g-0"), memory_total="20:100") == [
+        f"memory of the cluster would fall below its minimum of {20 * 2**30}"
     ]
 
 

@@ -1,7 +1,7 @@
 """One loop: observe, fold, plan, check, save, act."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -23,9 +23,10 @@ from nodewright.registry.fold import fold
 from nodewright.registry.recall import recalled
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import Observation
-from nodewright.validate import Violation, check_actions
+from nodewright.validate import Violation, check_actions, check_removals
 
 MakePlan = Callable[[ClusterState, Settings, Random], Plan]
+CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[Violation, ...]]
 CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[Violation, ...]]
 
 
@@ -39,6 +40,7 @@ class Brain:
 
     make_plan: MakePlan = make_plan
     check_actions: CheckActions = check_actions
+    check_removals: CheckRemovals = check_removals
     strict: bool = False
 
 
@@ -217,6 +219,10 @@ class Autoscaler:
 
     def _check(self, state: ClusterState, plan: Plan) -> tuple[Violation, ...]:
         violations = self._brain.check_actions(state.observation, plan.actions, self._settings)
+        down = plan.scale_down
+        if down.removals:
+            places = down.memory.hints if down.memory is not None else {}
+            violations += self._brain.check_removals(state.observation, down.removals, places, self._settings)
         if violations and self._brain.strict:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
@@ -263,8 +269,13 @@ def without_charge(memory: Memory, removals: Sequence[NodeRemoval]) -> Memory:
 
 
 def without_violations(plan: Plan, violations: tuple[Violation, ...]) -> Plan:
-    """The plan without the actions that the independent check refused."""
+    """The plan without the actions and removals that the independent check refused."""
     refused = {id(violation.action) for violation in violations}
     if not refused:
         return plan
-    return replace(plan, actions=tuple(action for action in plan.actions if id(action) not in refused))
+    removals = tuple(removal for removal in plan.scale_down.removals if id(removal) not in refused)
+    return replace(
+        plan,
+        actions=tuple(action for action in plan.actions if id(action) not in refused),
+        scale_down=replace(plan.scale_down, removals=removals),
+    )

@@ -103,8 +103,12 @@ def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[s
 def _broken_limits(seen: Observation, growth: Sequence[IncreaseSize], settings: Settings) -> Iterator[str]:
     """Cluster limits, from the nodes that are there and the machines asked for."""
     limits = make_resource_limits(settings.limits)
-    added = [(seen.groups[a.group], a.target - a.expected_target) for a in growth if a.group in seen.groups]
-    most, count = settings.limits.max_nodes_total, sum(more for _, more in added)
+    known = [action for action in growth if action.group in seen.groups]
+    added = [(seen.groups[action.group], action.target - action.expected_target) for action in known]
+    most = settings.limits.max_nodes_total
+    if settings.is_ca:  # it holds the limit against each group that it fills up to its minimum, not against their sum
+        known = [action for action in known if action.target > seen.groups[action.group].group.min_size]
+    count = sum(action.target - action.expected_target for action in known)
     nodes = [node for _, node in seen.snapshot.nodes()]
     if most and count and len(nodes) + count > most:
         yield f"{len(nodes)} nodes and {count} more exceed --max-nodes-total={most}"

@@ -112,6 +112,8 @@ class _Course:
                 yield f"pod {pod.key} has no place: {why}"
 
     def _broken_minima(self, node: Node) -> Iterator[str]:
+        if self._settings.is_ca:  # it counts machines on their way as if they were there
+            return
         limits = make_resource_limits(self._settings.limits)
         for name, least in (("cpu", limits.min_cores), ("memory", limits.min_memory_bytes)):
             amount = node.status.capacity[name].value if name in node.status.capacity else 0
@@ -122,7 +124,7 @@ class _Course:
     def _sum_offers(self) -> Counter[str]:
         offered: Counter[str] = Counter()
         for node in self._nodes.values():
-            if node.metadata.labels.get("type") != "virtual-kubelet":
+            if node.name not in self._begun and node.metadata.labels.get("type") != "virtual-kubelet":
                 offered.update({name: q.value for name, q in node.status.capacity.items() if name in ("cpu", "memory")})
         return offered
 

@@ -41,8 +41,11 @@ def _after_refusal(report: LoopReport, settings: Settings) -> ScaleDownReport | 
     assert report.plan is not None
     if not any(is_refused(report, attempt) for attempt in statuses(report.plan)):
         return None
-    seen = replace(report.state.observation, pending=report.plan.fitting)
-    again = make_plan(replace(report.state, observation=seen), settings, Random(0)).scale_down
+    seen, memory = replace(report.state.observation, pending=report.plan.fitting), report.state.memory
+    fresh = seen.now + settings.scale_down.unremovable_node_recheck_timeout
+    recheck_at = {name: at for name, at in memory.scale_down.recheck_at.items() if at != fresh}
+    memory = replace(memory, scale_down=replace(memory.scale_down, recheck_at=recheck_at))
+    again = make_plan(replace(report.state, observation=seen, memory=memory), settings, Random(0)).scale_down
     return replace(again, removals=())
 
 

@@ -45,7 +45,7 @@ def choose(
     """Those that were unneeded for long enough, as far as minima, whole groups and parallelism let them go."""
     state, choice = ground.state, Choice()
     by_name = {node.name: node for node in found}
-    minima = Minima(state, ground.snapshot, make_resource_limits(ground.settings.limits), ground.accelerators)
+    minima = _minima(ground)
     ripe: list[str] = []
     for name in _in_turn(found, balance):
         reason = _reason_to_stay(ground, by_name[name], since[name], minima)
@@ -80,6 +80,13 @@ def _in_turn(found: Sequence[Removable], balance: Balance | None) -> list[str]:
         [node.name for node in found if node.moving and node.risky],
     ]
     return [name for names in ranks for name in (balance.ordered(names) if balance is not None else names)]
+
+
+def _minima(ground: Ground) -> Minima:
+    """CA counts machines on their way, and those on their way out: for a while there may be less than the least."""
+    is_ca, limits = ground.settings.is_ca, make_resource_limits(ground.settings.limits)
+    counted = ground.snapshot if is_ca else ground.state.observation.snapshot
+    return Minima(ground.state, counted, limits, ground.accelerators, counts_leaving=is_ca)
 
 
 def _reason_to_stay(ground: Ground, found: Removable, since: float, minima: Minima) -> Unremovable | None:

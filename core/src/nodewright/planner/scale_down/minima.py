@@ -13,10 +13,19 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 class Minima:
-    """Room above the least sizes and amounts, used up as nodes are chosen."""
+    """Room above the least sizes and amounts, used up as nodes are chosen.
+
+    ``snapshot`` is the picture of the nodes that count. Those on their way out do not, unless ``counts_leaving``.
+    """
 
     def __init__(
-        self, state: ClusterState, snapshot: Snapshot, limits: ResourceLimits, accelerators: Accelerators
+        self,
+        state: ClusterState,
+        snapshot: Snapshot,
+        limits: ResourceLimits,
+        accelerators: Accelerators,
+        *,
+        counts_leaving: bool,
     ) -> None:
         self._state = state
         self._accelerators = accelerators
@@ -25,7 +34,16 @@ class Minima:
             self._going[removing.removal.group] = self._going.get(removing.removal.group, 0) + 1
         least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
         used = totals(snapshot, least, accelerators)
-        self._left = {name: max(0, used[name] - amount) for name, amount in least.items()}
+        self._left = {name: used[name] - amount for name, amount in least.items()}
+        if not counts_leaving:
+            self._take_leaving(snapshot)
+
+    def _take_leaving(self, snapshot: Snapshot) -> None:
+        for name in self._state.observation.removing:
+            row = snapshot.find_row(name)
+            if row is not None:
+                for resource, amount in self._amounts(snapshot.node(row)).items():
+                    self._left[resource] -= amount
 
     def take(self, ref: GroupRef, node: Node) -> Unremovable | None:
         """Count a node as gone; answers why it must stay instead, if it must.
