@@ -119,6 +119,8 @@ def test_a_group_whose_machines_were_saved_counts_until_it_can_be_read(desk: Des
     request = ScaleUpRequest(increase=3, started=990.0, deadline=1890.0)
     seen = GroupSeen(ref=A, group=group, target=3, instances=(Instance(id="a-0"),))
     desk.unreadable = True
-    report = desk.engine(memory=Memory(last_known={A: seen}, requests={A: (request,)})).run_once()
+    waiting = {(A, "a-0"): 995.0}
+    memory = Memory(last_known={A: seen}, requests={A: (request,)}, unregistered_since=waiting)
+    report = desk.engine(memory=memory).run_once()
     assert report.state is not None
     assert (report.state.groups[A].upcoming, report.state.groups[A].requests) == (3, (request,))
