@@ -39,6 +39,9 @@ class VariantWorld(ContractWorld):
     def fail_creation(self, group_id: str) -> None:
         self.cloud.fail_now(group_id)
 
+    def before_write(self, happening: Callable[[], object]) -> None:
+        self.cloud.before_write(happening)
+
     def pass_time(self, seconds: float) -> None:
         self.clock.sleep(seconds)
 

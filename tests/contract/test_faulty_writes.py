@@ -34,6 +34,33 @@ class KillsWhatArrivedMeanwhile(FakeProvider):
         return expected_target - lowest
 
 
+class KillsWhatArrivesDuringTheWrite(FakeProvider):
+    """Looks again right before it lowers the size, and not once more."""
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        lowest = max(target, len(self.cloud.living(group_id)))
+        self.cloud.decrease(group_id, expected_target, expected_target)
+        self.cloud.set_target(group_id, lowest)
+        self._look_again(group_id)
+        return expected_target - lowest
+
+
+class OverwritesWhatHappensDuringADelete(FakeProvider):
+    """Deletes, then sets the size that it had in mind before: whoever asked for machines meanwhile loses them."""
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        named = set(instance_ids)
+        there = len(self.cloud.living(group_id) - named)
+        failed = {failure.instance_id for failure in self._view(group_id).failures} & named
+        accepted = super().delete_instances(group_id, instance_ids, expected_target)
+        if failed:
+            self.cloud.set_target(group_id, there)
+            self._look_again(group_id)
+        return accepted
+
+
 class DecreasesBelowWhatRuns(FakeProvider):
     """Lowers the number and leaves the machines alone: the cloud and the target part ways."""
 
@@ -211,6 +238,8 @@ def _silent(_: int) -> None:
     [
         (KillsOnDecrease, "decrease_never_kills"),
         (KillsWhatArrivedMeanwhile, "machine_that_arrives_meanwhile_survives_decrease"),
+        (KillsWhatArrivesDuringTheWrite, "machine_that_arrives_during_a_decrease_survives"),
+        (OverwritesWhatHappensDuringADelete, "machine_that_arrives_while_failures_are_deleted_survives"),
         (DecreasesBelowWhatRuns, "decrease_stops_at_what_runs"),
         (ClaimsMoreThanItWithdrew, "decrease_never_kills"),
         (AnswersNothingToAnIncrease, "increase_is_granted"),

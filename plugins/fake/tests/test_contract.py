@@ -1,5 +1,6 @@
 """The fake provider keeps the provider contract, with each capability on and off."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -34,6 +35,9 @@ class FakeWorld(ContractWorld):
 
     def fail_creation(self, group_id: str) -> None:
         self.cloud.fail_now(group_id)
+
+    def before_write(self, happening: Callable[[], object]) -> None:
+        self.cloud.before_write(happening)
 
     def pass_time(self, seconds: float) -> None:
         self.clock.sleep(seconds)

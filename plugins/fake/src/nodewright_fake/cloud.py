@@ -1,6 +1,6 @@
 """The fake cloud: groups, machines and what happens to them over time. It knows nothing of the plugin's hooks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from msgspec import structs
@@ -42,6 +42,7 @@ class FakeCloud:
         self._built = clock.now()
         self._interference = sorted(options.interference, key=lambda change: change.start)
         self._made_groups = 0
+        self._before_write: list[Callable[[], object]] = []
         self._running_of: list[GroupView] = []
         self._running: tuple[NodeStart, ...] = ()
         self._life = Lifecycle(options, self.supply, clock, random)
@@ -208,6 +209,10 @@ class FakeCloud:
         self._life.fail_now(waiting[0], shortage)
         return waiting[0].id
 
+    def before_write(self, happening: Callable[[], object]) -> None:
+        """Takes place when the next write has arrived and was not looked at yet."""
+        self._before_write.append(happening)
+
     def lose(self, instance_id: str) -> None:
         """A machine disappears by itself (a spot machine is taken back); the group asks for another."""
         self._life.catch_up()
@@ -255,6 +260,9 @@ class FakeCloud:
                 self.lose(machine.id)
 
     def _expect(self, group_id: str, expected_target: int) -> Group:
+        happenings, self._before_write = self._before_write, []
+        for happening in happenings:
+            happening()
         self._catch_up()
         group = self.group(group_id)
         if group.target != expected_target:
