@@ -13,10 +13,9 @@ from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, Fate, PodVerdict
-from nodewright.planner.scale_down.drainability import Emptiness, emptiness, judge_pod, judge_pods
-from nodewright.snapshot.snapshot import Snapshot
+from nodewright.planner.scale_down.drainability import judge_pod, judge_pods
 from nodewright.snapshot.workloads import Controller, Workloads
-from nodewright.testkit.builders import build_budget, build_controller, build_node, build_owner, build_pod
+from nodewright.testkit.builders import build_budget, build_controller, build_owner, build_pod
 
 NOW = 1_000_000.0
 MINUTE, HOUR = 60.0, 3600.0
@@ -248,32 +247,3 @@ def test_bad_input_contradictory_budgets_block_by_the_strictest() -> None:
     assert (verdict.code, "default/strict" in verdict.message) == (BlockingCode.NOT_ENOUGH_PDB, True)
     assert judge(build_pod("p"), budgets=budgets[:2]).fate == Fate.MOVE
     assert judge(build_pod("p"), budgets=budgets[2:]).code == BlockingCode.NOT_ENOUGH_PDB
-
-
-def _emptiness(*pods: Pod, now: float = NOW, snapshot: Snapshot | None = None) -> Emptiness:
-    held = Snapshot() if snapshot is None else snapshot
-    row = held.add_node(build_node("n"))
-    for pod in pods:
-        held.place(held.class_of(pod, placed=True), row, pod=pod)
-    (found,) = emptiness(held, [row], DrainSettings(), now)
-    assert emptiness(held.fork(), [row], DrainSettings(), now) == [found], "what is remembered says the same"
-    return found
-
-
-def test_nodes_are_empty_without_pods_to_move() -> None:
-    daemon = build_pod("d", owner=("DaemonSet", "ds"))
-    waiting = build_pod("w", owner=None, annotations=safe("on-completion"))
-    assert _emptiness() == Emptiness.EMPTY
-    assert _emptiness(daemon) == Emptiness.EMPTY
-    assert _emptiness(daemon, waiting) == Emptiness.AWAITING
-    assert _emptiness(waiting, build_pod("p")) == Emptiness.OCCUPIED
-    assert _emptiness(build_pod("bare", owner=None)) == Emptiness.OCCUPIED
-    assert _emptiness(system_pod(0.0)) == Emptiness.OCCUPIED, "budgets are not asked"
-
-
-def test_a_node_becomes_empty_by_time_alone_and_by_what_leaves() -> None:
-    held, leaving, gone = Snapshot(), build_pod("p", deleted_at=NOW), build_pod("q")
-    assert _emptiness(leaving, gone, snapshot=held) == Emptiness.OCCUPIED
-    held.unplace(held.class_of(gone, placed=True), 0, pod=gone)
-    assert emptiness(held, [0], DrainSettings(), NOW + 60) == [Emptiness.OCCUPIED]
-    assert emptiness(held, [0], DrainSettings(), NOW + 61) == [Emptiness.EMPTY]

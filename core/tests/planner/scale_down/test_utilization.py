@@ -164,6 +164,10 @@ def test_fractions_are_summed_before_they_are_rounded() -> None:
     assert measured(build_node("n", cpu="2"), pods).ratio == 1002 / 2000
 
 
+def test_a_node_may_offer_fractions() -> None:
+    assert measured(build_node("n", memory="1500m"), [build_pod("p", cpu="0", memory="1")]).ratio == 1000 / 1500
+
+
 def test_pods_known_by_number_alone_count() -> None:
     snapshot = picture(NODE, [build_pod("p", cpu="1", deleted_at=NOW - 1000)])
     snapshot.place(snapshot.class_of(build_pod("q", cpu="1")), 0, 2)
@@ -173,13 +177,13 @@ def test_pods_known_by_number_alone_count() -> None:
 
 def test_what_is_remembered_follows_the_pods() -> None:
     snapshot = picture(NODE, [daemon("2")])
-    more = build_pod("q", cpu="1")
+    more = build_pod("q", cpu="500m")
     assert at(snapshot, CA, ignore=True).ratio == 0.0
     forked = snapshot.fork()
     forked.place(forked.class_of(more, placed=True), 0, pod=more)
     another = daemon("1")
     forked.place(forked.class_of(another, placed=True), 0, pod=another)
-    assert at(forked, CA, ignore=True).ratio == 1.0
+    assert at(forked, CA, ignore=True).ratio == 0.5
     assert at(snapshot, CA, ignore=True).ratio == 0.0
 
 
@@ -260,7 +264,7 @@ def _book_ratio(node: Node, pods: Sequence[Pod], name: str, measure: Measure, *,
         return nan if asked == 0 else inf if asked > 0 else -inf
     if not measure.as_ca and (asked <= 0 or room <= 0):
         return 0.0 if asked <= 0 else inf
-    return asked / room
+    return float(asked) / float(room)  # each rounded first, as in Go
 
 
 def test_an_in_place_resize_counts_as_it_is() -> None:

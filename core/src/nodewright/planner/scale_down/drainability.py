@@ -1,8 +1,7 @@
-"""What becomes of the pods of a node that goes (behaviour/down.md A7), and whether it counts as empty (A2)."""
+"""What becomes of the pods of a node that goes (behaviour/down.md A7)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
 from nodewright.model.pod import Pod
@@ -10,10 +9,7 @@ from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Asked, Court, Fate, PodVerdict, apply_rules
-from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
-
-_UNASKED = Workloads()
 
 
 class Blocker(NamedTuple):
@@ -42,14 +38,6 @@ class DrainVerdict:
         return self.blocking is None and not self.pods
 
 
-class Emptiness(IntEnum):
-    """In the order in which candidates are looked at: empty, empty but for pods to wait for, not empty."""
-
-    EMPTY = 0
-    AWAITING = 1
-    OCCUPIED = 2
-
-
 def judge_pods(
     pods: Sequence[Pod], workloads: Workloads, budgets: DisruptionBudgets | None, settings: DrainSettings, now: float
 ) -> DrainVerdict:
@@ -71,37 +59,6 @@ def judge_pod(
 ) -> PodVerdict:
     """What becomes of one pod, whatever its neighbours; a DaemonSet pod that may go is DAEMON by whichever rule."""
     return apply_rules(_asked(pod), Court(workloads, budgets, settings, now))
-
-
-def emptiness(snapshot: Snapshot, rows: Iterable[int], settings: DrainSettings, now: float) -> list[Emptiness]:
-    """Whether nodes count as empty when candidates are ordered: controllers and budgets are not asked then.
-
-    Computed again only for nodes whose pods changed, or while one of them terminates.
-    """
-    court, numbers = Court(_UNASKED, None, settings, now), list(rows)
-    known = snapshot.of_pods(("emptiness", settings), numbers, lambda pods: _lasting_emptiness(pods, court))
-    return [
-        _emptiness(snapshot.pods(row), court) if found is None else found
-        for row, found in zip(numbers, known, strict=True)
-    ]
-
-
-def _lasting_emptiness(pods: Sequence[Pod], court: Court) -> Emptiness | None:
-    """What time does not change; None while a pod terminates. (Time lets a system pod be moved: occupied still.)"""
-    if any(pod.metadata.deletion_timestamp is not None for pod in pods):
-        return None
-    return _emptiness(pods, court)
-
-
-def _emptiness(pods: Sequence[Pod], court: Court) -> Emptiness:
-    found = Emptiness.EMPTY
-    for pod in pods:
-        fate = apply_rules(_asked(pod), court).fate
-        if fate in (Fate.MOVE, Fate.BLOCK):
-            return Emptiness.OCCUPIED
-        if fate == Fate.AWAIT:
-            found = Emptiness.AWAITING
-    return found
 
 
 def _asked(pod: Pod) -> Asked:
