@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from nodewright.cli.dry_run import Trial
+from nodewright.cli.plan_nodes import nodes_json
 from nodewright.cli.verdicts import Verdict, find_verdicts
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
@@ -39,6 +40,7 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         ],
         "groups": [_group(group, trial) for group in trial.state.groups.values()],
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
+        "scale_down": nodes_json(plan.scale_down),
         "pods": [_pod(verdict) for verdict in find_verdicts(trial)],
     }
 

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nodewright.cli.dry_run import Trial
+from nodewright.cli.plan_nodes import print_nodes
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.cli.verdicts import Fate, Verdict, find_verdicts
 from nodewright.model.action import IncreaseSize
@@ -37,6 +38,7 @@ def print_trial(console: Console, trial: Trial, source: str, strays: Sequence[Po
         console.print(safe(warning, "yellow"))
     _print_groups(console, trial)
     _print_other_actions(console, trial)
+    print_nodes(console, trial)
     _print_pods(console, verdicts, folded=folded)
     console.print(_conclusion(trial, verdicts))
 
@@ -154,6 +156,8 @@ def _conclusion(trial: Trial, verdicts: Iterable[Verdict]) -> Text:
     lost = sum(fate in (Fate.UNHELPED, Fate.HALTED) for fate in fates)
     helped = fates.count(Fate.HELPED)
     left = f"; {count(lost, 'pod')} {'is' if lost == 1 else 'are'} not helped" if lost else ""
+    removals = len(trial.plan.scale_down.removals)
+    left += f"; {count(removals, 'node')} {'goes' if removals == 1 else 'go'}" if removals else ""
     if not grown:
         return safe(f"Plan: no group grows{left}.", "bold")
     where = count(len(grown), "group")
