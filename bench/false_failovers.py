@@ -97,7 +97,7 @@ def _scenario(settings: Mapping[str, Any], place: str, seed: int) -> Scenario:
         name=f"false failovers, {place}",
         duration=Seconds(len(_BATCHES) * _EVERY + 4 * 3600),
         seed=seed,
-        settings={"expander": "price", **settings},
+        settings={"expander": "price", "scale-down-enabled": False, **settings},
         providers={"fake": {"groups": groups, "faults": [keeps], "switched_off": ["fast_failure_detection"]}},
         deployments=tuple(
             DeploymentSpec(name=f"batch-{n}", replicas=size, at=Seconds(n * _EVERY + 5), pod=pod)
