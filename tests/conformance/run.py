@@ -4,7 +4,7 @@ Every FILE holds one case a line (JSON lines, also gzipped; schema: docs of the 
 line ``<kind> <passed>/<total>`` is printed, then the names of the cases that fail; ``--why`` adds what differs.
 Exit code 1: some case failed, or is of an unknown kind. 2: the input cannot be read.
 
-A kind is a module ``kinds/<kind>.py`` with ``check(case) -> list[str]``: what differs, empty when nothing does.
+A kind is a module ``kinds/<kind>.py`` (dashes are underscores there) with ``check(case) -> list[str]``: what differs, empty when nothing does.
 What a kind needs besides is in ``support/``.
 """
 
@@ -44,7 +44,7 @@ class Result(NamedTuple):
 
 def known_kinds() -> list[str]:
     """Kinds for which there is a check."""
-    return sorted(path.stem for path in (HERE / "kinds").glob("[a-z]*.py"))
+    return sorted(path.stem.replace("_", "-") for path in (HERE / "kinds").glob("[a-z]*.py"))
 
 
 def argued_cases() -> dict[str, str]:
@@ -112,7 +112,7 @@ def _load_check(kind: str) -> Check:
     support = str(HERE / "support")
     if support not in sys.path:
         sys.path.append(support)
-    spec = spec_from_file_location(f"conformance_{kind}", HERE / "kinds" / f"{kind}.py")
+    spec = spec_from_file_location(f"conformance_{kind}", HERE / "kinds" / f"{kind.replace('-', '_')}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)

@@ -24,7 +24,9 @@ def _load_runner() -> ModuleType:
 
 
 runner = _load_runner()
-FILES = [path for path in sorted((HERE / "cases").iterdir()) if path.name.partition(".")[0] in runner.known_kinds()]
+# A vendor's cases are next to its plugin.
+FOUND = [*sorted((HERE / "cases").iterdir()), *sorted(HERE.parents[1].glob("plugins/*/tests/data/*.jsonl.gz"))]
+FILES = [path for path in FOUND if path.name.partition(".")[0] in runner.known_kinds()]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.partition(".")[0])

@@ -60,14 +60,14 @@ class Api(Protocol):
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
         """That version of the template; raises ProviderError if there is none."""
 
-    def image(self, image_id: str) -> Image:
-        """Raises ProviderError if there is none."""
+    def image(self, image_id: str) -> Image | None:
+        """None if there is no such image that we may see."""
 
     def instance_types(self, names: Sequence[str]) -> Sequence[InstanceTypeInfo]:
         """Those of the types that exist in the region."""
 
-    def types_meeting(self, requirements: Raw, image: Image) -> Sequence[str]:
-        """Instance types that meet the requirements, in AWS's order."""
+    def types_meeting(self, requirements: Raw, image: Image | None) -> Sequence[str]:
+        """Instance types that meet the requirements and can run the image, in AWS's order."""
 
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
         """A managed node group of EKS; raises ProviderError if there is none."""

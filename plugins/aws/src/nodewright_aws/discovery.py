@@ -1,6 +1,7 @@
 """Which groups are ours: ``--nodes`` and ``--node-group-auto-discovery``, in CA's syntax."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -35,6 +36,14 @@ def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
     specs = [parse_discovery(text) for text in discoveries]
     tags = {key: value for spec in specs for key, value in spec.items()} if specs else None
     return Selection(named=named, tags=tags)
+
+
+def make_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The tags as DescribeAutoScalingGroups takes them: AWS demands all of them."""
+    return [
+        {"Name": f"tag:{key}", "Values": [value]} if value else {"Name": "tag-key", "Values": [key]}
+        for key, value in tags.items()
+    ]
 
 
 def parse_discovery(text: str) -> dict[str, str]:

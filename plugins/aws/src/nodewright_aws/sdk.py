@@ -15,6 +15,7 @@ import msgspec
 
 from nodewright.spec import AccessDenied, Clock, ProviderError, ProviderUnavailable, Throttled
 from nodewright_aws.api import TagFilter
+from nodewright_aws.discovery import make_filters
 from nodewright_aws.errors import from_response
 from nodewright_aws.meter import Meter
 from nodewright_aws.options import Options
@@ -81,11 +82,7 @@ class Sdk:
         return found
 
     def groups_tagged(self, tags: TagFilter) -> Sequence[Group]:
-        filters = [
-            {"Name": f"tag:{key}", "Values": [value]} if value else {"Name": "tag-key", "Values": [key]}
-            for key, value in tags.items()
-        ]
-        return self._groups(Filters=filters)
+        return self._groups(Filters=make_filters(tags))
 
     def activities(self, group: str) -> Sequence[Activity]:
         answer = self._ask("autoscaling", "DescribeScalingActivities", AutoScalingGroupName=group, MaxRecords=100)
@@ -127,11 +124,11 @@ class Sdk:
             raise ProviderError(f"there is no launch template {spec.named}", code="noLaunchTemplate")
         return _convert(versions[0]["LaunchTemplateData"], LaunchTemplateData)
 
-    def image(self, image_id: str) -> Image:
-        images = self._ask("ec2", "DescribeImages", ImageIds=[image_id])["Images"]
-        if not images:
-            raise ProviderError(f"there is no image {image_id}", code="noImage")
-        return _convert(images[0], Image)
+    def image(self, image_id: str) -> Image | None:
+        # A filter passes over an image that is not there; naming it outright would be refused.
+        wanted = [{"Name": "image-id", "Values": [image_id]}]
+        images = self._ask("ec2", "DescribeImages", Filters=wanted)["Images"]
+        return _convert(images[0], Image) if images else None
 
     def instance_types(self, names: Sequence[str]) -> Sequence[InstanceTypeInfo]:
         found: list[InstanceTypeInfo] = []
@@ -142,12 +139,12 @@ class Sdk:
                 found += _convert(answer["InstanceTypes"], list[InstanceTypeInfo])
         return found
 
-    def types_meeting(self, requirements: Raw, image: Image) -> Sequence[str]:
+    def types_meeting(self, requirements: Raw, image: Image | None) -> Sequence[str]:
         answer = self._ask(
             "ec2",
             "GetInstanceTypesFromInstanceRequirements",
-            ArchitectureTypes=[image.architecture],
-            VirtualizationTypes=[image.virtualization_type],
+            ArchitectureTypes=[image.architecture] if image is not None else ["x86_64", "arm64"],
+            VirtualizationTypes=[image.virtualization_type if image is not None else "hvm"],
             InstanceRequirements=requirements,
         )
         return [found["InstanceType"] for found in answer["InstanceTypes"]]
