@@ -83,7 +83,8 @@ class LiveEngine:
         self._providers = self._connect()
 
     def __enter__(self) -> Self:
-        self._log.say("starting", dry_run=self._options.dry_run)
+        ports = {server.name: server.port for server in self._servers}
+        self._log.say("starting", dry_run=self._options.dry_run, ports=ports)
         for server in self._servers:
             server.start()
         self._caches.start()
@@ -176,10 +177,10 @@ class LiveEngine:
         serving = self._settings.serving
         usual = ":8085" if _IN_A_POD in os.environ else "127.0.0.1:8085"
         pages = public_pages(self._metrics, self._health, self._caches)
-        servers = [WebServer("--address", serving.address or usual, pages)]
+        servers = [WebServer("address", serving.address or usual, pages)]
         if serving.debug_address:
             shown = debug_pages(lambda: self.last_report)
-            servers.append(WebServer("--debug-address", serving.debug_address, shown))
+            servers.append(WebServer("debug_address", serving.debug_address, shown))
         return servers
 
     # While it runs

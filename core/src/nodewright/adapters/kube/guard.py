@@ -4,26 +4,34 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+import msgspec
+
 from nodewright.adapters.kube.api import Api, ApiError, Lines, Request
 from nodewright.adapters.provider.runner import CallRunner, NotStarted
 
 T = TypeVar("T")
+
+# No write is worth beginning with less.
+_LEAST_SECONDS = 1.0
 
 # Seconds for which nobody else may become leader.
 Remaining = Callable[[], float]
 
 
 class GuardedApi:
-    """Implements Api: what changes something is not even sent once the lease may run out before the answer."""
+    """Implements Api: what changes something gets no longer than the lease lasts, and is not sent without one."""
 
     def __init__(self, api: Api, remaining: Remaining) -> None:
         self._api = api
         self._remaining = remaining
 
     def send(self, request: Request) -> bytes:
-        if request.method != "GET" and self._remaining() <= request.timeout:
-            raise ApiError(f"{request}: not sent: this process does not lead, or may not for much longer", status=409)
-        return self._api.send(request)
+        if request.method == "GET":
+            return self._api.send(request)
+        remaining = self._remaining()
+        if remaining <= _LEAST_SECONDS:
+            raise ApiError(f"{request}: not sent: this process does not lead, or will not for much longer")
+        return self._api.send(msgspec.structs.replace(request, timeout=min(request.timeout, remaining)))
 
     def follow(self, request: Request) -> AbstractContextManager[Lines]:
         return self._api.follow(request)

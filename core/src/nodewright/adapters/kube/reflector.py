@@ -147,6 +147,8 @@ class Reflector(Generic[T]):
         try:
             with self._api.follow(self._request(query, SILENCE_SECONDS)) as lines:
                 self._lines = lines
+                if self._stop.is_set():  # in between: then nobody knew of these lines
+                    return
                 for line in lines:
                     self._take(line)
                     if self._stop.is_set():

@@ -23,9 +23,14 @@ Render = Callable[[], Page]
 
 
 class WebServer:
-    """Serves ``pages`` by path, in threads of its own, until ``stop``. Raises ConfigError for an address in use."""
+    """Serves ``pages`` by path, in threads of its own, until ``stop``. Raises ConfigError for an address in use.
 
-    def __init__(self, flag: str, address: str, pages: Mapping[str, Render]) -> None:
+    ``name`` is that of the setting that the address comes from.
+    """
+
+    def __init__(self, name: str, address: str, pages: Mapping[str, Render]) -> None:
+        self.name = name
+        flag = f"--{name.replace('_', '-')}"
         host, port = parse_address(flag, address)
 
         class Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,129 @@
+"""The picture that deltas keep current equals the one that is made from everything at once."""
+
+from collections.abc import Iterable
+from random import Random
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from nodewright.adapters.kube.live_picture import LivePicture, host_of
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.node import Node, NodeStatus
+from nodewright.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from nodewright.model.quantity import Quantity
+from nodewright.snapshot.snapshot import Snapshot
+
+NAMES = [f"n{number}" for number in range(8)]
+
+
+def make_node(name: str, cpu: int = 8) -> Node:
+    amounts = {"cpu": Quantity.of(str(cpu)), "memory": Quantity.of("32Gi"), "pods": Quantity.of("110")}
+    return Node(metadata=ObjectMeta(name=name), status=NodeStatus(capacity=amounts, allocatable=amounts))
+
+
+def make_pod(name: str, *, node: str = "", nominated: str = "", cpu: str = "1", phase: str = "") -> Pod:
+    container = Container(resources=ResourceRequirements(requests={"cpu": Quantity.of(cpu)}))
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="default", uid=f"{name}-{node}-{cpu}"),
+        spec=PodSpec(node_name=node, containers=(container,)),
+        status=PodStatus(nominated_node_name=nominated, phase=phase),
+    )
+
+
+def what_it_shows(snapshot: Snapshot) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Free milli-cpus and the pods of each node."""
+    snapshot.widen()
+    column = snapshot.vocabulary.resources.get("cpu")
+    return {
+        node.name: (
+            int(snapshot.free[row, column]) if column is not None else 0,
+            tuple(sorted(pod.name for pod in snapshot.pods(row))),
+        )
+        for row, node in snapshot.nodes()
+    }
+
+
+def draw_anew(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Snapshot, set[str]]:
+    snapshot = Snapshot()
+    snapshot.add_nodes(list(nodes))
+    pending = set()
+    for pod in pods:
+        host = host_of(pod)
+        if pod.is_terminal:
+            continue
+        if host in snapshot:
+            snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(host), pod=pod)
+        elif not host:
+            pending.add(pod.name)
+    return snapshot, pending
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deltas_and_the_whole_agree(seed: int) -> None:
+    random = Random(seed)
+    live = LivePicture()
+    nodes: dict[str, Node | None] = {}
+    pods: dict[str, Pod | None] = {}
+    for _ in range(60):
+        some_nodes: dict[str, Node | None] = {}
+        for name in random.sample(NAMES, random.randrange(4)):
+            some_nodes[name] = make_node(name, random.choice([4, 8])) if random.random() < 0.7 else None
+        some_pods: dict[str, Pod | None] = {}
+        for number in random.sample(range(20), random.randrange(6)):
+            key = f"default/p{number}"
+            some_pods[key] = draw_pod(f"p{number}", random) if random.random() < 0.8 else None
+        live.apply_nodes(some_nodes)
+        live.apply_pods(some_pods)
+        nodes |= some_nodes
+        pods |= some_pods
+        expected, pending = draw_anew(filter(None, nodes.values()), filter(None, pods.values()))
+        assert what_it_shows(live.fork()) == what_it_shows(expected)
+        assert {pod.name for pod in live.pending()} == pending
+
+
+def draw_pod(name: str, random: Random) -> Pod:
+    return make_pod(
+        name,
+        node=random.choice(["", *NAMES]),
+        nominated=random.choice(["", "", "n1"]),
+        cpu=random.choice(["1", "500m"]),
+        phase=random.choice(["", "Running", "Succeeded"]),
+    )
+
+
+def test_a_pod_may_come_before_its_node() -> None:
+    live = LivePicture()
+    live.apply_pods({"default/p": make_pod("p", node="late")})
+    assert not live.pending()
+    live.apply_nodes({"late": make_node("late")})
+    assert what_it_shows(live.fork())["late"][1] == ("p",)
+
+
+def test_a_fork_does_not_change_with_the_picture() -> None:
+    live = LivePicture()
+    live.apply_nodes({"a": make_node("a")})
+    live.apply_pods({"default/p": make_pod("p", node="a")})
+    before = live.fork()
+    live.apply_pods({"default/p": None})
+    assert what_it_shows(before)["a"][1] == ("p",)
+    assert what_it_shows(live.fork())["a"][1] == ()
+
+
+def test_rows_do_not_pile_up() -> None:
+    live = LivePicture()
+    node = make_node("a")
+    live.apply_pods({"default/p": make_pod("p", node="a")})
+    for number in range(2000):
+        labelled = replace(node, metadata=replace(node.metadata, labels={"turn": str(number)}))
+        live.apply_nodes({"a": labelled})
+    fork = live.fork()
+    assert len(fork) < 600
+    assert np.count_nonzero(fork.alive) == 1
+    assert what_it_shows(fork)["a"][1] == ("p",)
+
+
+def test_pods_are_pending_in_the_order_of_their_age() -> None:
+    live = LivePicture()
+    live.apply_pods({f"default/{name}": make_pod(name) for name in ("b", "a", "c")})
+    assert [pod.name for pod in live.pending()] == ["a", "b", "c"]

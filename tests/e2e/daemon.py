@@ -1,0 +1,86 @@
+"""``nodewright run`` as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PLUGIN = Path(__file__).parent / "plugin"
+_LOOK_EVERY = 0.05
+
+
+def wait_until(probe: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    """Until ``probe`` answers something true: the real control plane runs in real time."""
+    deadline = time.monotonic() + seconds
+    while not probe():
+        assert time.monotonic() < deadline, f"within {seconds:g} s there was no {what}"
+        threading.Event().wait(_LOOK_EVERY)
+
+
+class DaemonProcess:
+    """The daemon with the shared cloud as its only provider; it loops every second."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, cloud: Path, flags: Sequence[str] = ()) -> None:
+        config = folder / "config.yaml"
+        provider = {"options": {"address": str(cloud)}, "call-timeout": "5s"}
+        config.write_text(yaml.safe_dump({"providers": {"shared": provider}}))
+        self._log = folder / "log.jsonl"
+        usual = ["--scan-interval=1s", "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
+        usual += ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=6s"]
+        usual += ["--leader-elect-retry-period=1s"]
+        command = [sys.executable, "-m", "nodewright", "run", "--config", str(config), "--kubeconfig", str(kubeconfig)]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, *usual, *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])},
+            )
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged."""
+        found = []
+        for line in self._log.read_text().splitlines():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                found.append({"message": line})
+        return found
+
+    def says(self, message: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines() if message in str(line.get("message"))]
+
+    def page(self, server: str, path: str) -> str:
+        """A page of one of its servers, ``address`` or ``debug_address``."""
+        [told] = self.says("starting")
+        with urllib.request.urlopen(f"http://127.0.0.1:{told['ports'][server]}{path}", timeout=10) as reply:
+            text: str = reply.read().decode()
+        return text
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def end(self, seconds: float = 20.0) -> int:
+        """Ask it to stop; answers its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def wait(self, seconds: float = 60.0) -> int:
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()

@@ -1,0 +1,51 @@
+"""The provider of the end-to-end tests: the fake provider, whose cloud lives in the test and outlives the daemon."""
+
+from collections.abc import Sequence
+from multiprocessing.connection import Client
+from typing import Any, cast
+
+from nodewright import spec
+from nodewright.spec import hookimpl
+from nodewright_fake import CloudOptions, FakeCloud, FakeProvider
+from nodewright_fake.faults import Faults
+
+
+class RemoteCloud:
+    """Answers like the cloud behind the socket ``address``, from which it gets every answer."""
+
+    def __init__(self, address: str, clock: spec.Clock) -> None:
+        self.options: CloudOptions
+        self._line = Client(address)
+        self.options = self.ask("options")
+        self.faults = Faults(clock, ())
+
+    def ask(self, what: str, *args: object, **kwargs: object) -> Any:
+        self._line.send((what, args, kwargs))
+        succeeded, answer = self._line.recv()
+        if succeeded:
+            return answer
+        kind, said, details = answer
+        error = kind.__new__(kind)
+        error.args, error.__dict__ = said, details
+        raise error
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: self.ask(name, *args, **kwargs)
+
+
+class SharedProvider(FakeProvider):
+    """Option ``address``: where the cloud listens."""
+
+    def __init__(self, context: spec.ProviderContext) -> None:
+        remote = RemoteCloud(str(context.options["address"]), context.clock)
+        super().__init__(context, cast("FakeCloud", remote))
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        options = self.cloud.options
+        offered = frozenset(spec.Capability) - frozenset(options.switched_off)
+        return spec.ProviderInfo(name="shared", spec_version=(1, 0), capabilities=offered)
+
+    @hookimpl
+    def provisioning_classes(self) -> Sequence[spec.ProvisioningClass]:
+        return ()

@@ -1,0 +1,114 @@
+"""Growth on a real control plane: the scheduler gives up on pods, the cloud starts machines, the pods run."""
+
+import json
+import urllib.error
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.cloud import SharedCloud
+from tests.e2e.conftest import StartDaemon
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
+
+PODS = "/api/v1/namespaces/default/pods"
+SYSTEM = "/api/v1/namespaces/kube-system"
+
+
+def make_deployment(name: str, replicas: int, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "none.invalid/c", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}},
+        },
+    }
+
+
+def deploy(plane: ControlPlane, name: str, replicas: int, cpu: str = "1", **spec: Any) -> None:
+    body = make_deployment(name, replicas, cpu, **spec)
+    plane.request("/apis/apps/v1/namespaces/default/deployments", method="POST", body=body)
+
+
+def count_running(plane: ControlPlane) -> int:
+    return sum(pod["status"]["phase"] == "Running" for pod in plane.request(PODS)["items"])
+
+
+def find_events(plane: ControlPlane, reason: str, namespace: str = "default") -> list[dict[str, Any]]:
+    found = plane.request(f"/api/v1/namespaces/{namespace}/events?fieldSelector=reason={reason}")["items"]
+    return list(found)
+
+
+def test_from_nothing_to_three_nodes(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    daemon = start()
+    deploy(clean, "web", 9)
+    wait_until(lambda: count_running(clean) == 9, "nine running pods")
+    assert [call for call in shared.calls if call[0] == "increase"] == [("increase", ("small", 0, 3))]
+    wait_until(lambda: find_events(clean, "TriggeredScaleUp"), "event on a pod")
+    event = find_events(clean, "TriggeredScaleUp")[0]
+    assert event["source"]["component"] == "cluster-autoscaler"
+    assert event["involvedObject"]["uid"]
+    assert daemon.end() == 0
+    assert "Traceback" not in json.dumps(daemon.lines())
+
+
+def test_the_status_is_told_as_ca_tells_it(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    start()
+    deploy(clean, "web", 4)
+    wait_until(lambda: count_running(clean) == 4, "running pods")
+
+    def group() -> Any:
+        text = clean.request(f"{SYSTEM}/configmaps/cluster-autoscaler-status")["data"]["status"]
+        found = yaml.safe_load(text)
+        assert found["autoscalerStatus"] in ("Running", "Initializing")
+        return found.get("nodeGroups", [{}])[0]
+
+    def nodes() -> Any:
+        return group().get("health", {}).get("nodeCounts", {}).get("registered", {}).get("ready")
+
+    wait_until(lambda: nodes() == len(shared.cloud.living("small")) > 0, "status with every node ready")
+    assert group()["scaleUp"]["status"] == "NoActivity"
+
+
+def test_once_grows_and_ends(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    deploy(clean, "web", 2)
+    pending = f"{PODS}?fieldSelector=spec.nodeName="
+    wait_until(lambda: len(clean.request(pending)["items"]) == 2, "pending pods")
+    daemon = start("--once")
+    assert daemon.wait() == 0
+    assert shared.calls == [("increase", ("small", 0, 1))]
+    lease = clean.request("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler")
+    assert not lease["spec"].get("holderIdentity")
+    wait_until(lambda: count_running(clean) == 2, "running pods")
+
+
+def test_a_dry_run_needs_no_right_to_write(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    bind_reader(clean)
+    deploy(clean, "web", 2)
+    daemon = start("--dry-run", user="reader")
+    wait_until(lambda: daemon.says("would be done"), "plan in the log")
+    planned = daemon.says("would be done")[0]["action"]
+    assert (planned["type"], planned["target"]) == ("IncreaseSize", 1)
+    assert daemon.end() == 0
+    assert not shared.calls
+    assert not [line for line in daemon.lines() if "forbidden" in json.dumps(line)]
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        clean.request(f"{SYSTEM}/configmaps/nodewright-state")
+
+
+def bind_reader(plane: ControlPlane) -> None:
+    """The user ``reader`` may look at everything, and change nothing."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {
+        "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}],
+    }
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}],
+    }
+    for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+        plane.request(f"{rbac}/{plural}", method="POST", body=body)
