@@ -1,0 +1,219 @@
+"""Where pods could go: rows 17, 32 to 40, 59, 60, 114, 115, 117 and 118 of the edge cases, as whole loops."""
+
+import pytest
+from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
+from msgspec.structs import replace as changed
+
+from nodewright.model.group import GroupOptions
+from nodewright.model.meta import LabelSelector
+from nodewright.model.node import Taint
+from nodewright.model.pod import Pod, Toleration, TopologySpreadConstraint
+from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.examine import examine
+from nodewright.testkit.builders import build_budget, build_controller, build_pod
+from nodewright.testkit.world import ref
+
+AT_ONCE = GroupOptions(scale_down_unneeded_seconds=0.0, scale_down_utilization_threshold=0.9)
+CORDON = "node.kubernetes.io/unschedulable"
+
+
+def loops_of(**sizes: int) -> Loops:
+    """Groups of nodes with one core each."""
+    loops = Loops()
+    for name, size in sizes.items():
+        loops.world.add_group(name, size, cpu="1", options=AT_ONCE)
+    return loops
+
+
+def run_on(node: str, cpu: str, **extras: object) -> Pod:
+    name = str(extras.pop("name", f"on-{node}"))
+    return build_pod(name, cpu=cpu, node_name=node, **extras)  # type: ignore[arg-type]  # extras of build_pod
+
+
+def keep(loops: Loops, name: str) -> None:
+    """A group keeps its nodes."""
+    seen = loops.world.groups[ref(name)]
+    group = changed(seen.group, min_size=len(seen.instances or ()))
+    loops.world.groups[ref(name)] = type(seen)(**{**vars(seen), "group": group})
+
+
+def test_row_17_a_node_that_left_the_picture_is_told() -> None:
+    loops = loops_of(g=1)
+    state = loops.world.state()
+    found = examine(state.observation.snapshot, ["ghost"], [], state, Settings())
+    assert str(found.unremovable["ghost"].code) == "NoNodeInfo"
+
+
+def test_row_32_what_one_node_takes_another_cannot_have() -> None:
+    loops = loops_of(a=1, b=1, x=1)
+    keep(loops, "x")
+    loops.world.running = [run_on("a-0", "400m"), run_on("b-0", "350m"), run_on("x-0", "550m")]
+    report = loops.run()
+    # b-0 has no room for what is on a-0 either: 350m and 400m fit, so it is full of what it takes.
+    assert gone(report) == ["a-0"]
+    assert codes(report)["b-0"] == "NoPlaceToMovePods"
+    assert loops.world.memory.scale_down.recheck_at["b-0"] == loops.world.now + 5 * MINUTE
+
+
+def test_row_33_a_node_that_could_go_takes_no_pods() -> None:
+    loops = loops_of(a=1, b=1)
+    loops.world.running = [run_on("b-0", "100m")]
+    report = loops.run()
+    assert gone(report) == ["a-0"]
+    assert codes(report)["b-0"] == "NoPlaceToMovePods"
+
+
+def test_row_34_machines_on_their_way_take_no_pods() -> None:
+    loops = loops_of(a=1)
+    loops.world.add_group("big", 0, cpu="8", target=1)
+    loops.world.running = [run_on("a-0", "100m")]
+    assert codes(loops.run())["a-0"] == "NoPlaceToMovePods"
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Ignore", "NoPlaceToMovePods"), ("Honor", "")])
+def test_row_35_a_zone_lives_on_in_its_only_node_unless_taints_count(policy: str, code: str) -> None:
+    loops = Loops()
+    for zone, cpu in (("a", "1"), ("b", "4"), ("c", "4")):
+        loops.world.add_group(zone, 1, cpu=cpu, zone=zone, options=AT_ONCE, min_size=int(zone != "a"))
+    spread = TopologySpreadConstraint(
+        topology_key="topology.kubernetes.io/zone",
+        label_selector=LabelSelector(match_labels={"app": "s"}),
+        node_taints_policy=policy,
+    )
+    loops.world.running = [
+        run_on(f"{zone}-0", "100m", labels={"app": "s"}, topology_spread_constraints=[spread]) for zone in "abc"
+    ]
+    report = loops.run()
+    assert codes(report).get("a-0", "") == code
+    assert gone(report) == ([] if code else ["a-0"])
+
+
+def test_row_36_a_pod_that_waits_holds_the_room_that_it_is_to_have() -> None:
+    loops = loops_of(a=1, b=1)
+    loops.world.running = [run_on("a-0", "300m")]
+    loops.world.pending = [build_pod("waits", cpu="800m")]
+    loops.settings = {"scale_down_delay_after_add": 0.0}
+    report = loops.run()
+    assert gone(report) == []
+    assert codes(report)["a-0"] == "NoPlaceToMovePods"
+    assert codes(report)["b-0"] == "NoPlaceToMovePods"
+
+
+def tolerant(node: str) -> Pod:
+    return run_on(node, "100m", tolerations=[Toleration(key=CORDON, operator="Exists")])
+
+
+def cordon(loops: Loops, name: str) -> None:
+    node = loops.node(name)
+    taint = Taint(key=CORDON, effect="NoSchedule")
+    loops.change(changed(node, spec=changed(node.spec, unschedulable=True, taints=(taint,))))
+
+
+def test_rows_37_and_115_a_cordoned_node_is_only_taken_where_it_was_taken_before() -> None:
+    loops = loops_of(a=1, b=1)
+    keep(loops, "b")
+    loops.settings = {"scale_down_unneeded_time": 0.0, "max_drain_parallelism": 0}
+    loops.world.running = [tolerant("a-0")]
+    assert "a-0" in loops.run().unneeded
+    cordon(loops, "b-0")
+    assert "a-0" in loops.run(10).unneeded
+    fresh = loops_of(a=1, b=1)
+    keep(fresh, "b")
+    cordon(fresh, "b-0")
+    fresh.world.running = [tolerant("a-0")]
+    assert codes(fresh.run())["a-0"] == "NoPlaceToMovePods"
+
+
+def test_row_39_pods_of_high_priority_choose_first() -> None:
+    loops = Loops()
+    loops.world.add_group("a", 1, cpu="4", options=AT_ONCE)
+    loops.world.add_group("x", 1, cpu="1", min_size=1)
+    loops.world.running = [
+        run_on("a-0", "600m", name="low", priority=1),
+        run_on("a-0", "500m", name="high", priority=9),
+    ]
+    report = loops.run()
+    assert report.unremovable["a-0"].pod == "default/low"
+
+
+def covered(node: str) -> Pod:
+    return run_on(node, "100m", labels={"app": "guarded"})
+
+
+def test_row_59_a_budget_of_one_lets_one_node_go() -> None:
+    loops = loops_of(a=1, b=1, x=1)
+    keep(loops, "x")
+    loops.world.running = [covered("a-0"), covered("b-0")]
+    loops.world.budgets = [build_budget("pdb", allowed=1, labels={"app": "guarded"})]
+    report = loops.run()
+    assert gone(report) == ["a-0"]
+    assert str(report.unremovable["b-0"].pod_code) == "NotEnoughPdb"
+
+
+def test_row_60_a_node_with_more_pods_than_its_budget_lets_go_comes_after_others() -> None:
+    loops = loops_of(a=1, b=1, x=3)
+    keep(loops, "x")
+    pods = [run_on("a-0", "200m", name=name, labels={"app": "guarded"}) for name in ("one", "two")]
+    loops.world.running = [*pods, run_on("b-0", "850m")]
+    loops.world.budgets = [build_budget("pdb", allowed=1, labels={"app": "guarded"})]
+    report = loops.run()
+    assert list(report.unneeded) == ["a-0", "b-0"]
+    assert gone(report) == ["b-0"]
+    assert codes(report)["a-0"] == "AwaitsItsTurn"
+
+
+def test_row_114_a_bare_pod_that_is_to_run_on_a_node_keeps_it() -> None:
+    loops = loops_of(a=1)
+    loops.world.pending = [build_pod("bare", cpu="100m", owner=None)]
+    report = loops.run()
+    assert str(report.unremovable["a-0"].pod_code) == "NotReplicated"
+
+
+def test_row_117_a_node_with_nothing_but_expendable_pods_is_empty() -> None:
+    loops = loops_of(a=1)
+    loops.world.running = [run_on("a-0", "900m", priority=-11, owner=None)]
+    report = loops.run()
+    assert gone(report) == ["a-0"]
+    assert report.removals[0].pods == ()
+
+
+def test_row_54_a_node_waits_for_pods_that_are_to_complete() -> None:
+    loops = loops_of(a=1)
+    annotation = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}
+    loops.world.running = [run_on("a-0", "100m", annotations=annotation)]
+    report = loops.run()
+    assert "a-0" in report.unneeded
+    assert codes(report) == {"a-0": "BlockedByOnCompletionPod"}
+
+
+def test_pods_of_a_node_that_is_drained_wait_for_room_from_now() -> None:
+    loops = loops_of(a=1, b=1)
+    loops.world.running = [run_on("a-0", "700m")]
+    loops.begin("a-0", pods=("default/on-a-0",))
+    node = loops.node("a-0")
+    taint = Taint(key="ToBeDeletedByClusterAutoscaler", effect="NoSchedule", value=str(int(loops.world.now)))
+    loops.change(changed(node, spec=changed(node.spec, taints=(taint,))))
+    plan = loops.plan()
+    assert [pod.key for pod in plan.fitting] == ["default/on-a-0"]
+    # Its room is kept on b-0, which therefore could only go if the pod had another place.
+    assert codes(plan.scale_down)["b-0"] == "NoPlaceToMovePods"
+
+
+def test_a_pod_moved_in_the_simulation_moves_on_with_its_next_node() -> None:
+    loops = Loops()
+    loops.world.add_group("a", 1, cpu="1", options=AT_ONCE)
+    loops.world.add_group("b", 1, cpu="2", options=AT_ONCE)
+    loops.world.add_group("c", 1, cpu="1", options=AT_ONCE, min_size=1)
+    loops.world.running = [run_on("a-0", "600m"), run_on("b-0", "600m"), run_on("c-0", "300m")]
+    report = loops.run()
+    # What was on a-0 is on b-0 by now, so that b-0 has 1200m to move, and c-0 takes 700m.
+    assert gone(report) == ["a-0"]
+    assert codes(report)["b-0"] == "NoPlaceToMovePods"
+
+
+def test_orphans_are_told_with_the_controller_that_is_missing() -> None:
+    loops = loops_of(a=1, b=1)
+    loops.world.controllers = [build_controller("ReplicaSet", "other", replicas=1)]
+    loops.world.running = [run_on("a-0", "100m")]
+    report = loops.run()
+    assert str(report.unremovable["a-0"].pod_code) == "ControllerNotFound"
