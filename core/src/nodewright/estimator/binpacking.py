@@ -60,6 +60,7 @@ def estimate(
     ordered = decreasing(groups, template.node)
     fast: PodGroup | None = None
     if fastpath:
+        ordered = [single for group in ordered for single in _singly(group)]
         ordered, fast = move_fastest_last(ordered, template.node)
     for group in _merged(group for group in ordered if group is not fast):
         packing.add(group)
@@ -91,6 +92,11 @@ def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
             runs.append([group])
         last = group.pod_class
     return [run[0] if len(run) == 1 else _joined(run) for run in runs]
+
+
+def _singly(group: PodGroup) -> list[PodGroup]:
+    """The groups as CA sees them."""
+    return [PodGroup(group.pod_class, [pod]) for pod in group.pods] if group.alone else [group]
 
 
 def _joined(groups: Sequence[PodGroup]) -> PodGroup:

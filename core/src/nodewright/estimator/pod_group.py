@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodewright.model.pod import Pod
-from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.pod_class import PodClass, has_only_parts
 from nodewright.snapshot.snapshot import Snapshot
 
 MAX_VARIETIES = 10
@@ -12,10 +12,14 @@ MAX_VARIETIES = 10
 
 @dataclass(eq=False)
 class PodGroup:
-    """Pods of one controller that are alike (CA: equivalence group); the first stands for all."""
+    """Pods of one controller that are alike (CA: equivalence group); the first stands for all.
+
+    ``alone``: pods of one class, each of which is a group to CA; they came one after another.
+    """
 
     pod_class: PodClass
     pods: list[Pod] = field(default_factory=list)
+    alone: bool = False
 
 
 def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
@@ -24,20 +28,48 @@ def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
     A pod without a controller, or of a DaemonSet, stands alone; so does every pod past the tenth variety of
     its controller.
     """
-    groups: list[PodGroup] = []
-    shared: dict[tuple[str, PodClass], PodGroup] = {}
-    varieties: dict[str, int] = {}
+    sorter = _Sorter(snapshot)
+    # Pods that share their parts belong together: all are alive, so that the ids of the parts are theirs alone.
+    known: dict[tuple[int, int, int, int, str], PodGroup] = {}
     for pod in pods:
-        pod_class = snapshot.class_of(pod)
-        controller = pod.metadata.controller
-        alone = controller is None or pod.is_daemonset_pod
-        uid = "" if controller is None else controller.uid
-        held = None if alone else shared.get((uid, pod_class))
-        if held is None:
-            held = PodGroup(pod_class)
-            groups.append(held)
-            if not alone and varieties.get(uid, 0) < MAX_VARIETIES:
-                varieties[uid] = varieties.get(uid, 0) + 1
-                shared[uid, pod_class] = held
-        held.pods.append(pod)
-    return groups
+        meta = pod.metadata
+        key = (id(pod.spec), id(meta.labels), id(meta.owner_references), id(meta.annotations), meta.namespace)
+        group = known.get(key)
+        if group is None or (group.alone and group is not sorter.groups[-1]) or not has_only_parts(pod):
+            group = sorter.find(pod)
+            if has_only_parts(pod):
+                known[key] = group
+        group.pods.append(pod)
+    return sorter.groups
+
+
+class _Sorter:
+    """Finds the group of a pod, or makes one."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.groups: list[PodGroup] = []
+        self._snapshot = snapshot
+        self._shared: dict[tuple[str, PodClass], PodGroup] = {}
+        self._varieties: dict[str, int] = {}
+
+    def find(self, pod: Pod) -> PodGroup:
+        pod_class, controller = self._snapshot.class_of(pod), pod.metadata.controller
+        if controller is None or pod.is_daemonset_pod:
+            return self._stand_alone(pod_class)
+        held = self._shared.get((controller.uid, pod_class))
+        if held is not None:
+            return held
+        varieties = self._varieties.get(controller.uid, 0)
+        if varieties >= MAX_VARIETIES:
+            return self._stand_alone(pod_class)
+        self._varieties[controller.uid] = varieties + 1
+        group = self._shared[controller.uid, pod_class] = PodGroup(pod_class)
+        self.groups.append(group)
+        return group
+
+    def _stand_alone(self, pod_class: PodClass) -> PodGroup:
+        last = self.groups[-1] if self.groups else None
+        if last is not None and last.alone and last.pod_class is pod_class and pod_class.is_plain:
+            return last
+        self.groups.append(PodGroup(pod_class, alone=True))
+        return self.groups[-1]

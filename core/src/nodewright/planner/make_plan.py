@@ -18,8 +18,8 @@ from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
     drop_expendable,
     drop_foreign,
+    find_pending,
     find_recreated,
-    is_pending,
     split_young,
     take_fitting,
 )
@@ -56,7 +56,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings))
     if restored.cut_short:
         return Plan(actions=tuple(actions), cut_short=restored.cut_short)
-    pods = [pod for pod in state.observation.pending if is_pending(pod, settings.pods)]
+    pods = find_pending(state.observation.pending, settings.pods)
     old, young = split_young(pods, settings.pods, state.now)
     old += find_recreated(state.observation.snapshot, state.observation.removing, settings.pods)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size

@@ -64,6 +64,22 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
 
 
+def find_pending(pods: Iterable[Pod], settings: PodSettings) -> list[Pod]:
+    """The pods that wait for room; those that share spec and status are asked about once."""
+    found: list[Pod] = []
+    known: dict[tuple[int, int], bool] = {}
+    for pod in pods:
+        if pod.metadata.deletion_timestamp is not None:
+            continue
+        key = (id(pod.spec), id(pod.status))
+        wanted = known.get(key)
+        if wanted is None:
+            wanted = known[key] = is_pending(pod, settings)
+        if wanted:
+            found.append(pod)
+    return found
+
+
 def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], settings: PodSettings) -> list[Pod]:
     """Pods that their controllers will create anew once the node under them is drained: they wait for room from now."""
     rows = (snapshot.find_row(name) for name, held in removing.items() if held.removal.drains)
@@ -133,9 +149,7 @@ def _is_countable(snapshot: Snapshot, pod_class: PodClass) -> bool:
 
 
 def _by_priority(snapshot: Snapshot, pods: Iterable[Pod]) -> list[tuple[PodClass, list[Pod]]]:
-    classes: dict[PodClass, list[Pod]] = {}
-    for pod in pods:
-        classes.setdefault(snapshot.class_of(pod), []).append(pod)
+    classes = snapshot.vocabulary.classes.sort(pods)
     return sorted(classes.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
 
 

@@ -3,20 +3,21 @@
 Two pods of one class are interchangeable to every predicate, so that each predicate runs once per class.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 import msgspec
 
 from nodewright.model.pod import Pod, PodSpec, Volume
-from nodewright.model.quantity import Quantity
+from nodewright.model.sharing import encode_part, is_content
 from nodewright.snapshot.requests import pod_requests
 
 T = TypeVar("T")
 # Numbers are never used again, so that what is remembered by number is never taken for another class.
 _IDS = count()
+_MAX_PARTS = 2**14
 
 
 class PodClass:
@@ -84,10 +85,35 @@ class PodClasses:
         # A class lives as long as somebody speaks of it: every Job brings labels that never come back.
         self._by_key: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
         self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
+        # Pods that were decoded together share their equal parts: these are held, so that their ids are theirs alone.
+        self._by_parts: dict[tuple[int, int, str], tuple[PodSpec, Mapping[str, str], ReferenceType[PodClass]]] = {}
+
+    def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
+        """Pods without a node by class, in order of first appearance."""
+        found: dict[PodClass, list[Pod]] = {}
+        piles: dict[tuple[int, int, str], list[Pod]] = {}
+        for pod in pods:
+            meta, status = pod.metadata, pod.status
+            key = (id(pod.spec), id(meta.labels), meta.namespace)
+            told = meta.deletion_timestamp or status.container_statuses or status.init_container_statuses
+            pile = None if told else piles.get(key)
+            if pile is None:
+                pile = found.setdefault(self.of(pod), [])
+                if has_only_parts(pod):
+                    piles[key] = pile
+            pile.append(pod)
+        return found
 
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
         """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
-        uid = pod.metadata.uid
+        meta = pod.metadata
+        parts = (id(pod.spec), id(meta.labels), meta.namespace)
+        shared = None if placed else self._by_parts.get(parts)
+        if shared is not None and has_only_parts(pod):
+            found = shared[2]()
+            if found is not None:
+                return found
+        uid = meta.uid
         known = self._by_pod.get(uid) if uid else None
         if known is not None and known[0] is pod and known[1] == placed:
             return known[2]
@@ -97,6 +123,10 @@ class PodClasses:
         pod_class = self._intern(bare)
         if uid:
             self._by_pod[uid] = (pod, placed, pod_class)
+        if not placed and has_only_parts(pod):
+            if len(self._by_parts) >= _MAX_PARTS:
+                self._by_parts.clear()
+            self._by_parts[parts] = (pod.spec, meta.labels, ref(pod_class))
         return pod_class
 
     def forget(self, uid: str) -> None:
@@ -104,7 +134,7 @@ class PodClasses:
         self._by_pod.pop(uid, None)
 
     def _intern(self, pod: Pod) -> PodClass:
-        key = _encode(_identity(pod))
+        key = encode_part(_identity(pod))
         found = self._by_key.get(key)
         if found is None:
             found = self._by_key[key] = PodClass(next(_IDS), pod)
@@ -137,18 +167,21 @@ def claim_key(pod: Pod, volume: Volume) -> str:
     return f"{pod.metadata.namespace}/{name}"
 
 
+def has_only_parts(pod: Pod) -> bool:
+    """Whether spec, labels and namespace are all of a pod without a node that its class is about."""
+    status = pod.status
+    if pod.metadata.deletion_timestamp is not None or status.container_statuses or status.init_container_statuses:
+        return False
+    volumes = pod.spec.volumes
+    return not volumes or not any(volume.ephemeral for volume in volumes)
+
+
 def _identity(pod: Pod) -> tuple[object, ...]:
-    meta = pod.metadata
+    meta, spec = pod.metadata, pod.spec
+    if any(is_content(volume) for volume in spec.volumes):
+        # The volume with a pod's token has a name of its own in every pod.
+        spec = msgspec.structs.replace(spec, volumes=tuple(v for v in spec.volumes if not is_content(v)))
     resized = any(s.resources for s in (*pod.status.container_statuses, *pod.status.init_container_statuses))
     requests = pod_requests(pod, placed=True) if resized else None
     own_claims = (meta.name, meta.uid) if any(volume.ephemeral for volume in pod.spec.volumes) else None
-    return (meta.namespace, meta.labels, pod.spec, meta.deletion_timestamp is not None, requests, own_claims)
-
-
-def _nano(value: Any) -> str:
-    if isinstance(value, Quantity):
-        return str(value.nano)
-    raise TypeError(f"{type(value).__name__} is no part of a pod")
-
-
-_encode = msgspec.msgpack.Encoder(enc_hook=_nano).encode
+    return (meta.namespace, meta.labels, spec, meta.deletion_timestamp is not None, requests, own_claims)
