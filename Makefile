@@ -1,11 +1,11 @@
-# One word each: demo, test, check, bench. Each works alone on a machine with Python >= 3.11 and make.
+# One word each: demo, test, check, bench, e2e. Each works alone on a machine with Python >= 3.11 and make.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test bench bench-failover bench-mutants check format pictures clean
+.PHONY: setup demo test e2e control-plane bench bench-failover bench-mutants check format pictures clean
 
 setup: .venv/.dev
 
@@ -14,6 +14,13 @@ demo: .venv/.runtime
 
 test: .venv/.dev
 	$(BIN)/pytest -n auto --dist worksteal
+
+# Needs Go; the first build of the control plane takes 8 minutes on two free cores, then it is kept.
+control-plane: .venv/.dev
+	$(BIN)/python -m tests.e2e.binary
+
+e2e: control-plane
+	E2E=require $(BIN)/pytest tests/e2e
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py

@@ -18,7 +18,7 @@ PLUGIN = Path(__file__).parent / "plugin"
 _LOOK_EVERY = 0.05
 
 
-def wait_until(probe: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+def wait_until(probe: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Until ``probe`` answers something true: the real control plane runs in real time."""
     deadline = time.monotonic() + seconds
     while not probe():
