@@ -113,13 +113,18 @@ def test_row_111_a_mixed_whole_group_goes_in_a_batch_that_can_fill_up(profile: s
     assert [removal.batch for removal in loops.run().removals] == [batch] * 3
 
 
-@pytest.mark.parametrize(("under_way", "count"), [(0, 12), (9, 12), (10, 0), (11, 12)])
-def test_rows_66_and_112_a_whole_group_may_exceed_what_is_left_but_not_nothing(under_way: int, count: int) -> None:
+@pytest.mark.parametrize(
+    ("under_way", "profile", "count"),
+    [(0, "ca", 12), (9, "ca", 12), (10, "ca", 0), (11, "ca", 12), (9, "nodewright", 12), (11, "nodewright", 0)],
+)
+def test_rows_66_and_112_a_whole_group_may_exceed_what_is_left_but_not_nothing(
+    under_way: int, profile: str, count: int
+) -> None:
     loops = empty_groups(ATOMIC, g=12)
     loops.world.add_group("busy", 11)
     for number in range(under_way):
         loops.begin(f"busy-{number}")
-    loops.settings = {"profile": "ca"}
+    loops.settings = {"profile": profile}
     assert len([name for name in gone(loops.run()) if name.startswith("g-")]) == count
 
 

@@ -71,18 +71,25 @@ def crop(state: ClusterState, empty: Sequence[str], drain: Sequence[str], settin
 
 
 def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, as_ca: bool) -> dict[str, int]:
-    """Zero-or-max groups, those with empty nodes first; the first that may not go keeps all that follow back."""
+    """Zero-or-max groups, those with empty nodes first; the first that may not go keeps all that follow back.
+
+    CA takes an overspent budget for one that is not used up (row 112).
+    """
     chosen: dict[str, int] = {}
     mixed, draining = [group for group in groups if group.empty], [group for group in groups if not group.empty]
+
+    def is_spent(left: int) -> bool:
+        return left == 0 if as_ca else left <= 0
+
     for group in mixed:
         nodes, drains = len(group.empty) + len(group.drain), len(group.drain)
         exceeds = budget.nodes < nodes or budget.drains < drains
-        if exceeds and (budget.nodes == 0 or (drains > 0 and budget.drains == 0) or not budget.overflows):
+        if exceeds and (is_spent(budget.nodes) or (drains > 0 and is_spent(budget.drains)) or not budget.overflows):
             break
         _accept(state, group, budget, chosen, as_ca=as_ca)
     budget.drains = min(budget.nodes, budget.drains)
     for group in draining:
-        if budget.drains < len(group.drain) and (budget.drains == 0 or not budget.overflows):
+        if budget.drains < len(group.drain) and (is_spent(budget.drains) or not budget.overflows):
             break
         _accept(state, group, budget, chosen, as_ca=as_ca)
     budget.drains = min(budget.nodes, budget.drains)

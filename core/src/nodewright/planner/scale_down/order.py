@@ -30,11 +30,9 @@ class Candidates:
     passed_over: Mapping[str, Unremovable] = field(default_factory=dict)
 
 
-def find_candidates(
-    state: ClusterState, names: Iterable[str], targets: Mapping[GroupRef, int], settings: Settings
-) -> Candidates:
-    """Nodes whose group could do with one less, and may be asked to. ``targets`` are stronger than those observed."""
-    obstacles = {ref: _obstacle(state, ref, targets.get(ref), settings) for ref in state.groups}
+def find_candidates(state: ClusterState, names: Iterable[str], settings: Settings) -> Candidates:
+    """Nodes whose group could do with one less, and may be asked to."""
+    obstacles = {ref: _obstacle(state, ref, settings) for ref in state.groups}
     found: list[str] = []
     passed_over: dict[str, Unremovable] = {}
     going = 0
@@ -87,14 +85,13 @@ _UNDER_WAY = Unremovable(code=UnremovableCode.BEING_DELETED, message="its remova
 _NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
 
 
-def _obstacle(state: ClusterState, ref: GroupRef, target: int | None, settings: Settings) -> Unremovable | None:
-    """Why no node of a group may go, whichever it is. ``target`` None: as observed."""
+def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremovable | None:
+    """Why no node of a group may go, whichever it is."""
     observed, seen, memory = state.observation.groups[ref], state.groups[ref].seen, state.memory.scale_down
     if not observed.is_known or seen.target is None:
         return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"group {ref} cannot be read: {observed.problem}")
-    target = seen.target if target is None else target
-    if target <= seen.group.min_size:
-        text = f"group {ref} has {target} nodes and may have no less than {seen.group.min_size}"
+    if seen.target <= seen.group.min_size:
+        text = f"group {ref} has {seen.target} nodes and may have no less than {seen.group.min_size}"
         return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
     return _local_delay(ref, memory, settings.scale_down, state.now)
 

@@ -50,8 +50,9 @@ def plan_scale_down(
     nodes = [node for _, node in state.observation.snapshot.nodes() if node.name in ground.snapshot]
     before = since_before(held, nodes, settings, state.now)
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
-    ground = replace(ground, state=replace(state, memory=replace(state.memory, scale_down=memory)))
-    survey = _survey(ground, [node.name for node in nodes], targets)
+    state = replace(_resized(state, targets, settings), memory=replace(state.memory, scale_down=memory))
+    ground = replace(ground, state=state)
+    survey = _survey(ground, [node.name for node in nodes])
     since = {node.name: before.get(node.name, state.now) for node in survey.found.removable}
     until, why = cooldown_until(memory, settings.scale_down)
     wait = wait or (why if until > state.now else "")
@@ -84,10 +85,22 @@ def plan_scale_down(
     return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
-def _survey(ground: Ground, names: Sequence[str], targets: Mapping[GroupRef, int]) -> Survey:
+def _resized(state: ClusterState, targets: Mapping[GroupRef, int], settings: Settings) -> ClusterState:
+    """The state with the targets that this loop leaves. CA reads them anew; here what is only asked for may be refused,
+    so that the smaller size counts.
+    """
+    groups = dict(state.groups)
+    for ref, target in targets.items():
+        group = groups[ref]
+        kept = target if settings.is_ca else min(target, group.seen.target or 0)
+        groups[ref] = replace(group, seen=replace(group.seen, target=kept))
+    return replace(state, groups=groups) if targets else state
+
+
+def _survey(ground: Ground, names: Sequence[str]) -> Survey:
     """Look at all nodes, as far as there is need."""
     state, settings = ground.state, ground.settings
-    candidates = find_candidates(state, names, targets, settings)
+    candidates = find_candidates(state, names, settings)
     eligible = find_eligible(ground.snapshot, candidates.names, state, settings)
     balance = None
     if settings.balances_removals:
