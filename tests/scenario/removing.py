@@ -8,6 +8,7 @@ from typing import Any
 from tests.scenario.story import Story
 
 from nodewright.adapters.simulated.journal import What
+from nodewright.engine.autoscaler import Brain
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
 from nodewright.model.settings import Settings
@@ -40,6 +41,10 @@ class Removing(Story):
         """The node at the end."""
         live = self.simulation.cluster.live
         return live.node(live.row(name))
+
+    def _brain(self, settings: Settings) -> Brain:
+        """Nobody says where the pods could go: that is not the question here."""
+        return replace(super()._brain(settings), check_removals=lambda *_: ())
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         plan = super()._plan(state, settings, random)

@@ -59,8 +59,7 @@ class Story:
         self.cloud = provider.cloud
         self.loops: list[tuple[ClusterState, Plan]] = []
         tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
-        brain = Brain(make_plan=self._plan, strict=tree.size_correction == "prompt")
-        options = RunOptions(end=minutes * MINUTE, settings=tree, brain=brain)
+        options = RunOptions(end=minutes * MINUTE, settings=tree, brain=self._brain(tree))
         self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock)], options)
         self._result: SimulationResult | None = None
 
@@ -162,6 +161,9 @@ class Story:
         nodes = {fact.name for fact in self.result.journal if fact.what == What.NODE_ADDED}
         gone = (fact.name for fact in self.result.journal if fact.what == What.MACHINE_GONE)
         return [machine for machine in gone if machine.rpartition("/")[2] in nodes]
+
+    def _brain(self, settings: Settings) -> Brain:
+        return Brain(make_plan=self._plan, strict=settings.size_correction == "prompt")
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         plan = make_plan(state, settings, random)

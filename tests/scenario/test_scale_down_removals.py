@@ -381,3 +381,37 @@ def test_a_group_that_loses_what_was_asked_is_trusted() -> None:
     story.remove("pool-1", "pool-2", at=AT)
     assert len(story.ended()) == 2
     assert story.events("GroupQuarantined") == []
+
+
+def test_others_of_a_quarantined_group_are_called_off() -> None:
+    story = make(pods=0, group={**POOL, "size": 4})
+    story.pods(1, at=1, cpu="4", grace=300)
+    story.remove("pool-0", "pool-3", at=AT)
+    story.at(AT + 6, lambda: story.cloud.lose(story.node("pool-1").spec.provider_id))
+    results = {over.removal.node: (over.result, over.message) for over in story.ended()}
+    assert results["pool-3"] == (RemovalResult.OK, "")
+    assert results["pool-0"] == (RemovalResult.INTERNAL, "its group is quarantined")
+    assert is_as_before(story, "pool-0")
+
+
+@pytest.mark.parametrize("profile", ["nodewright", "ca"])
+def test_in_an_unhealthy_cluster_removals_stand_still(profile: str) -> None:
+    """CA goes on with what it has begun."""
+    unhealthy = {"ok-total-unready-count": 0, "max-total-unready-percentage": 10}
+    story = make(settings={"profile": profile, "node-delete-delay-after-taint": "20s", **unhealthy})
+    story.remove("pool-2", at=AT)
+    story.turn("pool-0", at=AT + 1, ready=False)
+    story.turn("pool-0", at=AT + MINUTE, ready=True)
+    assert only(story).result == RemovalResult.OK
+    evicted = story.facts(What.POD_EVICTED)[0][0]
+    assert evicted > AT + MINUTE if profile == "nodewright" else evicted < AT + MINUTE
+
+
+def test_a_pause_that_cannot_be_read_is_one() -> None:
+    story = make()
+    story.remove("pool-2", at=AT)
+    store = story.simulation.store
+    story.at(AT + 2, lambda: setattr(store, "unreadable", True))
+    story.at(AT + MINUTE, lambda: setattr(store, "unreadable", False))
+    assert only(story).result == RemovalResult.OK
+    assert story.facts(What.POD_EVICTED)[0][0] >= AT + MINUTE

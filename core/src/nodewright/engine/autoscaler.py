@@ -29,6 +29,9 @@ MakePlan = Callable[[ClusterState, Settings, Random], Plan]
 CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[Violation, ...]]
 CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[Violation, ...]]
 
+# How soon to see whether what holds removals up is over.
+_LOOK_AGAIN_SECONDS = 10.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Brain:
@@ -126,6 +129,7 @@ class Autoscaler:
         self._removals = Removals(outlet, settings, self._name)
         # Nodes that a former engine left tainted; None: nobody has looked yet.
         self._inherited: frozenset[str] | None = None
+        self._is_unhealthy = False
 
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
@@ -160,12 +164,19 @@ class Autoscaler:
 
     def step_removals(self) -> tuple[Ended, ...]:
         """What is due for the removals under way; answers how calls to clouds ended, which the next loop learns too."""
-        _, paused_until = self._find_pause(self._clock.now())
-        return self._removals.step(paused_until)
+        return self._removals.step(self._held_until(self._clock.now()))
+
+    def _held_until(self, now: float) -> float:
+        """Until when (epoch seconds) nothing is evicted or deleted: during a pause, and in an unhealthy cluster unless
+        all is to be as in CA.
+        """
+        paused, until = self._find_pause(now)
+        waits = bool(paused) or (self._is_unhealthy and not self._settings.is_ca)
+        return max(until, now + _LOOK_AGAIN_SECONDS) if waits else now
 
     def _run(self, step: _Step, now: float) -> None:
         state, step.problem = self._look(now)
-        step.state = state
+        step.state, self._is_unhealthy = state, not state.healthy
         plan = self._brain.make_plan(state, self._settings, self._random)
         step.violations = self._check(state, plan)
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
@@ -189,6 +200,7 @@ class Autoscaler:
     ) -> tuple[NodeRemoval, ...]:
         """Start removals and move soft taints; answers which removals began."""
         self._removals.learn(state, outcomes)
+        self._removals.call_off(state.memory.scale_down.quarantined_until.keys(), "its group is quarantined")
         begun = self._removals.start(report.removals)
         never = [removal for removal in report.removals if removal not in begun]
         self._memory = without_charge(self._memory, never)

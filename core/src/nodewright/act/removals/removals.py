@@ -1,7 +1,7 @@
 """Carries out removals: makes the calls that the pure steps ask for, one after the other."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -128,6 +128,12 @@ class Removals:
             return None, str(error)
         self._owed.pop(name, None)
         return node, "the node is gone"
+
+    def call_off(self, groups: Collection[GroupRef], why: str) -> None:
+        """Nodes of these groups stay, unless their machines are being deleted already."""
+        for going in list(self._going.values()):
+            if going.removal.group in groups and going.stage != RemovalStage.DELETING and going.name in self._going:
+                self._end(going, End(result=RemovalResult.INTERNAL, message=why))
 
     # Going on
 

@@ -10,12 +10,14 @@ from nodewright.registry.state import Memory
 class MemoryStore:
     """Implements StateStore with the bytes that a file would hold: each restart goes through them.
 
-    ``fail`` makes every save fail, as a lost API server does. The engine may die at each write: ``wire``.
+    ``fail`` makes every save fail, as a lost API server does, ``unreadable`` hides whether there is a pause. The engine
+    may die at each write: ``wire``.
     """
 
     def __init__(self, wire: Tripwire | None = None) -> None:
         self._wire = wire or Tripwire()
         self.fail = False
+        self.unreadable = False
         self._saved: bytes | None = None
         self._pause: Pause | None = None
 
@@ -33,6 +35,8 @@ class MemoryStore:
         self._saved = encoded
 
     def load_pause(self) -> Pause | None:
+        if self.unreadable:
+            raise NodewrightError("the store cannot be reached")
         return self._pause
 
     def save_pause(self, pause: Pause | None) -> None:
