@@ -32,10 +32,11 @@ def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
     # Pods that share their parts belong together: all are alive, so that the ids of the parts are theirs alone.
     known: dict[tuple[int, int, int, int, str], PodGroup] = {}
     for pod in pods:
-        meta = pod.metadata
+        meta, status = pod.metadata, pod.status
         key = (id(pod.spec), id(meta.labels), id(meta.owner_references), id(meta.annotations), meta.namespace)
-        group = known.get(key)
-        if group is None or (group.alone and group is not sorter.groups[-1]) or not has_only_parts(pod):
+        told = meta.deletion_timestamp or status.container_statuses or status.init_container_statuses
+        group = None if told else known.get(key)
+        if group is None or (group.alone and group is not sorter.groups[-1]):
             group = sorter.find(pod)
             if has_only_parts(pod):
                 known[key] = group

@@ -13,6 +13,10 @@ class Hints:
     before: Mapping[str, str] = field(default_factory=dict)
     fresh: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def are_none(self) -> bool:
+        return not self.fresh and not self.before
+
     def get(self, pod: Pod) -> str | None:
         key = _key(pod)
         return self.fresh.get(key) or self.before.get(key)

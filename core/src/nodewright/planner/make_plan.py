@@ -22,6 +22,7 @@ from nodewright.planner.pending import (
     find_recreated,
     split_young,
     take_fitting,
+    without_daemons,
 )
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport, ScaleUpReport
 from nodewright.planner.quota import Quota
@@ -68,7 +69,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     ground = _prepare(state, settings, corrected)
     hints = Hints(before=state.memory.scale_down.pending_hints) if removes else None
     fitting, left = take_fitting(ground.snapshot, old, hints)
-    reports = _scale_up(ground, [pod for pod in left if not pod.is_daemonset_pod], random, actions)
+    reports = _scale_up(ground, without_daemons(left), random, actions)
     min_size = None
     if enforces:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}

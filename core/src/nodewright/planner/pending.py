@@ -99,11 +99,29 @@ def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple
     """Pods old enough to plan for, and those that wait out their delay."""
     old: list[Pod] = []
     young: list[Pod] = []
+    pods = list(pods)
+    if settings.new_pod_scale_up_delay <= 0 and not any(DELAY_ANNOTATION in pod.metadata.annotations for pod in pods):
+        return pods, young
     for pod in pods:
         created, delay = pod.metadata.creation_timestamp, _delay(pod, settings)
         waits = delay > 0 and created is not None and created.timestamp() + delay >= now
         (young if waits else old).append(pod)
     return old, young
+
+
+def without_daemons(pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that are not of a DaemonSet; those that share owners and annotations are asked about once."""
+    found: list[Pod] = []
+    known: dict[tuple[int, int], bool] = {}
+    for pod in pods:
+        meta = pod.metadata
+        key = (id(meta.owner_references), id(meta.annotations))
+        is_daemon = known.get(key)
+        if is_daemon is None:
+            is_daemon = known[key] = pod.is_daemonset_pod
+        if not is_daemon:
+            found.append(pod)
+    return found
 
 
 def _delay(pod: Pod, settings: PodSettings) -> float:
@@ -157,6 +175,8 @@ def _follow(
     snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], hints: Hints, fitting: list[Pod]
 ) -> list[Pod]:
     """Place pods of a class where they were last time, adding them to ``fitting``; answers the others."""
+    if hints.are_none:
+        return list(pods)
     left: list[Pod] = []
     rooms: dict[int, int] = {}
     countable = _is_countable(snapshot, pod_class)

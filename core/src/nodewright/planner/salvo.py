@@ -22,10 +22,11 @@ def plan_rounds(ground: Ground, pods: Sequence[Pod], random: Random) -> tuple[li
         increases, report = ScaleUp(current, pods, random).plan()
         actions += increases
         reports.append(report)
-        goes_on = ground.settings.scale_up.salvo_scale_up and increases
+        if not (ground.settings.scale_up.salvo_scale_up and increases):
+            break
         handled = {id(pod) for pod in report.triggered}
         pods = [pod for pod in pods if id(pod) not in handled]
-        current = _grown(current, report) if goes_on else None
+        current = _grown(current, report)
     return actions, reports
 
 

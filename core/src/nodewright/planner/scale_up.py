@@ -136,7 +136,8 @@ class ScaleUp:
         helped = {id(pod) for pod in chosen.pods} if chosen is not None else set()
         helped.update(planned)
         awaiting, unhelped = list[Pod](), list[Unhelped]()
-        for group in self._groups:
+        is_all = sum(len(group.pods) for group in self._groups) == len(helped)
+        for group in () if is_all else self._groups:
             rest = [pod for pod in group.pods if id(pod) not in helped] if helped else group.pods
             if not rest:
                 continue
