@@ -1,0 +1,151 @@
+"""Memory in ConfigMaps: what was saved is found again whole, or not used."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.act import Pause
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.config_maps import ConfigMaps
+from nodewright.adapters.kube.store import SHARD_BYTES, STATE_NAME, ConfigMapStore
+from nodewright.model.errors import NodewrightError
+from nodewright.model.group import GroupRef
+from nodewright.registry.state import Backoff, Memory
+
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+HEAD = f"{MAPS}/{STATE_NAME}"
+
+
+def open_store(server: ApiServer, pause: str | None = None) -> ConfigMapStore:
+    return ConfigMapStore(ConfigMaps(server, "kube-system"), lambda: pause)
+
+
+def make_memory(groups: int = 3, machines: int = 0, *, noise: bool = False) -> Memory:
+    random = Random(7)
+    refs = [GroupRef("fake", f"group-{number}") for number in range(groups)]
+    backoffs = {ref: Backoff(until=100.0, duration=300.0, last_failure=1.0, code="STOCKOUT") for ref in refs}
+    since = {}
+    for number in range(machines):
+        name = f"{random.randbytes(40).hex()}" if noise else f"fake:///group/machine-{number}"
+        since[refs[number % groups], name] = float(number)
+    return Memory(backoffs=backoffs, unregistered_since=since)
+
+
+def test_what_was_saved_is_found_again(server: ApiServer) -> None:
+    assert open_store(server).load().memory == Memory()
+    memory = make_memory(machines=10)
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(memory)
+    loaded = open_store(server).load()
+    assert not loaded.warning
+    assert loaded.memory.backoffs == memory.backoffs
+    assert loaded.memory.unregistered_since == memory.unregistered_since
+
+
+def test_nothing_is_written_while_nothing_changes(server: ApiServer) -> None:
+    store = open_store(server)
+    store.load()
+    for _ in range(60):
+        store.save_if_changed(make_memory())
+    assert len(server.writes) == 1
+    again = open_store(server)
+    again.load()
+    again.save_if_changed(make_memory())
+    assert len(server.writes) == 1
+
+
+def test_a_large_memory_is_cut_into_shards_and_swept(server: ApiServer) -> None:
+    memory = make_memory(machines=16_000, noise=True)
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(memory)
+    names = {path.rpartition("/")[2] for path in server.objects}
+    assert len(names) > 1
+    for held in server.objects.values():
+        assert len(msgspec.json.encode(held)) < 1024 * 1024
+        assert len(msgspec.json.decode(msgspec.json.encode(held["binaryData"]["state"]), type=bytes)) <= SHARD_BYTES
+    assert open_store(server).load().memory.unregistered_since == memory.unregistered_since
+    store.save_if_changed(make_memory())
+    assert {path.rpartition("/")[2] for path in server.objects} == {STATE_NAME}
+
+
+def test_a_crash_between_the_shards_leaves_the_old_memory(server: ApiServer) -> None:
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(make_memory())
+    server.refusals[HEAD] = ApiError("no answer")
+    with pytest.raises(ApiError):
+        store.save_if_changed(make_memory(machines=16_000, noise=True))
+    server.refusals.clear()
+    assert open_store(server).load().memory == open_store(server).load().memory
+    assert open_store(server).load().memory.backoffs == make_memory().backoffs
+    assert not open_store(server).load().memory.unregistered_since
+
+
+def test_a_former_leader_does_not_write_over_the_new_one(server: ApiServer) -> None:
+    old, new = open_store(server), open_store(server)
+    old.load()
+    old.save_if_changed(make_memory(1))
+    new.load()
+    new.save_if_changed(make_memory(2))
+    with pytest.raises(NodewrightError, match="another leader"):
+        old.save_if_changed(make_memory(3))
+    assert len(open_store(server).load().memory.backoffs) == 2
+
+
+def damage_shard(head: dict[str, Any]) -> None:
+    head["binaryData"]["state"] = "AAAA"
+
+
+def damage_digest(head: dict[str, Any]) -> None:
+    head["data"]["digest"] = "0" * 64
+
+
+def damage_count(head: dict[str, Any]) -> None:
+    head["data"]["shards"] = "100000000"
+
+
+def lose_shard(head: dict[str, Any]) -> None:
+    head["data"]["shards"] = "2"
+
+
+def drop_everything(head: dict[str, Any]) -> None:
+    head["data"] = head["binaryData"] = None
+
+
+@pytest.mark.parametrize("damage", [damage_shard, damage_digest, damage_count, lose_shard, drop_everything])
+def test_what_cannot_be_used_is_told_and_replaced(server: ApiServer, damage: Any) -> None:
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(make_memory())
+    damage(server.objects[HEAD])
+    again = open_store(server)
+    loaded = again.load()
+    assert loaded.memory == Memory()
+    assert STATE_NAME in loaded.warning
+    again.save_if_changed(make_memory(2))
+    assert len(open_store(server).load().memory.backoffs) == 2
+
+
+def test_memory_that_cannot_be_reached_is_no_empty_memory(server: ApiServer) -> None:
+    server.faults = [ApiError("no answer")]
+    with pytest.raises(NodewrightError):
+        open_store(server).load()
+
+
+def test_a_pause_is_ordered_and_ended(server: ApiServer) -> None:
+    pause = Pause(since=1.0, until=2.0)
+    store = open_store(server)
+    store.save_pause(pause)
+    text = server.objects[f"{MAPS}/nodewright-pause"]["data"]["pause"]
+    assert open_store(server, text).load_pause() == pause
+    store.save_pause(Pause(since=1.0, until=3.0))
+    store.save_pause(None)
+    store.save_pause(None)
+    assert f"{MAPS}/nodewright-pause" not in server.objects
+    with pytest.raises(NodewrightError, match="cannot be understood"):
+        open_store(server, "until tomorrow").load_pause()

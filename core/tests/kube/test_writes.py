@@ -1,0 +1,144 @@
+"""Evictions and edits of nodes: what the API server answers, and what becomes of it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from core.tests.kube.conftest import ApiServer
+from msgspec.structs import replace
+
+from nodewright.act.ports import EvictionAnswer
+from nodewright.act.removals.marks import hard_tainted, hard_untainted
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.guard import GuardedApi
+from nodewright.adapters.kube.writes import KubeWrites
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.snapshot.workloads import Workloads
+
+NODE = "/api/v1/nodes/a"
+POD = Pod(metadata=ObjectMeta(name="p", namespace="shop", uid="u1"))
+EVICTION = "/api/v1/namespaces/shop/pods/p/eviction"
+FOREIGN = {"key": "dedicated", "value": "db", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}
+
+
+@pytest.fixture
+def writes(server: ApiServer) -> KubeWrites:
+    server.put(
+        NODE, {"metadata": {"name": "a", "annotations": {"mine": "1"}}, "spec": {"taints": [FOREIGN], "podCIDR": "x"}}
+    )
+    return KubeWrites(server, Workloads)
+
+
+def mark(node: Node) -> Node:
+    return hard_tainted(node, 1000.0, cordon=True)
+
+
+def test_an_edit_leaves_everything_else_alone(server: ApiServer, writes: KubeWrites) -> None:
+    before = writes.edit_node("a", mark)
+    assert before is not None
+    assert not before.spec.unschedulable
+    held = server.objects[NODE]
+    assert held["spec"]["podCIDR"] == "x"
+    assert held["spec"]["taints"][0] == FOREIGN
+    assert held["spec"]["taints"][1] == {
+        "key": "ToBeDeletedByClusterAutoscaler",
+        "value": "1000",
+        "effect": "NoSchedule",
+    }
+    assert held["spec"]["unschedulable"] is True
+    assert held["metadata"]["annotations"]["mine"] == "1"
+    writes.edit_node("a", lambda node: hard_untainted(node, uncordon=True, whoever=False))
+    assert server.objects[NODE]["spec"] == {"taints": [FOREIGN], "podCIDR": "x"}
+    assert server.objects[NODE]["metadata"]["annotations"] == {"mine": "1"}
+
+
+def test_an_edit_that_changes_nothing_is_not_written(server: ApiServer, writes: KubeWrites) -> None:
+    writes.edit_node("a", mark)
+    count = len(server.writes)
+    writes.edit_node("a", mark)
+    assert len(server.writes) == count
+
+
+def test_an_edit_meets_somebody_elses(server: ApiServer, writes: KubeWrites) -> None:
+    other = {"key": "other", "effect": "NoExecute"}
+
+    def somebody_writes() -> None:
+        server.put(NODE, {"metadata": {"name": "a"}, "spec": {"taints": [FOREIGN, other]}})
+
+    server.after_read = somebody_writes
+    writes.edit_node("a", mark)
+    keys = [taint["key"] for taint in server.objects[NODE]["spec"]["taints"]]
+    assert keys == ["dedicated", "other", "ToBeDeletedByClusterAutoscaler"]
+
+
+def test_a_node_that_is_not_there(server: ApiServer, writes: KubeWrites) -> None:
+    assert writes.edit_node("b", mark) is None
+    server.after_read = lambda: server.drop(NODE)
+    assert writes.edit_node("a", mark) is None
+    assert writes.look("a").node is None
+
+
+def test_a_look_is_past_every_cache(server: ApiServer, writes: KubeWrites) -> None:
+    server.put("/api/v1/pods/p", {"metadata": {"name": "p", "namespace": "shop"}, "spec": {"nodeName": "a"}})
+    server.put("/api/v1/pods/q", {"metadata": {"name": "q", "namespace": "shop"}, "status": {"phase": "Failed"}})
+    sight = writes.look("a")
+    assert [pod.key for pod in sight.pods] == ["shop/p"]
+    assert server.reads[-1].query == {"fieldSelector": "spec.nodeName=a"}
+
+
+def test_an_eviction_is_of_this_very_pod(server: ApiServer, writes: KubeWrites) -> None:
+    assert writes.evict(POD, 30).answer == EvictionAnswer.ACCEPTED
+    [request] = server.writes
+    body: dict[str, Any] = msgspec.json.decode(request.body or b"")
+    assert request.path == EVICTION
+    assert body["deleteOptions"] == {"gracePeriodSeconds": 30, "preconditions": {"uid": "u1"}}
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (ApiError("pods p not found", status=404), EvictionAnswer.GONE),
+        (
+            ApiError("Precondition failed: UID in precondition: u1, UID in object meta: u2", status=409),
+            EvictionAnswer.GONE,
+        ),
+        (ApiError("the object has been modified", status=409), EvictionAnswer.REFUSED),
+        (
+            ApiError("Cannot evict pod as it would violate the pod's disruption budget.", status=429),
+            EvictionAnswer.REFUSED,
+        ),
+        (ApiError("This pod has more than one PodDisruptionBudget", status=500), EvictionAnswer.REFUSED),
+    ],
+)
+def test_a_refused_eviction(server: ApiServer, writes: KubeWrites, error: ApiError, answer: EvictionAnswer) -> None:
+    server.faults = [error]
+    assert writes.evict(POD, 30).answer == answer
+
+
+def test_the_api_server_says_how_long_to_wait(server: ApiServer, writes: KubeWrites) -> None:
+    server.faults = [ApiError("too many requests", status=429, retry_after=7.0)]
+    assert writes.evict(POD, 30).retry_after == 7.0
+
+
+@pytest.mark.parametrize("status", [0, 500, 503, 403])
+def test_an_eviction_without_an_answer_is_an_error(server: ApiServer, writes: KubeWrites, status: int) -> None:
+    server.faults = [ApiError("oops", status=status)]
+    with pytest.raises(ApiError, match="oops"):
+        writes.evict(POD, 30)
+
+
+def test_nothing_is_written_without_a_lease(server: ApiServer) -> None:
+    remaining = [60.0]
+    server.put(NODE, {"metadata": {"name": "a"}})
+    writes = KubeWrites(GuardedApi(server, lambda: remaining[0]), Workloads)
+    writes.edit_node("a", mark)
+    assert server.writes[-1].timeout == 30.0
+    remaining[0] = 5.0
+    writes.edit_node("a", lambda node: replace(node, spec=replace(node.spec, unschedulable=False)))
+    assert server.writes[-1].timeout == 5.0
+    remaining[0] = 0.0
+    with pytest.raises(ApiError, match="does not lead"):
+        writes.evict(POD, 30)
+    assert writes.look("a").node is not None
