@@ -397,7 +397,7 @@ def test_others_of_a_quarantined_group_are_called_off() -> None:
 @pytest.mark.parametrize("profile", ["nodewright", "ca"])
 def test_in_an_unhealthy_cluster_removals_stand_still(profile: str) -> None:
     """CA goes on with what it has begun."""
-    unhealthy = {"ok-total-unready-count": 0, "max-total-unready-percentage": 10}
+    unhealthy = {"ok-total-unready-count": 0, "max-total-unready-percentage": 10, "max-node-startup-time": "1m"}
     story = make(settings={"profile": profile, "node-delete-delay-after-taint": "20s", **unhealthy})
     story.remove("pool-2", at=AT)
     story.turn("pool-0", at=AT + 1, ready=False)
