@@ -1,7 +1,12 @@
 """What is promised of failover: how soon, across restarts, to whom, and that nothing is bought twice or killed."""
 
+from typing import Any
+
 import pytest
 from tests.scenario.story import LOOP, PROVISION, SILENT, Story
+
+from nodewright.spec import hookimpl
+from nodewright_fake import FakeProvider
 
 A = {"name": "a", "price_per_hour": 0.1}
 B = {"name": "b", "price_per_hour": 0.2}
@@ -10,6 +15,7 @@ SOLD_OUT = [{"group": "a"}]
 ASKED = LOOP
 TIMED_OUT = ASKED + PROVISION + LOOP
 # The cloud cannot take back what it was asked for: what comes late comes all the same.
+STAYS = {"scale-down-enabled": False}
 KEEPS_ITS_WORD = [{"kind": "partial", "hook": "decrease_target_size", "at_most": 0}]
 
 
@@ -66,12 +72,13 @@ def test_a_restart_in_the_middle_of_a_healthy_scale_up_buys_nothing_twice() -> N
 
 
 def test_a_machine_that_comes_after_correction_is_adopted_and_serves_before_anything_more_is_bought() -> None:
-    story = Story({**A, "request_delay": "20m"}, B, switched_off=SILENT, faults=KEEPS_ITS_WORD, minutes=90)
+    late = {**A, "request_delay": "20m"}
+    story = Story(late, B, switched_off=SILENT, faults=KEEPS_ITS_WORD, settings=STAYS, minutes=90)
     story.pods(2, at=5)
     story.pods(2, at=2400, name="later")
     assert story.writes("increase") == [(ASKED, "increase", "a", 0, 2), (TIMED_OUT, "increase", "b", 0, 2)]
-    late = story.state("a", 2000)
-    assert (len(late.readiness.ready), late.given_up, late.upcoming, late.seen.target) == (2, 0, 0, 2)
+    came = story.state("a", 2000)
+    assert (len(came.readiness.ready), came.given_up, came.upcoming, came.seen.target) == (2, 0, 0, 2)
     assert story.result.final.pending == 0
     assert story.killed() == []
 
@@ -81,6 +88,7 @@ def test_a_machine_that_comes_after_correction_and_before_its_replacement_serves
         {**A, "request_delay": "17m", "provision_delay": 1, "register_delay": 1, "ready_delay": 1},
         {**B, "provision_delay": "30m"},
         switched_off=SILENT,
+        settings=STAYS,
         faults=KEEPS_ITS_WORD,
         minutes=90,
     )
@@ -92,7 +100,7 @@ def test_a_machine_that_comes_after_correction_and_before_its_replacement_serves
 
 def test_under_a_learned_provision_time_a_slow_machine_is_left_its_ordinary_time_and_adopted() -> None:
     """The pods go elsewhere in minutes; the machine, which may be sound, is not deleted by what was learned."""
-    story = Story(A, B, settings={"max-node-provision-time": "auto"}, minutes=90)
+    story = Story(A, B, settings={"max-node-provision-time": "auto", **STAYS}, minutes=90)
     for step in range(4):
         story.pods(10, at=step * 600 + 5, name=f"warm-{step}")
     asked = 3000.0
@@ -119,9 +127,9 @@ def test_under_a_learned_provision_time_machines_that_never_join_are_given_up_on
     assert story.machines("a") == 40
 
 
-def slow_boot(**settings: str) -> Story:
+def slow_boot(**settings: Any) -> Story:
     """Two machines that take 20 minutes to join; their pods go elsewhere after 15, more pods come later."""
-    story = Story({**A, "register_delay": "20m"}, B, settings=settings, minutes=90)
+    story = Story({**A, "register_delay": "20m"}, B, settings={**STAYS, **settings}, minutes=90)
     story.pods(2, at=5)
     story.pods(2, at=2400, name="later")
     return story
@@ -146,7 +154,7 @@ def test_machines_that_come_after_correction_count_in_limits() -> None:
         B,
         switched_off=SILENT,
         faults=KEEPS_ITS_WORD,
-        settings={"max-nodes-total": 4},
+        settings={"max-nodes-total": 4, **STAYS},
         minutes=90,
     )
     story.pods(2, at=5)
@@ -221,3 +229,46 @@ def test_a_whole_provider_that_hangs_for_minutes_costs_those_minutes_and_no_more
     story.pods(4, at=5)
     assert story.writes("increase")[0][0] <= 300 + 60 + 2 * LOOP
     assert story.result.final.pending == 0
+
+
+# An increase that was accepted and comes to nothing is a failure like any other.
+
+
+class DeafToIncreases(FakeProvider):
+    """Accepts every increase of group a and does nothing."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int | None:
+        if group_id == "a":
+            return target - expected_target
+        accepted: int = super().increase_size(group_id=group_id, expected_target=expected_target, target=target)
+        return accepted
+
+
+def test_an_increase_that_is_accepted_and_has_no_effect_backs_its_group_off() -> None:
+    story = Story(A, B, variant=DeafToIncreases, minutes=4)
+    story.pods(2, at=5)
+    assert (story.asked("a"), story.asked("b")) == ([ASKED], [ASKED + LOOP])
+    assert story.result.final.pending == 0
+    assert [at for at, _ in story.events("FailedToScaleUpGroup")] == [ASKED + LOOP]
+
+
+@pytest.mark.parametrize("first", [15, 25])
+def test_an_increase_that_somebody_else_takes_back_backs_its_group_off(first: int) -> None:
+    """Before it was ever seen or after: two controllers that undo each other must not keep pods waiting."""
+    story = Story({**A, "request_delay": "5m"}, B, switched_off=SILENT, minutes=4)
+    story.pods(2, at=5)
+    for moment in range(first, 240, 20):
+        story.at(moment, lambda: story.cloud.set_target("a", 0))
+    assert (len(story.asked("a")), len(story.asked("b"))) == (1, 1)
+    assert story.result.final.pending == 0
+
+
+def test_a_target_that_somebody_lowers_in_part_neither_backs_off_nor_extends_a_deadline() -> None:
+    story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=30)
+    story.pods(3, at=5)
+    story.at(800, lambda: story.cloud.set_target("a", 2))
+    state = story.state("a", 809)
+    assert [(request.increase, request.deadline) for request in state.requests] == [(2, ASKED + PROVISION)]
+    assert state.backoff is None
+    assert story.asked("b")[0] == TIMED_OUT

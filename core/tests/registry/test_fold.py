@@ -35,7 +35,8 @@ def test_an_accepted_increase_is_a_request_and_upcoming() -> None:
     world.add_group("g", target=3, instances=())
     state = advance(world, 0, increase(world, 3, 3))
     assert state.groups[G].upcoming == 3
-    assert state.memory.requests[G] == (ScaleUpRequest(increase=3, started=world.now, deadline=world.now + 900),)
+    request = ScaleUpRequest(increase=3, started=world.now, deadline=world.now + 900, accepted=True)
+    assert state.memory.requests[G] == (request,)
 
 
 def test_an_increase_without_an_answer_is_a_request_from_its_beginning() -> None:
@@ -260,8 +261,10 @@ def test_an_instance_is_timed_by_its_own_clock() -> None:
 
 def test_a_partial_arrival_gives_up_only_what_is_missing() -> None:
     world = World()
+    world.add_group("g", target=3, instances=())
+    advance(world, 899, increase(world, 3, 3))
+    world.groups.clear()
     world.add_group("g", size=2, target=3)
-    world.memory = Memory(requests={G: (ScaleUpRequest(increase=3, started=world.now - 901, deadline=world.now - 1),)})
     advance(world, 901)
     assert advance(world, 0).groups[G].timed_out == 1
 

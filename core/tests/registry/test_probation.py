@@ -88,7 +88,9 @@ def test_a_size_taken_back_by_somebody_proves_nothing() -> None:
     world = World()
     world.memory = ended_backoff(world)
     look(world, 0, 1, ask(world, 1, 1))
-    assert allowance(look(world, 0, 0).groups[G].backoff, world.now) == 1
+    backoff = look(world, 0, 0).groups[G].backoff
+    assert backoff is not None
+    assert (backoff.code, backoff.delivered) == ("takenBack", 0)
 
 
 def test_an_older_request_proves_nothing() -> None:

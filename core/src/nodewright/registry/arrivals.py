@@ -21,17 +21,18 @@ from nodewright.snapshot.observation import GroupSeen
 Histories = Mapping[GroupRef, ArrivalHistory]
 
 
-def count_arrived(group: GroupSeen, members: Membership, memory: Memory) -> int:
+def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[str]:
     """Machines of the group that are nodes now and were not when it was last looked at.
 
     They are told by their ids: counts alone cannot tell an arrival from a withdrawal.
     """
     before = memory.last_known.get(group.ref)
     known = {instance.id for instance in before.instances or ()} if before is not None and before.is_known else None
-    return sum(
-        (group.ref, instance.id) in memory.unregistered_since or (known is not None and instance.id not in known)
+    return [
+        instance.id
         for instance in _nodes_of(group, members)
-    )
+        if (group.ref, instance.id) in memory.unregistered_since or (known is not None and instance.id not in known)
+    ]
 
 
 def learn_provision_times(
@@ -51,12 +52,12 @@ def learn_provision_times(
         return histories
     for group in groups:
         increases = find_increases(outcome for outcome in outcomes if outcome.action.group == group.ref)
-        asked = [Awaited(started, count) for count, started in increases]
+        asked = [Awaited(increase.started, increase.machines) for increase in increases]
         if _is_explicit(group, settings) or (not asked and group.ref not in memory.arrivals):
             continue
         history = _current(group, memory)
         if asked or history.awaited:
-            arrived, outstanding = count_arrived(group, members, memory), _outstanding(group, members)
+            arrived, outstanding = len(find_arrived(group, members, memory)), _outstanding(group, members)
             history = observe_arrivals(history, asked, arrived, outstanding, settings, now)
         histories[group.ref] = history
     return histories

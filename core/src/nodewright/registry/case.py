@@ -7,13 +7,17 @@ from functools import cached_property
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import FailedInstance, GroupRef
 from nodewright.model.settings import Settings
+from nodewright.registry.requests import Increase
 from nodewright.registry.state import GroupState, Memory, Readiness, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupCase:
-    """One group now (``seen``, ``readiness``), how our calls to it ended since, and what was known before."""
+    """One group now (``seen``, ``readiness``), how our calls to it ended since, and what was known before.
+
+    ``arrived`` are machines that became nodes since, but for those that had been given up, told by their ids.
+    """
 
     seen: GroupSeen
     readiness: Readiness
@@ -21,6 +25,7 @@ class GroupCase:
     memory: Memory
     settings: Settings
     now: float
+    arrived: int = 0
 
     @property
     def ref(self) -> GroupRef:
@@ -42,8 +47,8 @@ class GroupCase:
         return self.memory.requests.get(self.ref, ())
 
     @property
-    def increases(self) -> list[tuple[int, float]]:
-        """What was asked for since: how many machines, and when."""
+    def increases(self) -> list[Increase]:
+        """What was asked for since."""
         return find_increases(self.outcomes)
 
     @cached_property
@@ -53,15 +58,16 @@ class GroupCase:
         return tuple(f for f in self.seen.failed or () if (self.ref, f.failure_id) not in known)
 
 
-def find_increases(outcomes: Iterable[Outcome]) -> list[tuple[int, float]]:
-    """What was asked for: how many machines, and when. Without an answer it counts in full."""
+def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
+    """What was asked for. Without an answer it counts in full."""
     found = []
     for outcome in outcomes:
         action = outcome.action
         if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
-            accepted = outcome.accepted if isinstance(outcome, Done) else action.target - action.expected_target
-            found.append((accepted, outcome.started))
-    return [(count, started) for count, started in found if count > 0]
+            asked = action.target - action.expected_target
+            machines = outcome.accepted if isinstance(outcome, Done) else asked
+            found.append(Increase(machines, outcome.started, isinstance(outcome, Done)))
+    return [increase for increase in found if increase.machines > 0]
 
 
 Judge = Callable[[GroupCase], GroupState]

@@ -16,6 +16,7 @@ TIMEOUT = "timeout"
 NEVER_REGISTERED = "neverRegistered"
 NEVER_READY = "neverReady"
 NOTHING_ACCEPTED = "nothingAccepted"
+TAKEN_BACK = "takenBack"
 _INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
@@ -47,6 +48,14 @@ def _is_fault(outcome: Failed, case: GroupCase) -> bool:
     it was: then what is read of the group cannot be acted upon.
     """
     return outcome.code != TargetChanged.code or case.seen.target == outcome.action.expected_target
+
+
+def without_effect(case: GroupCase, taken_back: int) -> list[Failure]:
+    """Increases that the cloud accepted and then is asked for no more: asking again might go on for ever."""
+    if not taken_back:
+        return []
+    message = f"{taken_back} machines were accepted, and the target size is {case.target} again"
+    return [Failure(group=case.ref, at=case.now, code=TAKEN_BACK, message=message)]
 
 
 def failed_to_start(case: GroupCase) -> list[Failure]:

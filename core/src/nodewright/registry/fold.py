@@ -8,7 +8,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.registry.activity import with_activity
-from nodewright.registry.arrivals import after_timeouts, learn_provision_times, with_patience
+from nodewright.registry.arrivals import after_timeouts, find_arrived, learn_provision_times, with_patience
 from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
 from nodewright.registry.deletions import find_never_ran, recent_deletions
@@ -79,6 +79,7 @@ def fold(
             memory=memory,
             settings=settings,
             now=seen.now,
+            arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
         )
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)

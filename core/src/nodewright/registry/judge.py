@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from nodewright.model.action import DecreaseTargetSize, Done
+from nodewright.model.action import DecreaseTargetSize, Done, IncreaseSize
 from nodewright.model.group import InstanceState
 from nodewright.registry.case import GroupCase
-from nodewright.registry.failures import failed_to_start, late_machines, refused
+from nodewright.registry.failures import failed_to_start, late_machines, refused, without_effect
 from nodewright.registry.health import is_group_healthy
 from nodewright.registry.requests import settled, split_overdue, with_increases, without
 from nodewright.registry.state import GroupState, Memory, Readiness
@@ -25,7 +25,8 @@ def judge_prompt(case: GroupCase) -> GroupState:
     owed = max(0, _owed(group, readiness) - given_up)
     requests = with_increases(case.requests, case.increases, case.patience)
     requests = without(requests, sum(failure.count for failure in case.new_failures) + len(newly_late))
-    requests = settled(requests, owed, case.now, case.patience)
+    requests, taken_back = settled(requests, owed, case.arrived, case.now, case.patience)
+    taken_back = 0 if _lowers_target(case) else taken_back
     requests, overdue = split_overdue(requests, len(readiness.unregistered), case.now)
     judged = GroupState(
         seen=group,
@@ -38,8 +39,10 @@ def judge_prompt(case: GroupCase) -> GroupState:
         newly_late=newly_late,
         newly_unready=newly_unready,
         new_failures=case.new_failures,
+        taken_back=taken_back,
         failures=(
             *refused(case),
+            *without_effect(case, taken_back),
             *failed_to_start(case),
             *late_machines(case, overdue, newly_late, newly_unready),
         ),
@@ -54,6 +57,12 @@ def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
     held = case.memory.withdrawn_at.get(case.ref, 0.0)
     last = max((outcome.started for outcome in decreases), default=held)
     return replace(group, withdrawn_at=last if group.given_up else 0.0, withdrawal_failed=ineffective)
+
+
+def _lowers_target(case: GroupCase) -> bool:
+    """Whether the target may fall through what we do ourselves: its machines may be listed for a while after."""
+    deleting = any(ref == case.ref for ref, _ in case.memory.scale_down.deleting)
+    return deleting or any(not isinstance(outcome.action, IncreaseSize) for outcome in case.outcomes)
 
 
 def _still_given_up(group: GroupSeen, memory: Memory) -> int:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
-from nodewright.registry.arrivals import count_arrived
+from nodewright.registry.arrivals import find_arrived
 from nodewright.registry.backoff import is_active
 from nodewright.registry.case import find_increases
 from nodewright.registry.nodes import Membership
@@ -50,9 +50,11 @@ def after_deliveries(
         if group is None or allowance(backoff, now) is None:
             continue
         increases = find_increases(outcome for outcome in outcomes if outcome.action.group == ref)
-        asked = {request.started for request in memory.requests.get(ref, ())} | {started for _, started in increases}
+        asked = {request.started for request in memory.requests.get(ref, ())} | {
+            increase.started for increase in increases
+        }
         settled = asked - {request.started for request in group.requests}
         delivered = sum(started > backoff.until for started in settled)
-        if delivered and count_arrived(group.seen, members, memory):
+        if delivered and find_arrived(group.seen, members, memory):
             changed[ref] = replace(backoff, delivered=min(_STEPS, backoff.delivered + delivered))
     return changed

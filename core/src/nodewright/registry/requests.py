@@ -1,6 +1,7 @@
 """Scale-up requests: who still owes machines, and who is out of time (design.md §6)."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -9,24 +10,58 @@ from nodewright.registry.state import ScaleUpRequest
 Requests = tuple[ScaleUpRequest, ...]
 
 
+class Increase(NamedTuple):
+    """So many machines were asked for at ``started`` (epoch seconds); ``accepted``: the cloud said yes."""
+
+    machines: int
+    started: float
+    accepted: bool
+
+
 def opened(increase: int, started: float, provision_seconds: float) -> ScaleUpRequest:
     return ScaleUpRequest(increase=increase, started=started, deadline=started + provision_seconds)
 
 
-def with_increases(requests: Requests, increases: Iterable[tuple[int, float]], provision_seconds: float) -> Requests:
+def with_increases(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:
     """A request of its own for every increase."""
-    return (*requests, *(opened(count, started, provision_seconds) for count, started in increases))
+    found = (
+        replace(opened(increase.machines, increase.started, provision_seconds), accepted=increase.accepted)
+        for increase in increases
+    )
+    return (*requests, *found)
 
 
-def settled(requests: Requests, owed: int, now: float, provision_seconds: float) -> Requests:
-    """The requests after so many machines are still owed: arrivals go to the oldest request first.
+def settled(requests: Requests, owed: int, arrived: int, now: float, provision_seconds: float) -> tuple[Requests, int]:
+    """The requests after ``arrived`` machines came and ``owed`` still are, and how many were taken back.
 
-    A request that part of arrived gets a fresh provision time, within twice the first one. Machines owed that
-    no request accounts for (a first start, somebody else's increase) become a request of now.
+    Arrivals go to the oldest request first. What is owed no more and did not come was taken back, from the newest:
+    an increase that had no effect, or a target that somebody lowered. Machines owed that no request accounts for (a
+    first start, somebody else's increase) become a request of now.
     """
-    arrived = sum(request.increase for request in requests) - max(0, owed)
-    if arrived < 0:
-        return (*requests, opened(-arrived, now, provision_seconds))
+    fewer = sum(request.increase for request in requests) - max(0, owed)
+    if fewer < 0:
+        return (*requests, opened(-fewer, now, provision_seconds)), 0
+    came = min(arrived, fewer)
+    kept, taken_back = _without_newest(_credited(requests, came, now, provision_seconds), fewer - came)
+    return kept, 0 if came else taken_back
+
+
+def _without_newest(requests: Requests, fewer: int) -> tuple[Requests, int]:
+    """The requests after so many machines are asked for no more, and how many of an accepted request ended so."""
+    kept: list[ScaleUpRequest] = []
+    ended = 0
+    for request in reversed(requests):
+        lost = min(fewer, request.increase)
+        fewer -= lost
+        if lost < request.increase:
+            kept.append(replace(request, increase=request.increase - lost))
+        elif request.accepted:
+            ended += lost
+    return tuple(reversed(kept)), ended
+
+
+def _credited(requests: Requests, arrived: int, now: float, provision_seconds: float) -> Requests:
+    """The requests after arrivals. One that part of arrived gets a fresh provision time, within twice the first."""
     kept: list[ScaleUpRequest] = []
     for request in requests:
         credited = min(arrived, request.increase)
@@ -70,9 +105,9 @@ def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[R
     return tuple(kept), overdue
 
 
-def merged(requests: Requests, increases: Iterable[tuple[int, float]], provision_seconds: float) -> Requests:
+def merged(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:
     """One request for all increases, whose deadline starts anew with each: the rule of modes ca and seed."""
-    every = (*requests, *(opened(count, started, provision_seconds) for count, started in increases))
+    every = (*requests, *(opened(each.machines, each.started, provision_seconds) for each in increases))
     if not every:
         return ()
     return (replace(max(every, key=lambda request: request.deadline), increase=sum(r.increase for r in every)),)

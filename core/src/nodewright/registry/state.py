@@ -17,12 +17,14 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An increase that has not arrived in full: how many machines are still owed, since and until when.
 
-    Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most.
+    Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most. ``accepted``: the
+    cloud said yes to it; False where it never answered, and for what somebody else asked for.
     """
 
     increase: int
     started: float
     deadline: float
+    accepted: bool = False
 
 
 class SizeGap(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +185,8 @@ class GroupState:
     machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in
     this loop, ``given_up`` are all those that did and that the target still holds; ``newly_late`` are instances
     that have now been without a node for too long, ``newly_unready`` nodes that did not start in time,
-    ``new_failures`` failures seen for the first time.
+    ``new_failures`` failures seen for the first time, ``taken_back`` machines of accepted increases that the cloud is
+    asked for no more although none of them came.
     ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never), ``withdrawal_failed`` says that one was accepted
     and the target did not move. ``vanished`` are machines that went although others were to be deleted.
     """
@@ -199,6 +202,7 @@ class GroupState:
     newly_late: tuple[str, ...] = ()
     newly_unready: tuple[str, ...] = ()
     new_failures: tuple[FailedInstance, ...] = ()
+    taken_back: int = 0
     withdrawn_at: float = 0.0
     withdrawal_failed: bool = False
     failures: tuple[Failure, ...] = ()
