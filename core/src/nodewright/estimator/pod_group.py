@@ -29,19 +29,27 @@ def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
     its controller.
     """
     sorter = _Sorter(snapshot)
-    # Pods that share their parts belong together: all are alive, so that the ids of the parts are theirs alone.
-    known: dict[tuple[int, int, int, int, str], PodGroup] = {}
+    last: Pod | None = None
     for pod in pods:
-        meta, status = pod.metadata, pod.status
-        key = (id(pod.spec), id(meta.labels), id(meta.owner_references), id(meta.annotations), meta.namespace)
-        told = meta.deletion_timestamp or status.container_statuses or status.init_container_statuses
-        group = None if told else known.get(key)
-        if group is None or (group.alone and group is not sorter.groups[-1]):
+        if last is None or not _share_parts(pod, last):
             group = sorter.find(pod)
-            if has_only_parts(pod):
-                known[key] = group
+            last = pod if has_only_parts(pod) and (not group.alone or group.pod_class.is_plain) else None
         group.pods.append(pod)
     return sorter.groups
+
+
+def _share_parts(pod: Pod, other: Pod) -> bool:
+    """Whether all by which pods are grouped is the same; the other is of no class of its own."""
+    if pod.spec is not other.spec or pod.status is not other.status:
+        return False
+    one, two = pod.metadata, other.metadata
+    return (
+        one.labels is two.labels
+        and one.owner_references is two.owner_references
+        and one.annotations is two.annotations
+        and one.namespace == two.namespace
+        and one.deletion_timestamp is None
+    )
 
 
 class _Sorter:

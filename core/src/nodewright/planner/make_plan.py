@@ -18,11 +18,11 @@ from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
     drop_expendable,
     drop_foreign,
+    find_daemons,
     find_pending,
     find_recreated,
     split_young,
     take_fitting,
-    without_daemons,
 )
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport, ScaleUpReport
 from nodewright.planner.quota import Quota
@@ -68,8 +68,9 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     corrected = frozenset(action.group for action in restored.actions if awaits)
     ground = _prepare(state, settings, corrected)
     hints = Hints(before=state.memory.scale_down.pending_hints) if removes else None
+    daemons = find_daemons(old)
     fitting, left = take_fitting(ground.snapshot, old, hints)
-    reports = _scale_up(ground, without_daemons(left), random, actions)
+    reports = _scale_up(ground, [pod for pod in left if id(pod) not in daemons] if daemons else left, random, actions)
     min_size = None
     if enforces:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}

@@ -109,9 +109,9 @@ def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple
     return old, young
 
 
-def without_daemons(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that are not of a DaemonSet; those that share owners and annotations are asked about once."""
-    found: list[Pod] = []
+def find_daemons(pods: Iterable[Pod]) -> set[int]:
+    """The pods of DaemonSets, by identity; those that share owners and annotations are asked about once."""
+    found: set[int] = set()
     known: dict[tuple[int, int], bool] = {}
     for pod in pods:
         meta = pod.metadata
@@ -119,8 +119,8 @@ def without_daemons(pods: Iterable[Pod]) -> list[Pod]:
         is_daemon = known.get(key)
         if is_daemon is None:
             is_daemon = known[key] = pod.is_daemonset_pod
-        if not is_daemon:
-            found.append(pod)
+        if is_daemon:
+            found.add(id(pod))
     return found
 
 

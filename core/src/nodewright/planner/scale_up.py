@@ -133,11 +133,10 @@ class ScaleUp:
         planned: Collection[int] = (),
     ) -> ScaleUpReport:
         """``planned`` are pods, by identity, that another report is about."""
-        helped = {id(pod) for pod in chosen.pods} if chosen is not None else set()
-        helped.update(planned)
         awaiting, unhelped = list[Pod](), list[Unhelped]()
-        is_all = sum(len(group.pods) for group in self._groups) == len(helped)
-        for group in () if is_all else self._groups:
+        helps_all = chosen is not None and len(chosen.pods) == sum(len(group.pods) for group in self._groups)
+        helped = set(planned) if chosen is None or helps_all else {*planned, *map(id, chosen.pods)}
+        for group in () if helps_all else self._groups:
             rest = [pod for pod in group.pods if id(pod) not in helped] if helped else group.pods
             if not rest:
                 continue
