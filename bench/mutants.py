@@ -74,12 +74,12 @@ def frozen(root: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def measure(mutant: Mutant, root: Path, most: int = MOST, seed: int = 0) -> Row:
-    """How many schedules it takes to catch the mutant, at most ``most``."""
+def measure(mutant: Mutant, root: Path) -> Row:
+    """How many of the thousand schedules of CI, which the engine itself passes, it takes to catch the mutant."""
     with frozen(root) as copy:
         file, text = mutated(mutant, copy)
         file.write_text(text)
-        command = [sys.executable, "-m", "tests.faults.report", f"--schedules={most}", f"--seed={seed}"]
+        command = [sys.executable, "-m", "tests.faults.report", f"--schedules={MOST}"]
         path = os.pathsep.join((str(copy), *(str(copy / part) for part in SOURCES[:2])))
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)

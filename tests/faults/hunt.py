@@ -51,14 +51,13 @@ def examine(schedule: Schedule, brain: Brain | None = None) -> None:
             raise Broken(name, findings, schedule)
 
 
-def drawn(number: int, most: int) -> Iterator[Schedule]:
-    """So many schedules, the same ones for the same ``number``.
+def drawn(numbers: range) -> Iterator[Schedule]:
+    """The schedules of these numbers, the same each time.
 
     Each is a draw of its own: within one run hypothesis mostly varies what it drew before, and a thousand schedules are
     then few of a kind (of 600 none had an increase that was accepted for nothing; of 600 drawn apart eleven had).
     """
-    for part in range(most):
-        yield _draw(number * 1_000_000 + part)
+    yield from map(_draw, numbers)
 
 
 def _draw(number: int) -> Schedule:
@@ -80,10 +79,10 @@ def _draw(number: int) -> Schedule:
     return found[-1]  # the first is always the simplest that there is
 
 
-def hunt(number: int, most: int, *, brain: Brain | None = None) -> Hunt:
-    """Tries up to ``most`` schedules until one is broken."""
+def hunt(numbers: range, *, brain: Brain | None = None) -> Hunt:
+    """Tries the schedules of these numbers until one is broken."""
     found = Hunt()
-    for schedule in drawn(number, most):
+    for schedule in drawn(numbers):
         found.tried += 1
         try:
             examine(schedule, brain)

@@ -10,6 +10,7 @@ from tests.faults.facts import (
     Facts,
     in_time,
     said,
+    unready,
     unregistered,
 )
 from tests.faults.growth import check_backoffs, check_overbuying, check_prompt_growth
@@ -95,6 +96,36 @@ def check_requests_end(facts: Facts) -> Findings:
             recent = facts.asked(group, since, loop.at)
             if seen.without_machine > recent and since > 0:
                 yield f"{loop.at:g} s: {group} waits for {seen.without_machine}, only {recent} asked since {since:g} s"
+
+
+def check_tries_again(facts: Facts) -> Findings:
+    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens."""
+    for number, loop in enumerate(facts.loops):
+        for write in loop.writes:
+            if write.hook == "decrease_target_size" and not write.accepted and write.error != "TargetChanged":
+                waited = _idle_after(facts, number, write)
+                if waited > RETRY + SLACK:
+                    yield said(loop, write, f"had no effect, and is not tried again for {waited:g} s")
+
+
+def _idle_after(facts: Facts, number: int, write: Write) -> float:
+    """For how long after that write the group stays as it was and is not written to, with nothing in the way."""
+    began, before = facts.loops[number], facts.loops[number].seen.get(write.group)
+    waited = 0.0
+    for loop in facts.loops[number + 1 :]:
+        seen = loop.seen.get(write.group)
+        if before is None or seen is None or (seen.target, seen.there) != (before.target, before.there):
+            break
+        if (
+            facts.is_paused(loop.at)
+            or len(unready(loop)) > TOLERATED_UNREADY
+            or facts.crashed_between(began.at, loop.at)
+        ):
+            break
+        if any(other.group == write.group for other in loop.writes) or facts.has_wrong_size(write.group, loop.at):
+            break
+        waited = loop.at - began.at
+    return waited
 
 
 def check_strangers_go(facts: Facts) -> Findings:
@@ -195,6 +226,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_backoffs,
         check_failures_go,
         check_requests_end,
+        check_tries_again,
         check_strangers_go,
         check_pauses,
         check_unhealthy,

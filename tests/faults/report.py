@@ -1,4 +1,4 @@
-"""Hunts in a process of its own: ``python -m tests.faults.report [--schedules N] [--seed N]`` prints JSON.
+"""Hunts in a process of its own: ``python -m tests.faults.report [--schedules N] [--first N]`` prints JSON.
 
 The engine's own check of its plans is switched off: what is caught is caught from outside.
 """
@@ -27,9 +27,9 @@ def unchecked(seen: Observation, actions: Sequence[PlannedAction], settings: Set
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--schedules", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0)
     wanted = parser.parse_args()
-    found = hunt(wanted.seed, wanted.schedules, brain=Brain(check_actions=unchecked))
+    found = hunt(range(wanted.first, wanted.first + wanted.schedules), brain=Brain(check_actions=unchecked))
     broken = found.broken
     told = {
         "engine": nodewright.__file__,
