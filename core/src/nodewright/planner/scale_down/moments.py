@@ -42,7 +42,8 @@ def _reached_at(moment: float) -> float:
 def _passed_at(state: ClusterState, report: ScaleDownReport) -> Iterator[float]:
     """Moments beyond which something holds: nodes unneeded for long enough, pods that will never end."""
     for name, since in report.unneeded.items():
-        yield since + needed_seconds(state, name)
+        if needed := needed_seconds(state, name):
+            yield since + needed
     snapshot = state.observation.snapshot
     rows = {row for held, rows in snapshot.placements() if held.terminating for row in rows}
     for pod in (pod for row in rows for pod in snapshot.pods(row)):

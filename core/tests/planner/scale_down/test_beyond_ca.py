@@ -1,0 +1,177 @@
+"""What CA does not do: balance at removal, and patience with groups and pods that go back and forth (issue 5)."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
+
+from nodewright.model.action import Done, IncreaseSize
+from nodewright.model.group import GroupOptions
+from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult
+from nodewright.model.settings import Settings
+from nodewright.registry.activity import with_activity
+from nodewright.registry.state import Flapping, Moves, ScaleDownMemory
+from nodewright.testkit.builders import build_controller, build_pod
+from nodewright.testkit.world import NOW, World, ref, settings_with
+
+AT_ONCE = GroupOptions(scale_down_unneeded_seconds=0.0)
+OWNER = "uid-ReplicaSet-rs"
+
+
+def balanced(**sizes: int) -> Loops:
+    loops = Loops(settings={"balance_scale_down": True})
+    for number, (name, size) in enumerate(sizes.items()):
+        loops.world.add_group(name, size, max_size=50, zone=f"z{number}", options=AT_ONCE)
+    return loops
+
+
+def taken(loops: Loops) -> dict[str, int]:
+    return dict(Counter(name.rpartition("-")[0] for name in gone(loops.run())))
+
+
+def test_the_larger_of_similar_groups_loses_nodes_until_they_are_even() -> None:
+    loops = balanced(a=3, b=9, c=6)
+    loops.settings["max_scale_down_parallelism"] = 9
+    assert taken(loops) == {"b": 6, "c": 3}
+
+
+def test_evenly_sized_groups_take_turns() -> None:
+    loops = balanced(a=8, b=8)
+    assert taken(loops) == {"a": 5, "b": 5}
+
+
+@pytest.mark.parametrize("settings", [{"balance_scale_down": False}, {"balance_scale_down": True, "profile": "ca"}])
+def test_unless_asked_for_groups_are_emptied_as_ca_does(settings: dict[str, object]) -> None:
+    loops = balanced(a=3, b=9)
+    loops.settings = settings
+    assert taken(loops) == {"a": 3, "b": 7}
+
+
+def test_other_groups_keep_their_turn() -> None:
+    loops = balanced(a=4)
+    loops.world.add_group("gpu", 4, cpu="32", options=AT_ONCE)
+    loops.world.add_group("b", 8, zone="z9", options=AT_ONCE)
+    assert taken(loops) == {"a": 1, "gpu": 4, "b": 5}
+
+
+def test_of_two_nodes_of_which_one_can_go_it_is_that_of_the_larger_group() -> None:
+    loops = balanced(a=1, b=2)
+    loops.world.running = [build_pod(f"on-{name}", cpu="1800m", node_name=name) for name in ("a-0", "b-0", "b-1")]
+    report = loops.run()
+    assert next(iter(report.unneeded)) == "b-0"
+
+
+def in_memory(loops: Loops, memory: ScaleDownMemory) -> None:
+    loops.world.memory = replace(loops.world.memory, scale_down=replace(memory, engine_started=1.0))
+
+
+def test_a_flapping_group_keeps_its_nodes_and_says_since_when() -> None:
+    loops = Loops()
+    loops.world.add_group("g", 1, options=AT_ONCE)
+    flapping = Flapping(turns=3, last=NOW - 100, until=NOW + 60)
+    in_memory(loops, ScaleDownMemory(flapping={ref("g"): flapping}))
+    report = loops.run()
+    assert codes(report) == {"g-0": "Flapping"}
+    assert "3 times" in str(report.unremovable["g-0"])
+    assert report.next_change < NOW + 60
+    assert report.next_change == pytest.approx(NOW + 60, abs=1e-6)
+    assert gone(loops.run(60)) == ["g-0"]
+
+
+def test_a_quarantined_group_keeps_its_nodes() -> None:
+    loops = Loops()
+    loops.world.add_group("g", 1, options=AT_ONCE)
+    in_memory(loops, ScaleDownMemory(quarantined_until={ref("g"): NOW + 60}))
+    assert codes(loops.run()) == {"g-0": "Quarantined"}
+    assert gone(loops.run(60)) == ["g-0"]
+
+
+def moving_pods(*, moved: int, profile: str = "nodewright", most: int = 6) -> Loops:
+    loops = Loops(settings={"profile": profile, "max_pod_moves_per_hour": most, "scale_down_delay_after_add": 0.0})
+    loops.world.add_group("g", 1, options=AT_ONCE)
+    loops.world.add_group("room", 1, min_size=1)
+    loops.world.controllers = [build_controller("ReplicaSet", "rs", replicas=2)]
+    loops.world.running = [build_pod("p", node_name="g-0")]
+    in_memory(loops, ScaleDownMemory(moves={OWNER: (Moves(NOW - 50 * MINUTE, moved),)}))
+    return loops
+
+
+def test_pods_moved_too_often_within_an_hour_are_left_alone() -> None:
+    loops = moving_pods(moved=12)
+    report = loops.run()
+    assert codes(report)["g-0"] == "Flapping"
+    assert report.unremovable["g-0"].pod == "default/p"
+    assert gone(loops.run(10 * MINUTE)) == ["g-0"]
+
+
+@pytest.mark.parametrize(("moved", "profile", "most"), [(11, "nodewright", 6), (12, "ca", 6), (99, "nodewright", 0)])
+def test_they_may_be_moved_as_often_as_that(moved: int, profile: str, most: int) -> None:
+    assert gone(moving_pods(moved=moved, profile=profile, most=most).run()) == ["g-0"]
+
+
+def seen(world: World) -> World:
+    world.add_group("g", 1, options=GroupOptions(scale_down_unneeded_seconds=300.0))
+    return world
+
+
+def grows(memory: ScaleDownMemory, at: float, settings: Settings | None = None) -> ScaleDownMemory:
+    action = IncreaseSize(group=ref("g"), expected_target=1, target=2)
+    world = seen(World(now=at))
+    outcomes = [Done(action=action, started=at, accepted=1)]
+    return with_activity(memory, world.state().observation, outcomes, (), settings or Settings())
+
+
+def shrinks(memory: ScaleDownMemory, at: float, evicted: tuple[str, ...] = ()) -> ScaleDownMemory:
+    removal = NodeRemoval(
+        node="n",
+        group=ref("g"),
+        instance_id="i",
+        reason=RemovalReason.EMPTY,
+        pods=("default/a", "default/b", "default/c"),
+        owners=("one", "one", ""),
+    )
+    end = RemovalEnded(removal=removal, at=at, started=at, result=RemovalResult.OK, evicted=evicted)
+    return with_activity(memory, seen(World(now=at)).state().observation, (), [end], Settings())
+
+
+def test_a_group_that_grows_right_after_it_shrank_waits_longer_each_time() -> None:
+    memory, waits = ScaleDownMemory(engine_started=1.0), []
+    at = NOW
+    for _ in range(3):
+        memory = shrinks(memory, at)
+        memory = grows(memory, at + 100)
+        waits.append(memory.flapping[ref("g")].until - (at + 100))
+        at += 1000
+    assert waits == [300.0, 600.0, 1200.0]
+    assert memory.flapping[ref("g")].turns == 3
+
+
+def test_growing_long_after_shrinking_is_no_turn_nor_is_growing_on() -> None:
+    memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW)
+    assert not grows(memory, NOW + 301).flapping
+    memory = grows(memory, NOW + 100)
+    assert grows(memory, NOW + 200).flapping[ref("g")].turns == 1
+
+
+def test_turns_are_forgotten_after_three_quiet_hours() -> None:
+    memory = grows(shrinks(ScaleDownMemory(engine_started=1.0), NOW), NOW + 100)
+    later = NOW + 100 + 3 * 3600
+    assert not grows(memory, later).flapping
+
+
+def test_ca_counts_no_turns() -> None:
+    memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW)
+    assert not grows(memory, NOW + 100, settings_with(profile="ca")).flapping
+
+
+def test_what_was_evicted_counts_as_moved_for_an_hour() -> None:
+    memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW, evicted=("default/a", "default/b", "default/c"))
+    assert memory.moves == {"one": (Moves(NOW, 2),)}
+    memory = shrinks(memory, NOW + 10, evicted=("default/b",))
+    assert memory.moves == {"one": (Moves(NOW, 2), Moves(NOW + 10, 1))}
+    assert not grows(memory, NOW + 3610).moves
+
+
+def test_a_node_is_not_marked_as_moved_from_before_its_pods_left() -> None:
+    assert not shrinks(ScaleDownMemory(engine_started=1.0), NOW).moves
