@@ -144,7 +144,7 @@ class Autoscaler:
             step.problem = f"{type(error).__name__}: {error}"
         timer = math.inf
         if step.state is not None and step.plan is not None:
-            timer = next_timer(step.state, step.plan, self._settings)
+            timer = started if self._inherited else next_timer(step.state, step.plan, self._settings)
         ended = self._clock.now()
         return LoopReport(started=started, finished=ended, loop=self._loop_name, next_timer=timer, **vars(step))
 
