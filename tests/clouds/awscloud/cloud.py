@@ -36,7 +36,7 @@ class AwsCloud:
         self._states: dict[str, str] = {}
         self._denied: set[str] = set()
         self._coming: list[tuple[str, Answer | None]] = []
-        self._before: list[Callable[[], None]] = []
+        self._before: list[Callable[[], object]] = []
         self._lock = threading.RLock()
         self.proxy = Proxy(moto_port, self._play, now)
         self._asg, self.ec2, self.eks = (_behind(moto_port, service) for service in ("autoscaling", "ec2", "eks"))
@@ -152,15 +152,16 @@ class AwsCloud:
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size has arrived and was not looked at yet."""
-        self._before.append(lambda: (happening(), None)[1])
+        self._before.append(happening)
 
     # How each call is answered
 
     def _play(self, request: Request) -> Answer:
         action = request.action
         if action in _SIZE_WRITES and request.form.get("AutoScalingGroupName", "") in ("", *self._known()):
-            while self._before:
-                self._before.pop(0)()
+            happenings, self._before = self._before, []
+            for happening in happenings:
+                happening()
         if action in self._denied:
             code = "UnauthorizedOperation" if request.service == "ec2" else "AccessDenied"
             return refuse(code, f"User is not authorized to perform {request.service}:{action}", 403)

@@ -29,8 +29,8 @@ class Api(Protocol):
 
     # Auto Scaling: reads
 
-    def groups_named(self, names: Sequence[str]) -> Sequence[Group]:
-        """Those of the groups that exist."""
+    def groups_named(self, names: Sequence[str], *, urgent: bool = False) -> Sequence[Group]:
+        """Those of the groups that exist. ``urgent``: whatever the budget of calls says."""
 
     def groups_tagged(self, tags: TagFilter) -> Sequence[Group]:
         """Groups that carry all of these tags."""

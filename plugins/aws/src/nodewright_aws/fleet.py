@@ -105,7 +105,7 @@ class Fleet:
             yield from self._api.groups_tagged(self._selection.tags)
 
     def _replace(self, names: Sequence[str]) -> None:
-        found = {group.name: group for group in self._api.groups_named(names)} if names else {}
+        found = {group.name: group for group in self._api.groups_named(names, urgent=True)} if names else {}
         for name in names:
             self._groups.pop(name, None)
         self._groups = dict(sorted((self._groups | found).items()))

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Meter:
     """Counts calls, and lets reads wait when there were too many within a minute.
 
-    Writes always pass (the account's own limits hold for them too), and use up the budget. Safe for threads.
+    Urgent calls, the writes and the looks that go with them, always pass and use up the budget. Safe for threads.
     """
 
     def __init__(self, clock: Clock, calls_per_minute: int) -> None:
@@ -23,9 +23,9 @@ class Meter:
         self._made: dict[tuple[str, str], tuple[int, float]] = {}
         self._lock = threading.Lock()
 
-    def call(self, operation: str, call: Callable[[], T], *, is_write: bool = False) -> T:
+    def call(self, operation: str, call: Callable[[], T], *, urgent: bool = False) -> T:
         """Makes the call; raises Throttled without making it when the budget is used up."""
-        self._pay(operation, is_write=is_write)
+        self._pay(operation, urgent=urgent)
         started, result = self._clock.now(), "ok"
         try:
             return call()
@@ -42,12 +42,12 @@ class Meter:
                 for (operation, result), (calls, seconds) in sorted(self._made.items())
             )
 
-    def _pay(self, operation: str, *, is_write: bool) -> None:
+    def _pay(self, operation: str, *, urgent: bool) -> None:
         with self._lock:
             now = self._clock.now()
             self._left = min(self._most, self._left + max(0.0, now - self._filled_at) * self._most / 60)
             self._filled_at = now
-            if self._left < 1 and not is_write:
+            if self._left < 1 and not urgent:
                 wait = (1 - self._left) * 60 / self._most
                 raise Throttled(
                     f"{operation}: the budget of {self._most:g} calls per minute is used up", retry_after=wait

@@ -75,10 +75,10 @@ class Sdk:
 
     # Auto Scaling: reads
 
-    def groups_named(self, names: Sequence[str]) -> Sequence[Group]:
+    def groups_named(self, names: Sequence[str], *, urgent: bool = False) -> Sequence[Group]:
         found: list[Group] = []
         for batch in _batches(names, _GROUPS_A_CALL):
-            found += self._groups(AutoScalingGroupNames=batch)
+            found += self._groups(AutoScalingGroupNames=batch, urgent=urgent)
         return found
 
     def groups_tagged(self, tags: TagFilter) -> Sequence[Group]:
@@ -167,7 +167,7 @@ class Sdk:
         ]
         try:
             who = _role_of(str(self._ask("sts", "GetCallerIdentity")["Arn"]))
-            about = {"ResourceArns": [group.auto_scaling_group_arn], "ContextEntries": tags}
+            about: Raw = {"ResourceArns": [group.auto_scaling_group_arn], "ContextEntries": tags}
             asked = self._ask("iam", "SimulatePrincipalPolicy", PolicySourceArn=who, ActionNames=list(actions), **about)
             results = asked["EvaluationResults"]
         except ProviderError:
@@ -204,7 +204,7 @@ class Sdk:
         return found
 
     def _pages(self, service: str, operation: str, **parameters: Any) -> Iterator[Raw]:
-        token: Mapping[str, str] = {}
+        token: Raw = {}
         while True:
             answer = self._ask(service, operation, **parameters, **token)
             yield answer
@@ -212,15 +212,15 @@ class Sdk:
                 return
             token = {"NextToken": answer["NextToken"]}
 
-    def _ask(self, service: str, operation: str, **parameters: Any) -> Raw:
-        return self._call(service, operation, parameters, is_write=False)
+    def _ask(self, service: str, operation: str, *, urgent: bool = False, **parameters: Any) -> Raw:
+        return self._call(service, operation, parameters, urgent=urgent)
 
     def _tell(self, operation: str, **parameters: Any) -> None:
-        self._call("autoscaling", operation, parameters, is_write=True)
+        self._call("autoscaling", operation, parameters, urgent=True)
 
-    def _call(self, service: str, operation: str, parameters: Raw, *, is_write: bool) -> Raw:
+    def _call(self, service: str, operation: str, parameters: Raw, *, urgent: bool) -> Raw:
         client = self._client(service)
-        return self.meter.call(operation, lambda: self._send(client, operation, parameters), is_write=is_write)
+        return self.meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)
 
     def _send(self, client: Any, operation: str, parameters: Raw) -> Raw:
         from botocore import exceptions, parsers, xform_name  # noqa: PLC0415 - the SDK is heavy, see the first lines

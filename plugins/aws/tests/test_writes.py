@@ -1,0 +1,175 @@
+"""Writes: nothing healthy dies, nothing is sent twice, and every refusal is one of nodewright's errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from awscloud import AwsCloud
+from nodewright.spec import (
+    AccessDenied,
+    InstanceState,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    TargetChanged,
+    Throttled,
+)
+
+Attach = Callable[..., Any]
+
+
+def test_what_runs_and_what_comes_is_protected_before_a_size_is_lowered(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    cloud.hold(name)
+    client = attach(f"0:10:{name}").client
+    client.increase_size(name, 2, 4)
+    assert client.decrease_target_size(name, 4, 3) == 1
+    group = cloud.group(name)
+    assert group["NewInstancesProtectedFromScaleIn"]
+    assert all(one["ProtectedFromScaleIn"] for one in group["Instances"])
+    assert group["DesiredCapacity"] == 3
+
+
+def test_without_protection_a_size_is_not_lowered_and_the_reason_is_told(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    cloud.hold(name)
+    client = attach(f"0:10:{name}").client
+    client.increase_size(name, 2, 4)
+    cloud.deny("UpdateAutoScalingGroup")
+    with pytest.raises(AccessDenied, match="Set NewInstancesProtectedFromScaleIn on the group, or grant Update"):
+        client.decrease_target_size(name, 4, 3)
+    assert cloud.group(name)["DesiredCapacity"] == 4
+
+
+def test_an_instance_that_arrives_in_the_middle_is_adopted(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.hold(name)
+    client = attach(f"0:10:{name}").client
+    client.increase_size(name, 1, 3)
+    cloud.before_write(lambda: cloud.arrive(name))
+    cloud.before_write(lambda: cloud.arrive(name))
+    assert client.decrease_target_size(name, 3, 1) == 0
+    assert len(cloud.machines(name)) == 3
+    assert client.target_size(name) == 3
+
+
+def test_full_groups_are_never_written_to_when_lowered(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=3)
+    client = attach(f"0:10:{name}").client
+    before = cloud.proxy.calls.copy()
+    assert client.decrease_target_size(name, 3, 1) == 0
+    assert set(cloud.proxy.calls - before) == {"DescribeAutoScalingGroups"}
+
+
+def test_deletions_are_by_id_and_keep_the_minimum(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=3, MinSize=1)
+    client = attach(f"2:10:{name}").client
+    victims = sorted(cloud.machines(name))
+    with pytest.raises(ProviderError, match=f"{name} would go below its minimum of 2") as refused:
+        client.delete_instances(name, victims[:2], 3)
+    assert refused.value.code == "belowMinimum"
+    assert client.delete_instances(name, victims[:1], 3) == (victims[0],)
+    assert cloud.machines(name) == frozenset(victims[1:])
+
+
+def test_a_refused_deletion_tells_what_was_deleted_before_it(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=4)
+    client = attach(f"0:10:{name}").client
+    victims = sorted(cloud.machines(name))[:3]
+    sent = []
+
+    def refuse_the_third() -> None:
+        sent.append(1)
+        if len(sent) == 2:
+            cloud.refuse_once("TerminateInstanceInAutoScalingGroup", "Throttling", "Rate exceeded")
+        cloud.before_write(refuse_the_third)
+
+    cloud.before_write(refuse_the_third)
+    accepted = client.delete_instances(name, victims, 4)
+    assert 0 < len(accepted) < 3
+    assert cloud.machines(name).isdisjoint(accepted)
+    assert client.target_size(name) == 4 - len(accepted)
+
+
+def test_an_answer_that_is_lost_is_settled_by_looking(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    cloud.lose_answer_once("SetDesiredCapacity")
+    assert client.increase_size(name, 1, 3) == 2
+    assert cloud.proxy.calls["SetDesiredCapacity"] == 1
+    [victim, *_] = sorted(cloud.machines(name))
+    cloud.lose_answer_once("TerminateInstanceInAutoScalingGroup")
+    assert client.delete_instances(name, [victim], 3) == (victim,)
+    assert client.target_size(name) == 2
+    assert len(cloud.machines(name)) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "error"),
+    [
+        ("Throttling", 400, Throttled),
+        ("RequestLimitExceeded", 503, Throttled),
+        ("ScalingActivityInProgress", 400, Throttled),
+        ("AccessDenied", 403, AccessDenied),
+        ("ExpiredToken", 403, AccessDenied),
+        ("InsufficientInstanceCapacity", 400, OutOfCapacity),
+        ("VcpuLimitExceeded", 400, QuotaExceeded),
+        ("Whatever", 400, ProviderError),
+    ],
+)
+def test_refusals_are_translated_and_sent_once(
+    cloud: AwsCloud, attach: Attach, code: str, status: int, error: type[ProviderError]
+) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    cloud.refuse_once("SetDesiredCapacity", code, "said AWS", status)
+    with pytest.raises(error, match=f"SetDesiredCapacity: {code}: said AWS") as raised:
+        client.increase_size(name, 1, 2)
+    assert (raised.value.group_id, raised.value.provider) == (name, "aws")
+    assert cloud.proxy.calls["SetDesiredCapacity"] == 1
+    assert cloud.group(name)["DesiredCapacity"] == 1
+
+
+def test_reads_are_repeated_by_the_core_alone(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0)
+    before = cloud.proxy.calls["DescribeAutoScalingGroups"]
+    for _ in range(4):
+        cloud.refuse_once("DescribeAutoScalingGroups", "InternalFailure", "oops", 500)
+    with pytest.raises(ProviderUnavailable, match="InternalFailure"):
+        stage.client.refresh()
+    assert cloud.proxy.calls["DescribeAutoScalingGroups"] == before + 4
+    cloud.refuse_once("DescribeAutoScalingGroups", "Throttling", "Rate exceeded", retry_after="7")
+    started = stage.clock.now()
+    stage.client.refresh()
+    assert stage.clock.now() - started == 7
+
+
+def test_the_narrower_of_both_maxima_holds(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1, MaxSize=3)
+    client = attach(f"0:10:{name}").client
+    with pytest.raises(ProviderError, match=f"4 is above MaxSize 3 of {name}"):
+        client.increase_size(name, 1, 4)
+    assert "SetDesiredCapacity" not in cloud.proxy.calls
+
+
+def test_a_manual_change_is_told_with_the_size_that_is(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    client = attach(f"0:10:{name}").client
+    cloud.set_target(name, 5)
+    with pytest.raises(TargetChanged) as changed:
+        client.increase_size(name, 2, 3)
+    assert changed.value.actual == 5
+    assert client.target_size(name) == 5
+
+
+def test_lifecycle_states(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=4)
+    states = ["InService", "Pending:Wait", "Terminating:Wait", "Standby"]
+    for one, state in zip(cloud.group(name)["Instances"], states, strict=True):
+        cloud.set_state(one["InstanceId"], state)
+    client = attach(f"0:10:{name}").client
+    expected = [InstanceState.RUNNING, InstanceState.CREATING, InstanceState.DELETING, InstanceState.RUNNING]
+    assert [one.state for one in client.instances(name)] == expected
