@@ -217,3 +217,24 @@ def test_a_daemon_pod_without_room_is_told_apart(nodewright: Nodewright, write_d
     (pod,) = document["pods"]
     assert pod["fate"] == "ignored"
     assert "DaemonSet" in pod["reason"]
+
+
+@pytest.mark.parametrize("profile", ["nodewright", "ca"])
+def test_json_says_null_of_a_utilization_that_is_no_number(
+    nodewright: Nodewright, write_dump: WriteDump, profile: str
+) -> None:
+    """A DaemonSet takes all of the cpu, and is not to count: for the other pod there is none."""
+    node = build_node("n", labels=POOL)
+    daemon = build_pod("daemon", "4", node_name="n", owner=("DaemonSet", "d"))
+    path = write_dump(node, daemon, build_pod("p", "1", node_name="n"))
+    flags = ("--ignore-daemonsets-utilization", "--profile", profile, "-o", "json")
+    ended = nodewright("plan", path, "--group-by", "pool", *flags)
+    assert ended.code == 0
+    assert ended.document["scale_down"]["utilization"] == {"n": None}
+    assert ended.document["scale_down"]["unremovable"]["n"]["code"] == "NotUnderutilized"
+
+
+def test_a_node_that_would_go_is_something_to_do(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    path = write_dump(build_node("n", labels=POOL, created_at=2 * HOUR))
+    args = ("plan", path, "--group-by", "pool", "--scale-down-unneeded-time", "0s", "--detailed-exitcode")
+    assert nodewright(*args).code == 3

@@ -1,6 +1,7 @@
 """What a plan says of nodes: which are not needed, and why the others stay."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -58,7 +59,8 @@ def nodes_json(report: ScaleDownReport) -> dict[str, Any]:
         ],
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "unremovable": {node: _reason(why) for node, why in sorted(_staying(report).items())},
-        "utilization": dict(sorted(report.utilization.items())),
+        # JSON has no word for infinity, which is what pods ask for of what nothing is left of.
+        "utilization": {n: ratio if isfinite(ratio) else None for n, ratio in sorted(report.utilization.items())},
     }
 
 
@@ -71,7 +73,7 @@ def _rows(trial: Trial) -> Iterator[_Row]:
     for node, since in report.unneeded.items():
         if node not in leaving:
             why = f"not needed for {format_duration(trial.state.now - since)}"
-            held = report.unremovable.get(node)
+            held = _staying(report).get(node)
             yield _Row(_UNNEEDED, held.code.value if held is not None else "", node, str(held or why))
     for node, reason in _staying(report).items():
         if node not in leaving and node not in report.unneeded:

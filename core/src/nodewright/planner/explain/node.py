@@ -1,0 +1,135 @@
+"""Why is this node still there (issue 5, point 5)?"""
+
+from math import isfinite
+
+from nodewright.model.action import DeleteInstances
+from nodewright.model.node import Node
+from nodewright.model.settings import Settings
+from nodewright.planner.explain.outlook import outlook
+from nodewright.planner.explain.picture import memory_of, planned_picture
+from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, Timers, Usage
+from nodewright.planner.plan import Plan
+from nodewright.planner.scale_down.unneeded import needed_seconds
+from nodewright.planner.scale_down.utilization import Measure, utilization_of
+from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.readiness import is_ready
+from nodewright.registry.state import ClusterState
+from nodewright.snapshot.snapshot import Snapshot
+
+_OFF = "scale-down is off (--scale-down-enabled=false)"
+_STARTING = "it has not started yet: it counts as a machine on its way until then"
+_NOT_PLANNED = "no removals were planned in this loop"
+
+
+def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str) -> NodeExplanation | None:
+    """Why a node stays or when it goes, and what would become of its pods; None for a node that is not there.
+
+    ``plan`` is what was planned for ``state`` under ``settings``.
+    """
+    there = state.observation.snapshot
+    row = there.find_row(name)
+    if row is None:
+        return None
+    picture, node, report = planned_picture(state, plan, settings), there.node(row), plan.scale_down
+    is_seen = name in picture
+    fate, removing = _fate(state, plan, name), state.observation.removing.get(name)
+    planned = next((removal for removal in report.removals if removal.node == name), None)
+    reason = report.unremovable.get(name) or report.passed_over.get(name)
+    is_told = fate in (NodeFate.UNNEEDED, NodeFate.STAYS)
+    return NodeExplanation(
+        node=name,
+        now=state.now,
+        fate=fate,
+        is_ready=is_ready(node, settings.templates),
+        reason=reason if is_told else None,
+        note="" if removing or planned or (is_told and reason) else _note(state, plan, settings, node),
+        removal=removing.removal if removing is not None else planned,
+        stage=removing.stage if removing is not None else None,
+        group=_group(state, name),
+        usage=_usage(picture, name, state, settings) if is_seen else None,
+        timers=_timers(state, plan, name),
+        pods=outlook(picture, name, state, plan, settings) if is_seen else (),
+    )
+
+
+def _fate(state: ClusterState, plan: Plan, name: str) -> NodeFate:
+    report = plan.scale_down
+    if name in state.observation.removing:
+        return NodeFate.GOING
+    if any(removal.node == name for removal in report.removals):
+        return NodeFate.GOES
+    if name in report.unneeded:
+        return NodeFate.UNNEEDED
+    return NodeFate.STAYS if name in report.unremovable or name in report.passed_over else NodeFate.UNJUDGED
+
+
+def _note(state: ClusterState, plan: Plan, settings: Settings, node: Node) -> str:
+    """What is to be said of a node of which scale-down says nothing, or of one that it would remove and may not."""
+    held = _held_back(plan, node)
+    if held:
+        return held
+    if not settings.scale_down.scale_down_enabled:
+        return _OFF
+    if plan.halted or plan.cut_short:
+        return plan.halted or plan.cut_short
+    ref = state.group_of_node.get(node.name)
+    is_starting = ref is not None and node.name in state.groups[ref].readiness.not_started
+    return _STARTING if is_starting else _NOT_PLANNED
+
+
+def _held_back(plan: Plan, node: Node) -> str:
+    """Why the node's removal was planned and waits."""
+    own = node.spec.provider_id.lower()
+    for held in plan.held_back:
+        if isinstance(held.action, DeleteInstances) and own in {one.lower() for one in held.action.instance_ids}:
+            return held.reason
+    return ""
+
+
+def _group(state: ClusterState, name: str) -> GroupFacts | None:
+    ref = state.group_of_node.get(name)
+    if ref is None or ref not in state.groups:
+        return None
+    group = state.groups[ref]
+    return GroupFacts(
+        ref=ref,
+        min_size=group.seen.group.min_size,
+        max_size=group.seen.group.max_size,
+        target=group.seen.target,
+        ready=len(group.readiness.ready),
+        whole=group.seen.options.zero_or_max_node_scaling,
+    )
+
+
+def _usage(picture: Snapshot, name: str, state: ClusterState, settings: Settings) -> Usage | None:
+    """As eligibility measures it; a node without a group is measured by no threshold."""
+    ref = state.group_of_node.get(name)
+    if ref is None or ref not in state.groups:
+        return None
+    accelerators = Accelerators.of(state.observation.providers.values())
+    options, row = state.groups[ref].seen.options, picture.row(name)
+    measure = Measure(
+        now=state.now,
+        accelerators=accelerators,
+        ignore_mirrors=settings.scale_down.ignore_mirror_pods_utilization,
+        as_ca=settings.is_ca,
+    )
+    found = utilization_of(picture, row, measure, ignore_daemonsets=options.ignore_daemonsets_utilization)
+    is_gpu = bool(accelerators.count(picture.node(row))[0])
+    return Usage(
+        ratio=found.ratio if isfinite(found.ratio) and not found.problem else None,
+        resource=found.resource,
+        threshold=options.scale_down_gpu_utilization_threshold if is_gpu else options.scale_down_utilization_threshold,
+        problem=found.problem,
+    )
+
+
+def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
+    report, now = plan.scale_down, state.now
+    since, recheck = report.unneeded.get(name), memory_of(state, plan).recheck_at.get(name)
+    return Timers(
+        unneeded_since=since,
+        removable_at=since + needed_seconds(state, name) if since is not None else None,
+        cooldown_until=report.cooldown_until if report.cooldown_until > now else None,
+        recheck_at=recheck if recheck is not None and recheck > now else None,
+    )
