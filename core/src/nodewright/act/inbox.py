@@ -26,6 +26,11 @@ class Inbox:
     def post_ended(self, over: RemovalEnded) -> None:
         self._ended.append(over)
 
+    @property
+    def has_ended(self) -> bool:
+        """Is a removal over of which no loop knows yet?"""
+        return bool(self._ended)
+
     def drain_ended(self) -> tuple[RemovalEnded, ...]:
         """Every removal that is over; it is taken out."""
         taken = []

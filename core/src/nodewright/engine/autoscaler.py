@@ -144,7 +144,8 @@ class Autoscaler:
             step.problem = f"{type(error).__name__}: {error}"
         timer = math.inf
         if step.state is not None and step.plan is not None:
-            timer = started if self._inherited else next_timer(step.state, step.plan, self._settings)
+            unfinished = self._inherited or self._inbox.has_ended
+            timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
         ended = self._clock.now()
         return LoopReport(started=started, finished=ended, loop=self._loop_name, next_timer=timer, **vars(step))
 

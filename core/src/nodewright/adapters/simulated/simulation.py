@@ -296,6 +296,7 @@ class Simulation:
     def _step_removals(self) -> None:
         outcomes = self._work(lambda engine: engine.step_removals()) or ()
         self._recorder.take_outcomes(outcomes)
+        self._pacing.changed(self._clock.now())
         self._after_writes(wrote=bool(outcomes))
 
     def _after_writes(self, *, wrote: bool) -> None:
