@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.adapters.kube.api import Api, ApiError, Request, get
+from nodewright.adapters.kube.api import Api, ApiError, Request
 from nodewright.adapters.kube.resources import collection_path
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
@@ -65,6 +65,8 @@ class Leadership:
         self._clock = clock
         self._wall = wall
         self._random = random
+        # Two calls make a renewal, and one may fail.
+        self._call_seconds = options.renew_deadline / 4
         self._collection = collection_path(_LEASES, "leases", options.namespace)
         self._path = f"{self._collection}/{options.name}"
         self._seen: _Lease | None = None
@@ -146,13 +148,10 @@ class Leadership:
         self._look(began)
         seen = self._seen
         ours = seen is not None and seen.spec.holder_identity == self._options.identity
-        if seen is not None and not ours and not self._has_run_out(seen, began):
-            return False
-        if ours and self._until < 0 and self._keeper is not None:
-            return False
         if self._until >= 0 and not ours:
             self._until = -1.0  # somebody took it: we were away for too long
             self._lost.set()
+        if self.is_lost or (seen is not None and not ours and not self._has_run_out(seen, began)):
             return False
         said = self._renewed(seen, takes=self._until < 0)
         self._write(seen.metadata.resource_version if seen is not None else "", said)
@@ -163,7 +162,7 @@ class Leadership:
 
     def _look(self, now: float) -> None:
         try:
-            found = _decode(get(self._api, self._path))
+            found = _decode(self._api.send(Request(method="GET", path=self._path, timeout=self._call_seconds)))
         except ApiError as error:
             if not error.is_missing:
                 raise
@@ -199,8 +198,8 @@ class Leadership:
         spec = {key: value for key, value in msgspec.to_builtins(said).items() if value is not None}
         body = {"apiVersion": f"{_LEASES}/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
         method, path = ("PUT", self._path) if version else ("POST", self._collection)
-        timeout = self._options.renew_deadline / 2
-        request = Request(method=method, path=path, body=msgspec.json.encode(body), timeout=timeout)
+        encoded = msgspec.json.encode(body)
+        request = Request(method=method, path=path, body=encoded, timeout=self._call_seconds)
         self._seen = _decode(self._api.send(request))
         self._seen_at = self._clock.now()
 

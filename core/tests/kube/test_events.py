@@ -1,0 +1,81 @@
+"""Events: written once, counted up when they come again, and never in the way."""
+
+from collections.abc import Iterator
+
+import pytest
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.act import Event
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.events import KubeEvents
+from nodewright.adapters.simulated.clock import VirtualClock
+
+EVENTS = "/api/v1/namespaces/default/events"
+GROWN = Event(kind="Pod", name="default/web", reason="TriggeredScaleUp", message="pod triggered scale-up: [{a 0->1}]")
+
+
+@pytest.fixture
+def events(server: ApiServer) -> Iterator[KubeEvents]:
+    sink = KubeEvents(server, VirtualClock(1_800_000_000.0), lambda kind, name: f"uid-of-{kind}-{name}")
+    yield sink
+    sink.stop()
+
+
+def test_the_same_event_is_counted_up(server: ApiServer, events: KubeEvents) -> None:
+    events.record(GROWN)
+    events.record(GROWN)
+    events.record(GROWN)
+    events.start()
+    events.stop()
+    [held] = server.objects.values()
+    assert held["count"] == 3
+    assert held["source"] == {"component": "cluster-autoscaler"}
+    assert held["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "web",
+        "uid": "uid-of-Pod-default/web",
+    }
+
+
+def test_an_event_that_has_expired_is_written_anew(server: ApiServer, events: KubeEvents) -> None:
+    events._write(GROWN)
+    [path] = server.objects
+    server.objects.clear()
+    events._write(GROWN)
+    assert [held["count"] for held in server.objects.values()] == [1]
+    assert path not in server.objects
+
+
+def test_what_has_no_namespace_is_told_in_default(server: ApiServer, events: KubeEvents) -> None:
+    events._write(Event(kind="Node", name="n1", reason="ScaleDown", message="gone"))
+    [(path, held)] = server.objects.items()
+    assert path.startswith(f"{EVENTS}/n1.")
+    assert "namespace" not in held["involvedObject"]
+
+
+def test_an_api_server_that_fails_only_loses_events(server: ApiServer, events: KubeEvents) -> None:
+    server.faults = [ApiError("oops", status=500)]
+    events.record(GROWN)
+    events.record(Event(kind="Pod", name="default/other", reason="r", message="m"))
+    events.start()
+    events.stop()
+    assert events.dropped == 1
+    assert len(server.objects) == 1
+
+
+def test_too_many_are_dropped_from_the_front(server: ApiServer, events: KubeEvents) -> None:
+    for number in range(1500):
+        events.record(Event(kind="Pod", name=f"default/p{number}", reason="r", message="m"))
+    assert events.dropped == 500
+    events.start()
+    events.stop(30)
+    assert len(server.objects) == 1000
+    assert any("p1499." in path for path in server.objects)
+
+
+def test_a_long_message_is_cut(server: ApiServer, events: KubeEvents) -> None:
+    events._write(Event(kind="Pod", name="default/p", reason="r", message="x" * 5000))
+    [held] = server.objects.values()
+    assert len(held["message"]) == 1024

@@ -1,0 +1,143 @@
+"""Never two leaders, and never none for long."""
+
+import threading
+from random import Random
+from typing import Any
+
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.lease import Leadership, LeaseOptions
+from nodewright.adapters.simulated.clock import VirtualClock
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
+
+
+def candidate(server: ApiServer, name: str, clock: VirtualClock, grace: float = 0.0) -> Leadership:
+    options = LeaseOptions(
+        namespace="kube-system",
+        name="cluster-autoscaler",
+        identity=name,
+        duration=15.0,
+        renew_deadline=10.0,
+        retry_period=2.0,
+        grace=grace,
+    )
+    return Leadership(server, options, clock, clock, Random(1))
+
+
+def held(server: ApiServer) -> dict[str, Any]:
+    spec: dict[str, Any] = server.objects[LEASE]["spec"]
+    return spec
+
+
+def test_the_first_one_leads_and_the_other_waits(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    assert a._try()
+    assert not b._try()
+    assert (a.remaining(), b.remaining()) == (15.0, 0.0)
+    assert b.holder == "a"
+    for _ in range(30):
+        clock.sleep(2)
+        assert a._try()
+        assert not b._try()
+    assert held(server)["leaseTransitions"] == 0
+    assert held(server)["acquireTime"] < held(server)["renewTime"]
+
+
+def test_a_holder_that_stops_renewing_is_followed_when_its_lease_is_over(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    assert a._try()
+    assert not b._try()
+    clock.sleep(15)
+    assert not b._try()
+    assert a.remaining() == 0.0
+    clock.sleep(0.1)
+    assert b._try()
+    assert held(server)["holderIdentity"] == "b"
+    assert held(server)["leaseTransitions"] == 1
+    assert not b._waited_out
+
+
+def test_a_frozen_holder_knows_at_its_first_look(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    a._try()
+    b._try()
+    clock.sleep(20)
+    b._try()
+    assert a.remaining() == 0.0
+    assert not a._try()
+    assert a.is_lost
+    assert b.remaining() > 0
+
+
+def test_the_length_that_another_kind_of_holder_says_counts(server: ApiServer) -> None:
+    """CA's own leases last 15 s, or whatever it was told."""
+    clock = VirtualClock(1000.0)
+    server.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "ca", "leaseDurationSeconds": 60}})
+    b = candidate(server, "b", clock)
+    assert not b._try()
+    clock.sleep(59)
+    assert not b._try()
+    clock.sleep(2)
+    assert b._try()
+
+
+def test_a_slow_answer_does_not_make_the_lease_longer(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a = candidate(server, "a", clock)
+    assert a._try()
+    server.after_read = lambda: clock.sleep(6)
+    assert a._try()
+    assert a.remaining() == 9.0
+
+
+def test_an_unanswered_renewal_counts_as_none(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a = candidate(server, "a", clock)
+    assert a._try()
+    clock.sleep(3)
+    server.faults = [ApiError("no answer")]
+    assert not a._try()
+    assert a.remaining() == 12.0
+    assert a._try()
+    assert a.remaining() == 15.0
+
+
+def test_two_that_see_the_same_gap_do_not_both_take_it(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    server.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": ""}})
+    server.after_read = a._try
+    assert not b._try()
+    assert (a.remaining(), b.remaining()) == (15.0, 0.0)
+
+
+def test_good_bye_lets_another_lead_at_once(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock, grace=60.0)
+    assert a.acquire()
+    assert not b._try()
+    a.release()
+    assert a.remaining() == 0.0
+    assert b.acquire()  # without its grace: nothing of a's is under way
+    b.release()
+
+
+def test_who_takes_over_without_a_good_bye_waits_for_calls_under_way(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    server.put(LEASE, {"metadata": {}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}})
+    b = candidate(server, "b", clock, grace=3600.0)
+    b._try()
+    clock.sleep(16)
+    waited = threading.Thread(target=b.acquire, daemon=True)
+    waited.start()
+    waited.join(0.3)
+    assert waited.is_alive()
+    assert b.remaining() > 0
+    b.stop()
+    waited.join(5)
+    assert not waited.is_alive()

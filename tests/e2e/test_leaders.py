@@ -1,0 +1,67 @@
+"""Two processes, one leader: on the real lease, with real processes that freeze and die."""
+
+import signal
+from typing import Any
+
+from tests.e2e.cloud import SharedCloud
+from tests.e2e.conftest import StartDaemon
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
+from tests.e2e.test_scale_up import count_running, deploy
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
+
+
+def find_lease(plane: ControlPlane) -> Any:
+    return plane.request(LEASE)["spec"]
+
+
+def test_a_frozen_leader_writes_nothing_when_it_wakes(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    first = start()
+    wait_until(lambda: first.says("loop"), "loop of the first")
+    second = start()
+    wait_until(lambda: second.says("waiting to become"), "second candidate")
+    holder = find_lease(clean)["holderIdentity"]
+    first.freeze()
+    wait_until(lambda: find_lease(clean)["holderIdentity"] != holder, "new holder")
+    deploy(clean, "web", 4)  # the frozen one has not seen this, and will find it as new when it wakes
+    wait_until(lambda: second.says("loop"), "loop of the second")
+    wait_until(lambda: count_running(clean) == 4, "running pods")
+    calls = list(shared.calls)
+    loops = len(first.says("loop"))
+    first.thaw()
+    assert first.wait(30) == 4
+    assert first.says("another process may lead")
+    assert len(first.says("loop")) <= loops + 1  # the loop that the freeze cut in two
+    assert shared.calls == calls
+    assert second.end() == 0
+
+
+def test_a_killed_leader_is_followed_and_nothing_is_bought_twice(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    first, second = start(), start()
+    deploy(clean, "web", 4)
+    wait_until(lambda: shared.calls, "increase")
+    leader, other = (first, second) if first.says("loop") else (second, first)
+    leader.process.send_signal(signal.SIGKILL)
+    wait_until(lambda: other.says("loop"), "loop of the other")
+    deploy(clean, "more", 4)
+    wait_until(lambda: count_running(clean) == 8, "running pods")
+    assert [call for call in shared.calls if call[0] == "increase"] == [
+        ("increase", ("small", 0, 1)),
+        ("increase", ("small", 1, 2)),
+    ]
+
+
+def test_good_bye_hands_over_at_once(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    first = start()
+    wait_until(lambda: first.says("loop"), "loop of the first")
+    second = start()
+    wait_until(lambda: second.says("waiting to become"), "second candidate")
+    assert first.end() == 0
+    wait_until(lambda: second.says("loop"), "loop of the second", 5.0)
+    assert find_lease(clean)["leaseTransitions"] == 1
+    assert not shared.calls
