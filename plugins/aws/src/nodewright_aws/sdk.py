@@ -115,7 +115,7 @@ class Sdk:
     # What machines are like
 
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
-        named = {"LaunchTemplateName": spec.launch_template_name}
+        named: Raw = {"LaunchTemplateName": spec.launch_template_name}
         if spec.launch_template_id:
             named = {"LaunchTemplateId": spec.launch_template_id}
         answer = self._ask("ec2", "DescribeLaunchTemplateVersions", Versions=[spec.version or "$Default"], **named)

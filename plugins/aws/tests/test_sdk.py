@@ -1,0 +1,109 @@
+"""The SDK's edges: credentials, regions, secrets, and what is imported when."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from awscloud import AwsCloud
+from awscloud.cloud import CREDENTIALS
+from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
+from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import connect
+from nodewright_aws.errors import refusal
+from nodewright_aws.provider import AwsProvider
+
+Attach = Callable[..., Any]
+
+
+def test_choosing_the_plugin_imports_no_sdk() -> None:
+    program = (
+        "import sys\n"
+        "from nodewright.spec import ProviderContext\n"
+        "from nodewright.testkit import FakeClock\n"
+        "from nodewright_aws.provider import AwsProvider\n"
+        "AwsProvider(ProviderContext(clock=FakeClock(), node_group_specs=('0:1:a',))).provider_info()\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'boto3', 'botocore', 'urllib3'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("code", ["InvalidClientTokenId", "UnrecognizedClientException", "ExpiredToken", "AuthFailure"])
+def test_wrong_credentials_are_one_clear_error(cloud: AwsCloud, attach: Attach, code: str) -> None:
+    stage = attach("0:10:a", read=False)
+    cloud.refuse_once("DescribeAutoScalingGroups", code, "The security token is invalid", 403)
+    with pytest.raises(AccessDenied, match=f"DescribeAutoScalingGroups: {code}: The security token is invalid"):
+        stage.client.refresh()
+
+
+def test_credentials_that_expire_and_are_renewed_need_no_restart(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0)
+    cloud.refuse_once("DescribeAutoScalingGroups", "ExpiredToken", "expired", 403)
+    with pytest.raises(AccessDenied):
+        stage.client.refresh()
+    stage.later(5)
+    assert stage.client.target_size(name) == 1
+
+
+def test_no_credentials_at_all(cloud: AwsCloud) -> None:
+    program = (
+        "from nodewright.spec import ProviderContext\n"
+        "from nodewright.testkit import FakeClock\n"
+        "from nodewright.testkit.contract import connect\n"
+        "from nodewright_aws.provider import AwsProvider\n"
+        "clock = FakeClock()\n"
+        f"options = {{'region': 'us-east-1', 'endpoints': {{'autoscaling': '{cloud.proxy.url}'}}}}\n"
+        "context = ProviderContext(clock=clock, options=options, node_group_specs=('0:1:a',))\n"
+        "try:\n"
+        "    connect('aws', AwsProvider(context), clock).refresh()\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment = {**clean, "AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nonexistent"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.startswith("AccessDenied DescribeAutoScalingGroups: Unable to locate credentials")
+
+
+def test_no_region_and_an_unknown_profile() -> None:
+    with pytest.raises(ProviderError, match=r"no region: set providers\.aws\.options\.region, or AWS_REGION"):
+        _client({}).refresh()
+    with pytest.raises(AccessDenied, match=r"providers\.aws\.options\.profile: .*no-such-profile"):
+        _client({"profile": "no-such-profile", "region": "us-east-1"}).refresh()
+
+
+def test_a_region_that_does_not_answer_is_named() -> None:
+    dead = {"autoscaling": "http://127.0.0.1:9"}
+    with pytest.raises(ProviderUnavailable, match="DescribeAutoScalingGroups in mars-1: EndpointConnectionError"):
+        _client({"region": "mars-1", "endpoints": dead, "connect_timeout": 1}).refresh()
+
+
+def test_no_secret_shows(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    context = ProviderContext(clock=FakeClock(), options={"region": "us-east-1"}, node_group_specs=(f"0:1:{name}",))
+    provider = AwsProvider(context)
+    shown = repr(provider) + repr(vars(provider)) + str(attach(f"0:10:{name}").client)
+    assert not [secret for secret in CREDENTIALS.values() if secret in shown]
+
+
+def test_words_of_aws_are_kept_short() -> None:
+    error = refusal("SetDesiredCapacity", "ValidationError", "x" * 10_000)
+    assert len(str(error)) == 500
+
+
+def test_labels_that_do_not_tell_groups_apart(attach: Attach) -> None:
+    client = attach("0:10:a").client
+    assert "topology.k8s.aws/zone-id" in client.ignored_labels()
+    assert client.same_group_labels() == ()
+
+
+def _client(options: dict[str, Any]) -> Any:
+    clock = FakeClock()
+    context = ProviderContext(clock=clock, random=Random(0), options=options, node_group_specs=("0:1:a",))
+    return connect("aws", AwsProvider(context), clock)
