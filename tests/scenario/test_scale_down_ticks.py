@@ -1,0 +1,35 @@
+"""A loop in which time alone changes nothing may be left out: also where nodes come and go all the time."""
+
+from functools import cache
+from importlib.resources import files
+
+from msgspec.structs import replace
+
+from nodewright.adapters.simulated.build import BuildOptions, build_simulation
+from nodewright.adapters.simulated.demo import trace_scenario
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.engine.autoscaler import Brain
+
+CUT = str(files("nodewright.adapters.traces")) + "/data"
+EAGER = {
+    "scale-down-unneeded-time": "30s",
+    "scale-down-delay-after-add": "20s",
+    "scale-down-utilization-threshold": 0.7,
+}
+
+
+@cache
+def replay(*, every_tick: bool = False) -> SimulationResult:
+    scenario = trace_scenario(CUT, compression=50.0)
+    scenario = replace(scenario, settings={**scenario.settings, **EAGER})
+    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Brain(strict=True))).run()
+
+
+def test_removals_come_at_the_same_moments_at_every_tick() -> None:
+    quick, full = replay(), replay(every_tick=True)
+    assert len(quick.removals) > 10
+    assert quick.removals == full.removals
+    assert quick.decisions == full.decisions
+    assert quick.pod_waits == full.pod_waits
+    assert quick.final == full.final
+    assert quick.loops < full.loops
