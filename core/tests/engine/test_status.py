@@ -4,7 +4,7 @@ from nodewright.act import Pause
 from nodewright.engine.status import Detection, make_status
 from nodewright.model.capability import Capability
 from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.registry.state import Backoff, Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World, ref
 
 A, B = ref("a"), ref("b")
@@ -68,3 +68,10 @@ def test_when_the_next_instance_without_a_node_is_given_up() -> None:
     since = {(A, "late"): NOW - 1000, (A, "new"): NOW - 10, (A, "next"): NOW - 20, (B, "unknown"): NOW}
     memory = Memory(last_known=world.state().memory.last_known, unregistered_since=since, late=frozenset({(A, "late")}))
     assert [group.next_late for group in make_status(memory, NOW, window=600).groups] == [NOW + 880, None]
+
+
+def test_what_scale_down_knows_is_told() -> None:
+    known = ScaleDownMemory(unneeded_since={"n": NOW - 60}, quarantined_until={A: NOW + 60, B: NOW})
+    report = make_status(Memory(scale_down=known), NOW, window=600)
+    assert report.unneeded == {"n": NOW - 60}
+    assert [group.quarantined_until for group in report.groups] == [NOW + 60, None]

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from nodewright.cli.screen import count, make_table, safe
+from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.engine.status import Detection, GroupStatus, StatusReport
 from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
@@ -22,6 +22,9 @@ def print_status(console: Console, report: StatusReport) -> None:
         left = _left(report.pause.until, report)
         console.print(safe(f"Writes to clouds are {report.pause}, for another {left}.", "bold yellow"))
     console.print(safe(_deletions(report)))
+    if report.unneeded:
+        named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
+        console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
     if not report.groups:
         return
     table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
@@ -41,6 +44,7 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "now": format_moment(report.now),
         "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
         "deletions": {"used": report.deleted, "limit": report.deletion_limit},
+        "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "groups": [_group(group, report.now) for group in report.groups],
     }
 
@@ -65,6 +69,7 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "backoff": _backoff(group.backoff, now) if group.backoff is not None else None,
         "probation": {"at_most": group.probation} if group.probation is not None else None,
         "deleted": group.deleted,
+        "quarantined_until": format_moment(group.quarantined_until) if group.quarantined_until is not None else None,
     }  # fmt: skip
 
 
@@ -128,7 +133,14 @@ def _left_alone(group: GroupStatus, report: StatusReport) -> str:
         return f"for {_left(backoff.until, report)}: {why}"
     if group.probation is not None:
         return f"on probation: at most {count(group.probation, 'machine')} until it delivers"
+    if group.quarantined_until is not None:
+        left = _left(group.quarantined_until, report)
+        return f"no node is removed for {left}: others went with the last ones"
     return ""
+
+
+def _since(at: float, report: StatusReport) -> str:
+    return format_duration(round(max(0.0, report.now - at)))
 
 
 def _left(until: float, report: StatusReport) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nodewright.act import Pause
 from nodewright.model.capability import Capability
@@ -36,7 +36,8 @@ class GroupStatus:
     ``requests`` still owe machines; ``given_up`` are overdue and still part of the target; ``unregistered``
     instances are no nodes yet, ``late`` of them (or of the nodes) for too long, and ``next_late`` (epoch seconds) is
     when the next of them will be. ``probation`` is how many machines it may be asked for until it delivers, None for
-    as many as are needed. ``deleted`` counts towards the budget.
+    as many as are needed. ``deleted`` counts towards the budget. ``quarantined_until`` (epoch seconds): no node is
+    removed, for others went with the last ones; None where that is not so.
     """
 
     ref: GroupRef
@@ -52,12 +53,14 @@ class GroupStatus:
     backoff: Backoff | None = None
     probation: int | None = None
     deleted: int = 0
+    quarantined_until: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
     ``deletion_limit`` of them are allowed within a window: None where the number of nodes is not known, which decides it.
+    ``unneeded`` says since when nodes, by name, have not been needed.
     """
 
     now: float = 0.0
@@ -65,6 +68,7 @@ class StatusReport:
     pause: Pause | None = None
     deleted: int = 0
     deletion_limit: int | None = None
+    unneeded: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_status(
@@ -83,7 +87,8 @@ def make_status(
     deletions = recent_deletions(memory.deletions, window, now)
     machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": deletions}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
-    known = {*memory.last_known, *memory.requests, *memory.backoffs, *memory.given_up}.union(*counts.values())
+    alone = (memory.backoffs, memory.scale_down.quarantined_until)
+    known = {*memory.last_known, *memory.requests, *memory.given_up}.union(*alone, *counts.values())
     waiting = _first_waiting(memory)
     groups = (_group_status(ref, memory, counts, waiting.get(ref), now) for ref in sorted(known))
     return StatusReport(
@@ -92,6 +97,7 @@ def make_status(
         pause=pause if pause is not None and pause.holds(now) else None,
         deleted=len(deletions),
         deletion_limit=deletion_limit,
+        unneeded=memory.scale_down.unneeded_since,
     )
 
 
@@ -109,6 +115,7 @@ def _group_status(
 ) -> GroupStatus:
     seen, backoff = memory.last_known.get(ref), memory.backoffs.get(ref)
     detection = _detection(seen, memory.arrivals.get(ref)) if seen is not None else None
+    quarantined = memory.scale_down.quarantined_until.get(ref)
     return GroupStatus(
         ref=ref,
         min_size=seen.group.min_size if seen is not None else 0,
@@ -123,6 +130,7 @@ def _group_status(
         backoff=backoff if is_active(backoff, now) else None,
         probation=allowance(backoff, now),
         deleted=counts["deleted"][ref],
+        quarantined_until=quarantined if quarantined is not None and quarantined > now else None,
     )
 
 
