@@ -80,3 +80,12 @@ def test_nothing_but_deletion_stops() -> None:
     assert story.events("DeletionBudgetExhausted")[0][0] < exhausted
     assert story.asked("other")
     assert story.result.final.pending == 0
+
+
+def test_a_group_whose_deletions_wait_for_the_budget_still_grows() -> None:
+    """Only one group is there: its own pods must not wait until all its lost machines may be deleted."""
+    story = forgetful(minutes=45)
+    exhausted = 36 * MINUTE
+    story.pods(35, at=exhausted)
+    assert story.events("DeletionBudgetExhausted")[0][0] < exhausted
+    assert story.writes("increase")[0] == (exhausted, "increase", "pool", 20, 35), "20 nodes are left"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
@@ -65,7 +65,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         return Plan(actions=tuple(actions), waiting=tuple(young))
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
-    corrected = frozenset(action.group for action in restored.actions if awaits)
+    corrected = frozenset(action.group for action in restored.actions if awaits and not _gives_way(action, settings))
     ground = _prepare(state, settings, corrected)
     hints = Hints(before=state.memory.scale_down.pending_hints) if removes else None
     daemons = find_daemons(old)
@@ -76,6 +76,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
         increases, min_size = plan_min_sizes(ground, grown)
         actions += increases
+    actions = _growth_first(actions, settings)
     return Plan(
         actions=tuple(actions),
         scale_up=reports[0],
@@ -85,6 +86,17 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         waiting=tuple(young),
         scale_down=_scale_down(ground, actions, reports, hints) if hints is not None else ScaleDownReport(),
     )
+
+
+def _gives_way(action: PlannedAction, settings: Settings) -> bool:
+    """Is it the removal of machines that never joined? It may wait, for a budget or a second look too, and pods may not."""
+    return settings.size_correction == "prompt" and isinstance(action, DeleteInstances) and not action.failure_ids
+
+
+def _growth_first(actions: list[PlannedAction], settings: Settings) -> list[PlannedAction]:
+    """One write a group: where pods or the minimum want it to grow, what may wait does."""
+    growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
+    return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
 
 
 def _scale_down(
