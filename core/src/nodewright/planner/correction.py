@@ -1,14 +1,15 @@
 """Restoring reality: what failed is cleaned up, what never came is withdrawn (design.md §6)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.capability import Capability
-from nodewright.model.group import InstanceState
-from nodewright.model.settings import FailureSettings, Settings
+from nodewright.model.group import FailedInstance, InstanceState
+from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
 from nodewright.registry.state import ClusterState, GroupState
+from nodewright.registry.tried import is_resting
 
 Correction = DeleteInstances | DecreaseTargetSize
 NEVER_REGISTERED = "did not become a node in time"
@@ -28,7 +29,8 @@ class Restored:
 
 
 def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
-    """At most one correction a group: its next observation decides on the next.
+    """At most one correction a group: its next observation decides on the next. One that did not help rests for a
+    while, and the others have their turn. What has no machine is withdrawn first: no deletion may keep it back.
 
     An unhealthy cluster allows nothing but the removal of machines that never registered, which may be what
     heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
@@ -37,41 +39,55 @@ def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
     for ref, group in state.groups.items():
         if not state.observation.groups[ref].is_known:
             continue
-        step = _corrections if state.healthy else _remove_unregistered
-        found.extend(islice(step(group, state, settings), 1))
+        steps = (_remove_unregistered,) if not state.healthy else _STEPS[settings.size_correction]
+        found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
     return Restored(actions=tuple(found), state=state)
 
 
 def restore_as_seed(state: ClusterState, settings: Settings) -> Restored:
-    """The same steps; a corrected target ends the loop (seed 000)."""
+    """Withdraws last; a corrected target ends the loop (seed 000)."""
     restored = restore_promptly(state, settings)
     fixed = any(isinstance(action, DecreaseTargetSize) for action in restored.actions)
     return Restored(actions=restored.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
 
 
-def _corrections(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
-    yield from _clean_up(group, settings.failures)
-    yield from _remove_unregistered(group, state, settings)
-    tried = group.withdrawn_at
-    if not tried or tried + settings.failures.initial_node_group_backoff_duration <= state.now:
-        yield from _withdraw(group)
+def _clean_up(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    failures = [
+        failure
+        for failure in group.seen.failed or ()
+        if not _is_resting(state, group, failure.instance_id or failure.failure_id, settings)
+    ]
+    if failures:
+        yield delete_failed(group, failures, group.seen.target or 0, settings.failures)
 
 
-def _clean_up(group: GroupState, settings: FailureSettings) -> Iterator[DeleteInstances]:
-    if group.seen.failed:
-        yield delete_failed(group, group.seen.target or 0, settings)
-
-
-def _remove_unregistered(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[DeleteInstances]:
-    """One by one (seed 000, UC5), as far as the minimum allows; a group that is all or nothing goes as a whole."""
-    target, patience = group.seen.target or 0, time_to_join(group, state, settings)
-    since = {i: state.memory.unregistered_since.get((group.ref, i), 0.0) for i in group.readiness.long_unregistered}
-    late = [instance_id for instance_id, seen in since.items() if seen + patience < state.now]
-    allowed = len(late) if group.seen.options.zero_or_max_node_scaling else 1
+def _remove_unregistered(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    """One by one (seed 000, UC5), those first that no deletion budget keeps back; a group that is all or nothing goes
+    as a whole. Below the minimum go only machines that never ran (docs/adr/0007-seed-000.md).
+    """
+    target, never_ran = group.seen.target or 0, state.memory.never_ran
+    is_prompt = settings.size_correction == "prompt"
+    late = [i for i in _overdue(group, state, settings) if not _is_resting(state, group, i, settings)]
+    if is_prompt:
+        late.sort(key=lambda instance_id: (group.ref, instance_id) not in never_ran)
+    allowed = late if group.seen.options.zero_or_max_node_scaling else late[:1]
     if not settings.failures.force_delete_unregistered_nodes:
-        allowed = min(allowed, target - group.seen.group.min_size)
-    if late and allowed > 0:
-        yield delete_unregistered(group, target, late[:allowed], settings.failures)
+        room = max(0, target - group.seen.group.min_size)
+        beyond = [i for i in allowed[room:] if is_prompt and (group.ref, i) in never_ran]
+        allowed = allowed[:room] + beyond
+    if allowed:
+        yield delete_unregistered(group, target, allowed, settings.failures)
+
+
+def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
+    """Machines that have had their time to join."""
+    patience = time_to_join(group, state, settings)
+    since = {i: state.memory.unregistered_since.get((group.ref, i), 0.0) for i in group.readiness.long_unregistered}
+    return [instance_id for instance_id, seen in since.items() if seen + patience < state.now]
+
+
+def _is_resting(state: ClusterState, group: GroupState, instance_id: str, settings: Settings) -> bool:
+    return is_resting(state, group.ref, instance_id, settings.failures.initial_node_group_backoff_duration)
 
 
 def time_to_join(group: GroupState, state: ClusterState, settings: Settings) -> float:
@@ -85,9 +101,10 @@ def time_to_join(group: GroupState, state: ClusterState, settings: Settings) -> 
     return ordinary if is_full or settings.size_correction != "prompt" else 2 * ordinary
 
 
-def delete_failed(group: GroupState, target: int, settings: FailureSettings) -> DeleteInstances:
+def delete_failed(
+    group: GroupState, failures: Sequence[FailedInstance], target: int, settings: FailureSettings
+) -> DeleteInstances:
     """Failures are deleted by machine; one that has no machine to name goes by its own id."""
-    failures = group.seen.failed or ()
     return DeleteInstances(
         group=group.ref,
         expected_target=target,
@@ -101,12 +118,14 @@ def delete_failed(group: GroupState, target: int, settings: FailureSettings) -> 
 def delete_unregistered(
     group: GroupState, target: int, ids: Sequence[str], settings: FailureSettings
 ) -> DeleteInstances:
+    """By force where that is wanted, and below the minimum, where a cloud refuses it otherwise."""
+    wants_force = settings.force_delete_unregistered_nodes or target - len(ids) < group.seen.group.min_size
     return DeleteInstances(
         group=group.ref,
         expected_target=target,
         instance_ids=tuple(ids),
         reason=NEVER_REGISTERED,
-        force=settings.force_delete_unregistered_nodes and _can_force(group),
+        force=wants_force and _can_force(group),
     )
 
 
@@ -114,9 +133,11 @@ def _can_force(group: GroupState) -> bool:
     return Capability.FORCE_DELETE in group.seen.capabilities
 
 
-def _withdraw(group: GroupState) -> Iterator[DecreaseTargetSize]:
+def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
     """Withdraw what is given up and has no machine; machines themselves are only ever deleted by id."""
-    target = group.seen.target or 0
+    target, tried = group.seen.target or 0, group.withdrawn_at
+    if not group.given_up or (tried and tried + settings.failures.initial_node_group_backoff_duration > state.now):
+        return
     there = sum(1 for instance in group.seen.instances or () if instance.state != InstanceState.DELETING)
     missing = min(group.given_up, target - there)
     if missing > 0:
@@ -126,3 +147,10 @@ def _withdraw(group: GroupState) -> Iterator[DecreaseTargetSize]:
             target=target - missing,
             reason="machines did not appear in time",
         )
+
+
+_Step = Callable[[GroupState, ClusterState, Settings], Iterator[Correction]]
+_STEPS: Mapping[SizeCorrection, tuple[_Step, ...]] = {
+    "prompt": (_withdraw, _clean_up, _remove_unregistered),
+    "seed": (_clean_up, _remove_unregistered, _withdraw),
+}

@@ -3,7 +3,8 @@
 Rows are never reordered or reused: a node that goes leaves a dead row, a node that changes gets a new row.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
+from itertools import compress
 from typing import Any, Self
 
 import msgspec
@@ -106,6 +107,19 @@ class NodeTable:
                 return int(number)
         return row
 
+    def find_rows(self, names: Iterable[str]) -> list[int | None]:
+        """``find_row`` of many."""
+        names = list(names)
+        found: list[int | None] = list(map(self._rows.get, names))
+        if None in found:
+            return [self.find_row(name) if row is None else row for name, row in zip(names, found, strict=True)]
+        return found
+
+    @property
+    def names(self) -> KeysView[str]:
+        """The names of all live nodes but copies."""
+        return self._rows.keys()
+
     def template(self, row: int) -> Node:
         """The node of a row; for a copy the template itself, whose name and hostname are not the copy's."""
         return self._nodes[row]
@@ -121,6 +135,12 @@ class NodeTable:
     def nodes(self) -> Iterator[tuple[int, Node]]:
         """Live rows with their nodes, in row order."""
         return ((int(row), self.node(int(row))) for row in np.flatnonzero(self.alive))
+
+    def live_nodes(self) -> list[Node]:
+        """The nodes of all live rows, in row order."""
+        if self._copy.view.any():
+            return [node for _, node in self.nodes()]
+        return list(compress(self._nodes, self.alive.tolist()))
 
     def append_nodes(self, nodes: list[Node]) -> slice:
         """Add rows for nodes whose names are not in the table."""

@@ -61,7 +61,7 @@ def find_eligible(
     ``state`` tells the group of each node, its options, and with ``memory.scale_down.recheck_at`` when a node that
     could not go is looked at again.
     """
-    found = [snapshot.find_row(name) for name in candidates]
+    found = snapshot.find_rows(candidates)
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
     if not (rows < 0).any():
         return _Trial(snapshot, candidates, rows, state, settings).judge({})

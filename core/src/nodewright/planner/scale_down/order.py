@@ -36,10 +36,11 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
     found: list[str] = []
     passed_over: dict[str, Unremovable] = {}
     going = 0
+    group_of_node, removing = state.group_of_node, state.observation.removing
     for name in names:
-        ref = state.group_of_node.get(name)
+        ref = group_of_node.get(name)
         obstacle = obstacles[ref] if ref is not None else _NO_GROUP
-        under_way = name in state.observation.removing
+        under_way = name in removing
         going += under_way and obstacle is None
         if under_way:
             passed_over[name] = _UNDER_WAY

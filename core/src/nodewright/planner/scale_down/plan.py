@@ -17,7 +17,7 @@ from nodewright.planner.scale_down.moments import next_change
 from nodewright.planner.scale_down.order import Candidates, find_candidates, in_order
 from nodewright.planner.scale_down.soft_taints import choose_marks
 from nodewright.planner.scale_down.unneeded import since_before
-from nodewright.registry.state import ClusterState
+from nodewright.registry.state import ClusterState, ScaleDownMemory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,42 +47,44 @@ def plan_scale_down(
     for pods.
     """
     state, settings, held = ground.state, ground.settings, ground.state.memory.scale_down
-    nodes = [node for _, node in state.observation.snapshot.nodes() if node.name in ground.snapshot]
+    there = ground.snapshot.names
+    nodes = [node for node in state.observation.snapshot.live_nodes() if node.metadata.name in there]
     before = since_before(held, nodes, settings, state.now)
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
     state = replace(_resized(state, targets, settings), memory=replace(state.memory, scale_down=memory))
     ground = replace(ground, state=state)
-    survey = _survey(ground, [node.name for node in nodes])
-    since = {node.name: before.get(node.name, state.now) for node in survey.found.removable}
+    survey = _survey(ground, [node.metadata.name for node in nodes])
     until, why = cooldown_until(memory, settings.scale_down)
     wait = wait or (why if until > state.now else "")
-    choice = (
-        _wait(since, wait)
-        if wait
-        else choose(ground, survey.found.removable, since, survey.eligible.utilization, survey.balance)
-    )
-    mark, unmark = choose_marks(state, since.keys(), ground.snapshot, settings.scale_down.max_bulk_soft_taint_count)
     after = replace(
         held,
-        unneeded_since=since,
+        unneeded_since={node.name: before.get(node.name, state.now) for node in survey.found.removable},
         recheck_at=_recheck_at(ground, survey.found),
         hints=survey.found.hints,
         interval=update_interval(memory, settings, state.now),
         updated_at=state.now,
     )
-    report = ScaleDownReport(
+    report = replace(_report(ground, survey, after, wait), cooldown_until=until)
+    return replace(report, next_change=next_change(state, report, after, settings.scale_down))
+
+
+def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
+    """What is done now; ``after`` is what is remembered of it, ``wait`` why no removal may begin (empty: it may)."""
+    since, found, ratios = after.unneeded_since, survey.found, survey.eligible.utilization
+    choice = _wait(since, wait) if wait else choose(ground, found.removable, since, ratios, survey.balance)
+    most = ground.settings.scale_down.max_bulk_soft_taint_count
+    mark, unmark = choose_marks(ground.state, since.keys(), ground.snapshot, most)
+    return ScaleDownReport(
         result=_result(choice, survey, bool(wait)),
         removals=choice.removals,
         unneeded=since,
-        unremovable={**survey.eligible.unremovable, **survey.found.unremovable, **choice.stay},
-        passed_over={**survey.candidates.passed_over, **survey.found.skipped, **choice.waiting},
-        utilization=survey.eligible.utilization,
+        unremovable={**survey.eligible.unremovable, **found.unremovable, **choice.stay},
+        passed_over={**survey.candidates.passed_over, **found.skipped, **choice.waiting},
+        utilization=ratios,
         mark=mark,
         unmark=unmark,
-        cooldown_until=until,
         memory=after,
     )
-    return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
 def _resized(state: ClusterState, targets: Mapping[GroupRef, int], settings: Settings) -> ClusterState:
