@@ -1,0 +1,69 @@
+"""``nodewright doctor`` with the fake provider: findings, exit codes, and what it refuses."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+_RESIZE = {"do": "resize", "group": "a", "size": 3, "start": "10m"}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[..., Path]:
+    """A configuration of one fake cloud."""
+
+    def write(group: dict[str, Any] | None = None, **options: Any) -> Path:
+        path = tmp_path / "config.yaml"
+        whole = {"groups": [{"name": "a", **(group or {})}], **options}
+        path.write_text(yaml.safe_dump({"providers": {"fake": {"options": whole}}}))
+        return path
+
+    return write
+
+
+def test_all_is_well(command: Command, config: Callable[..., Path]) -> None:
+    done = command("doctor", "--config", config())
+    assert done.returncode == 0, done.stderr
+    assert "nobody else writes" in done.stdout
+    assert "Looking took 1 call to the cloud's API." in done.stdout
+
+
+def test_other_writers_and_lost_capabilities_are_warnings(command: Command, config: Callable[..., Path]) -> None:
+    off = {"switched_off": {"pricing": "no permission for the price list"}}
+    done = command("doctor", "--config", config(off, interference=[_RESIZE]), "--output", "json")
+    assert done.returncode == 3
+    [provider] = json.loads(done.stdout)["providers"]
+    found = {finding["subject"]: finding for finding in provider["findings"]}
+    assert found["pricing"]["message"] == "no permission for the price list"
+    assert (found["other writers"]["level"], found["other writers"]["group_id"]) == ("warning", "a")
+    assert provider["policy"]
+
+
+def test_a_cloud_that_refuses_is_a_problem(command: Command, config: Callable[..., Path]) -> None:
+    refuse = {"kind": "refuse", "hook": "refresh", "error": "access_denied", "message": "who are you?"}
+    done = command("doctor", "--config", config(faults=[refuse]))
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "accessDenied: who are you?" in done.stdout
+
+
+def test_a_provider_without_a_diagnosis_says_so(command: Command, config: Callable[..., Path]) -> None:
+    done = command("doctor", "--config", config(switched_off=["diagnosis"]))
+    assert done.returncode == 0, done.stderr
+    assert "The plugin of fake does not examine itself." in done.stdout
+
+
+def test_the_policy_alone(command: Command, config: Callable[..., Path]) -> None:
+    done = command("doctor", "--config", config(), "--policy")
+    assert (done.returncode, done.stdout) == (0, "nothing: a cloud in memory asks for no permissions\n")
+
+
+def test_without_a_provider_there_is_nothing_to_examine(command: Command) -> None:
+    done = command("doctor")
+    assert done.returncode == 2
+    assert "--cloud-provider: doctor needs a provider to examine" in done.stderr
