@@ -238,11 +238,10 @@ class DeafToIncreases(FakeProvider):
     """Accepts every increase of group a and does nothing."""
 
     @hookimpl
-    def increase_size(self, group_id: str, expected_target: int, target: int) -> int | None:
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         if group_id == "a":
             return target - expected_target
-        accepted: int = super().increase_size(group_id=group_id, expected_target=expected_target, target=target)
-        return accepted
+        return super().increase_size(group_id, expected_target, target)
 
 
 def test_an_increase_that_is_accepted_and_has_no_effect_backs_its_group_off() -> None:

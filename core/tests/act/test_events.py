@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nodewright.act import Event, EventFilter, alerts, draw_events
 from nodewright.act.actor import Ended
-from nodewright.act.events import STATUS_NAME
+from nodewright.act.ports import STATUS_NAME
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
@@ -100,7 +100,11 @@ def test_corrections_tell_only_what_went_wrong_or_was_removed() -> None:
     done = [Done(action=action, started=0.0, accepted=1) for action in (withdraw, remove, cleanup)]
     assert [reason for _, reason, _ in events(None, *done)] == ["DeleteUnregistered"]
     failed = [Failed(action=a, started=0.0, code="x", message="no") for a in (withdraw, remove, cleanup)]
-    assert [reason for _, reason, _ in events(None, *failed)] == ["FailedToRevertScaleUp", "DeleteUnregisteredFailed"]
+    assert [reason for _, reason, _ in events(None, *failed)] == [
+        "FailedToRevertScaleUp",
+        "DeleteUnregisteredFailed",
+        "CleanUpFailed",
+    ]
 
 
 def test_a_halted_plan_says_why() -> None:

@@ -55,6 +55,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "seen_failures": st.frozensets(pairs, max_size=2),
         "never_ran": st.frozensets(pairs, max_size=2),
         "deletions": _few(pairs, moments),
+        "deletion_tried": _few(pairs, moments),
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),
         "scale_down": _scale_downs(groups),

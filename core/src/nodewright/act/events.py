@@ -28,7 +28,7 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
     reports = [report for report in (plan.scale_up, *plan.salvo, plan.min_size) if report is not None]
     expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
     for outcome in outcomes:
-        yield from _outcome_events(outcome, expansions)
+        yield from _outcome_events(outcome, expansions, state)
     for report in (plan.scale_up, *plan.salvo):
         for ref, reason in report.probed.items():
             yield _of_status("ProbedGroup", f"Group {ref} is {reason}; other groups take the rest")
@@ -92,15 +92,15 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
         yield _of_status("ScaleUpFailed", f"{what}; source errors: {shown}", WARNING)
 
 
-def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion]) -> Iterator[Event]:
+def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state: ClusterState) -> Iterator[Event]:
     match outcome.action:
         case IncreaseSize():
             yield _increase_event(outcome, outcome.action, expansions)
         case DecreaseTargetSize() if not isinstance(outcome, Done):
             message = f"Failed to withdraw machines of group {outcome.action.group}: {outcome.message}"
             yield _of_status("FailedToRevertScaleUp", message, WARNING)
-        case DeleteInstances(failure_ids=()):
-            yield from _deletion_events(outcome, outcome.action)
+        case DeleteInstances():
+            yield from _deletion_events(outcome, outcome.action, state)
 
 
 def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
@@ -113,14 +113,22 @@ def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[Group
     return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {why}", WARNING)
 
 
-def _deletion_events(outcome: Ended, action: DeleteInstances) -> Iterator[Event]:
+def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterState) -> Iterator[Event]:
+    """What became of machines. That failed ones go is part of their failure; that they do not, is news."""
+    reason = "CleanUpFailed" if action.failure_ids else "DeleteUnregisteredFailed"
     for instance_id in action.instance_ids:
-        if isinstance(outcome, Done):
+        tried = state.memory.deletion_tried.get((action.group, instance_id))
+        if not isinstance(outcome, Done):
+            yield _of_status(reason, f"Failed to remove node {instance_id}: {outcome.message}", WARNING)
+        elif not outcome.accepted:
+            yield _of_status(reason, f"Failed to remove node {instance_id}: the cloud took no machine for it", WARNING)
+        elif tried is not None:
+            ago = format_duration(round(state.now - tried))
+            message = f"Node {instance_id} is still there although it was to be removed {ago} ago; asked once more"
+            yield _of_status(reason, message, WARNING)
+        elif not action.failure_ids:
             message = f"Removed unregistered node {instance_id}: {action.reason}"
             yield _of_status("DeleteUnregistered", message)
-        else:
-            message = f"Failed to remove node {instance_id}: {outcome.message}"
-            yield _of_status("DeleteUnregisteredFailed", message, WARNING)
 
 
 def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Event]:

@@ -27,6 +27,8 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     if plan.scale_up.result == ScaleUpResult.IN_COOLDOWN:
         moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
+    pause = settings.failures.initial_node_group_backoff_duration
+    moments.extend(tried + pause for tried in state.memory.deletion_tried.values())
     for group in state.groups.values():
         moments.extend(_group_moments(group, state, settings))
         for name in group.readiness.not_started:
@@ -46,6 +48,9 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
         yield request.deadline
     if group.backoff is not None:
         yield group.backoff.until
+    pause = settings.failures.initial_node_group_backoff_duration
+    if group.withdrawn_at:
+        yield group.withdrawn_at + pause
     patience = group.seen.options.max_node_provision_seconds
     if group.size_gap is not None:
         yield group.size_gap.since + patience

@@ -82,7 +82,7 @@ def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: Failu
 def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> bool:
     """Delete what failed to start; answers whether there was any."""
     if group.seen.failed:
-        deletion = delete_failed(group, forecast.targets[group.ref], settings)
+        deletion = delete_failed(group, group.seen.failed, forecast.targets[group.ref], settings)
         forecast.delete(_whole(forecast, group, deletion))
     return bool(group.seen.failed)
 

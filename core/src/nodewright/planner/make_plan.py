@@ -77,6 +77,8 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
         increases, min_size = plan_min_sizes(ground, grown)
         actions += increases
     actions = _growth_first(actions, settings)
+    if settings.size_correction == "prompt":
+        actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
     return Plan(
         actions=tuple(actions),
         scale_up=reports[0],

@@ -24,6 +24,7 @@ from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
 from nodewright.registry.unreadable import known_groups, with_own_writes
+from nodewright.registry.tried import tried_deletions
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 _JUDGES: Mapping[SizeCorrection, Judge] = {"prompt": judge_prompt, "ca": judge_ca, "seed": judge_seed}
@@ -39,6 +40,7 @@ class _Findings:
     since: Mapping[tuple[GroupRef, str], float]
     arrivals: Mapping[GroupRef, ArrivalHistory]
 
+    tried: Mapping[tuple[GroupRef, str], float]
     @property
     def groups(self) -> dict[GroupRef, GroupSeen]:
         return {ref: state.seen for ref, state in self.states.items()}
@@ -83,7 +85,8 @@ def fold(
         )
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
-    found = _Findings(seen, states, members, since, arrivals)
+    tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
+    found = _Findings(seen, states, members, since, arrivals, tried)
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
     if vanished:
         told = {ref: replace(state.groups[ref], vanished=machines) for ref, machines in vanished.items()}
@@ -158,6 +161,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         never_ran=find_never_ran(memory, groups, found.since),
         deletions=recent_deletions(memory.deletions, settings.safety.deletion_window, found.seen.now),
         node_groups=found.members.group_of_id,
+        deletion_tried=found.tried,
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),

@@ -21,6 +21,7 @@ def recalled(memory: Memory, now: float) -> Memory:
         withdrawn_at={ref: min(at, now) for ref, at in memory.withdrawn_at.items()},
         unregistered_since=_no_later(memory.unregistered_since, now),
         deletions=_no_later(memory.deletions, now),
+        deletion_tried=_no_later(memory.deletion_tried, now),
     )
 
 

@@ -133,7 +133,7 @@ class Memory:
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
     be read. ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
     that counts towards a deletion budget was first asked to be deleted. ``arrivals`` is what is learned of each
-    group's provision time.
+    group's provision time. ``deletion_tried`` says when a machine or failure that is still there was last asked to go.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -147,6 +147,7 @@ class Memory:
     never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
     deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
+    deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)

@@ -5,7 +5,7 @@ that are ready, and the machines of groups of which nothing else is remembered.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -80,7 +80,7 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
     for field in _BY_GROUP_OF_SCALE_DOWN:
         for ref, value in getattr(memory.scale_down, field).items():
             found[ref][field] = value
-    for field, moments in (("unregistered", memory.unregistered_since), ("deletions", memory.deletions)):
+    for field, moments in _by_machine(memory).items():
         for (ref, instance_id), moment in sorted(moments.items()):
             found[ref].setdefault(field, {})[instance_id] = moment
     _collect(found, "late", memory.late)
@@ -88,6 +88,15 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
     _collect(found, "never_ran", memory.never_ran)
     _collect(found, "departed", _departed(memory))
     return found
+
+
+def _by_machine(memory: Memory) -> dict[str, Mapping[tuple[GroupRef, str], float]]:
+    """A record's field, and the moments of machines that it keeps."""
+    return {
+        "unregistered": memory.unregistered_since,
+        "deletions": memory.deletions,
+        "deletion_tried": memory.deletion_tried,
+    }
 
 
 def _collect(found: dict[GroupRef, dict[str, Any]], field: str, pairs: Iterable[tuple[GroupRef, str]]) -> None:
@@ -141,6 +150,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
         seen_failures=frozenset((ref, i) for ref, group in groups.items() for i in group.seen_failures),
         never_ran=frozenset((ref, i) for ref, group in groups.items() for i in group.never_ran),
         deletions={(ref, i): at for ref, group in groups.items() for i, at in group.deletions.items()},
+        deletion_tried={(ref, i): at for ref, group in groups.items() for i, at in group.deletion_tried.items()},
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},
         last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},
         scale_down=ScaleDownMemory(

@@ -68,6 +68,7 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     seen_failures: tuple[str, ...] = ()
     never_ran: tuple[str, ...] = ()
     deletions: dict[str, Moment] = {}
+    deletion_tried: dict[str, Moment] = {}
     departed: tuple[str, ...] = ()
     grown_at: Moment = 0
     shrunk_at: Moment = 0
