@@ -155,7 +155,12 @@ def _pods(draw: Draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[
     first = draw(st.one_of(st.just(0), _moments(10 * MINUTE)))
     deployments = [{"name": "web", "at": first, "replicas": draw(st.integers(2, 8)), "pod": pod}]
     steps = [
-        {"do": "scale", "at": draw(_moments(TROUBLE)), "deployment": "web", "replicas": draw(st.integers(0, 10))}
+        {
+            "do": "scale",
+            "at": draw(st.one_of(_moments(), _moments(15 * MINUTE))),
+            "deployment": "web",
+            "replicas": draw(st.integers(0, 10)),
+        }
         for _ in range(draw(st.integers(1, 5)))
     ]
     jobs = []
