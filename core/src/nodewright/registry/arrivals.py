@@ -14,7 +14,7 @@ from nodewright.model.settings import FailureSettings
 from nodewright.registry.backoff import is_active
 from nodewright.registry.case import find_increases
 from nodewright.registry.learned import ArrivalHistory, Awaited, after_timeout, learned_deadline, observe_arrivals
-from nodewright.registry.nodes import Membership
+from nodewright.registry.membership import Membership
 from nodewright.registry.state import GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen
 
@@ -27,6 +27,9 @@ def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[
     They are told by their ids: counts alone cannot tell an arrival from a withdrawal.
     """
     before = memory.last_known.get(group.ref)
+    waited = any(ref == group.ref for ref, _ in memory.unregistered_since)
+    if before is not None and before.is_known and not waited and before.instances == group.instances:
+        return []
     known = {instance.id for instance in before.instances or ()} if before is not None and before.is_known else None
     return [
         instance.id

@@ -18,7 +18,8 @@ from nodewright.registry.judge import judge_prompt
 from nodewright.registry.judge_ca import judge_ca
 from nodewright.registry.judge_seed import judge_seed
 from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.nodes import Membership, class_of, find_members, sort_readiness, unregistered_ids
+from nodewright.registry.membership import Membership
+from nodewright.registry.nodes import class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.probation import after_deliveries
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
@@ -64,8 +65,8 @@ def fold(
     if not settings.is_ca:
         scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
         memory = replace(memory, scale_down=scale_down)
-    nodes = [node for _, node in seen.snapshot.nodes()]
-    members = find_members(nodes, groups, seen.providers, memory.node_groups)
+    nodes = seen.snapshot.live_nodes()
+    members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members)
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
@@ -161,6 +162,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         never_ran=find_never_ran(memory, groups, found.since),
         deletions=recent_deletions(memory.deletions, settings.safety.deletion_window, found.seen.now),
         node_groups=found.members.group_of_id,
+        members=found.members,
         deletion_tried=found.tried,
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
         arrivals=found.arrivals,

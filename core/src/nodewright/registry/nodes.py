@@ -1,38 +1,34 @@
 """Which node belongs to which group, and in what state each is (behaviour/up.md §2.2, §2.3)."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.registry.membership import Basis, Membership
 from nodewright.registry.readiness import is_being_deleted, is_ready, was_never_ready
 from nodewright.registry.state import Readiness
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 
-@dataclass
-class Membership:
-    """Which group each node belongs to, and which instances have a node; ids compare as the provider says."""
-
-    nodes: dict[GroupRef, list[Node]] = field(default_factory=dict)
-    group_of_node: dict[str, GroupRef] = field(default_factory=dict)
-    group_of_id: dict[str, GroupRef] = field(default_factory=dict)
-    registered: set[str] = field(default_factory=set)
-    going: set[str] = field(default_factory=set)
-    strangers: list[Node] = field(default_factory=list)
-    accelerators: Accelerators = NO_ACCELERATORS
-
-
 def find_members(
-    nodes: Iterable[Node],
+    nodes: list[Node],
     groups: Mapping[GroupRef, GroupSeen],
     providers: Mapping[str, ProviderSeen],
     held: Mapping[str, GroupRef],
+    before: Membership | None = None,
 ) -> Membership:
-    """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone."""
+    """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone.
+
+    ``before`` is the answer of the last loop, where there is one.
+    """
+    basis = Basis.of(nodes, groups, providers)
+    if before is not None and held is before.group_of_id and before.basis == basis:
+        return before
     found = Membership(
+        basis,
         group_of_id={i: ref for i, ref in held.items() if ref in groups},
         accelerators=Accelerators.of(providers.values()),
     )
@@ -64,13 +60,12 @@ def sort_readiness(
     An instance that is late stays late, also when a longer time is learned from it.
     """
     classes: dict[str, list[str]] = {
-        name: []
-        for name in ("ready", "unready", "leaving", "not_started", "deleted", "unregistered", "long_unregistered")
+        name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
     }
     never_ready, prompt = list[str](), settings.size_correction == "prompt"
-    for node in members.nodes.get(group.ref, ()):
-        gone = not members.going.isdisjoint(_names_of(node))
-        found = "deleted" if gone else class_of(node, group, settings, now, members.accelerators)
+    settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
+    for node in settled.others:
+        found = class_of(node, group, settings, now, members.accelerators)
         if found == "unready" and prompt and is_being_deleted(node):
             found = "leaving"
         elif found == "unready" and prompt and _started_in_vain(node, group, settings, now):
@@ -81,11 +76,41 @@ def sort_readiness(
         key = (group.ref, instance_id)
         late = key in known_late or since.get(key, now) + patience < now
         classes["long_unregistered" if late else "unregistered"].append(instance_id)
-    return Readiness(never_ready=tuple(never_ready), **{name: tuple(names) for name, names in classes.items()})
+    return Readiness(
+        ready=settled.ready,
+        deleted=settled.deleted,
+        never_ready=tuple(never_ready),
+        **{name: tuple(names) for name, names in classes.items()},
+    )
+
+
+class _Settled(NamedTuple):
+    """Nodes by name of which time changes nothing, and those that are neither ready nor going."""
+
+    ready: tuple[str, ...]
+    deleted: tuple[str, ...]
+    others: tuple[Node, ...]
+
+
+def _settle(ref: GroupRef, members: Membership, settings: Settings) -> _Settled:
+    ready, deleted, others = list[str](), list[str](), list[Node]()
+    for node in members.nodes.get(ref, ()):
+        if not members.going.isdisjoint(_names_of(node)):
+            deleted.append(node.name)
+        elif is_up(node, settings, members.accelerators):
+            ready.append(node.name)
+        else:
+            others.append(node)
+    return _Settled(tuple(ready), tuple(deleted), tuple(others))
 
 
 def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
-    """Instances that should become nodes and have not: neither failed nor on their way out."""
+    """Instances that should become nodes and have not: neither failed nor on their way out. To be read only."""
+    of = (group.instances, group.failed)
+    return members.keep((_unregistered_ids, group.ref), of, lambda: _unregistered_ids(group, members))
+
+
+def _unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
     failed = {failure.instance_id for failure in group.failed or ()}
     return [
         instance.id
@@ -107,12 +132,17 @@ def class_of(
 
     A node whose accelerators have not appeared yet is not ready.
     """
-    if is_ready(node, settings.templates) and not accelerators.are_missing(node):
+    if is_up(node, settings, accelerators):
         return "ready"
     created = node.metadata.creation_timestamp
     default = settings.failures.max_node_startup_time
     limit = group.options.max_node_startup_seconds if group is not None else default
     return "not_started" if created is not None and created.timestamp() + limit > now else "unready"
+
+
+def is_up(node: Node, settings: Settings, accelerators: Accelerators) -> bool:
+    """Whether a node is ready, its accelerators included."""
+    return is_ready(node, settings.templates) and not accelerators.are_missing(node)
 
 
 def _started_in_vain(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:

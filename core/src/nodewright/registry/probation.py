@@ -9,7 +9,7 @@ from nodewright.model.group import GroupRef
 from nodewright.registry.arrivals import find_arrived
 from nodewright.registry.backoff import is_active
 from nodewright.registry.case import find_increases
-from nodewright.registry.nodes import Membership
+from nodewright.registry.membership import Membership
 from nodewright.registry.state import Backoff, GroupState, Memory
 
 # One machine, then two, then four, then as many as are needed.

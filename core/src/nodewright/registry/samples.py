@@ -6,7 +6,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.registry.accelerators import Accelerators
-from nodewright.registry.nodes import Membership
+from nodewright.registry.membership import Membership
 from nodewright.registry.readiness import is_being_deleted, is_ready, ready_since
 from nodewright.registry.state import SampleNode
 from nodewright.snapshot.observation import GroupSeen, Observation

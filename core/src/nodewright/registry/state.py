@@ -11,6 +11,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalEnded
 from nodewright.registry.learned import ArrivalHistory
+from nodewright.registry.membership import Membership
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 
@@ -131,7 +132,8 @@ class Memory:
     the target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an instance without a node was first seen, ``late`` which of them
     have been for too long, and by their names which nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
-    be read. ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
+    be read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
+    ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
     that counts towards a deletion budget was first asked to be deleted. ``arrivals`` is what is learned of each
     group's provision time. ``deletion_tried`` says when a machine or failure that is still there was last asked to go.
     """
@@ -149,6 +151,7 @@ class Memory:
     arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
     deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
+    members: Membership | None = field(default=None, compare=False, repr=False)
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
     scale_down: ScaleDownMemory = field(default_factory=ScaleDownMemory)
