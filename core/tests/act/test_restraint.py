@@ -9,8 +9,10 @@ from nodewright.act import Restraint
 from nodewright.act.restraint import SECOND_LOOK
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.group import FailedInstance
+from nodewright.model.reason import ScaleDownResult
+from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
-from nodewright.planner.plan import HeldBack, Plan, PlannedAction
+from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.testkit.world import NOW, World, ref
 
@@ -167,3 +169,55 @@ def test_a_new_engine_deletes_nothing_for_its_age_at_first_sight(has_looked: boo
     assert plan.actions[-2:] == (clean_up(3), growth)
     assert (deletion(2) in plan.actions) == has_looked
     assert [(held.reason, held.is_alert) for held in plan.held_back] == ([] if has_looked else [(SECOND_LOOK, False)])
+
+
+# Removals
+
+
+def removal(number: int, batch: int = 1) -> NodeRemoval:
+    name = f"cloud:///a/{number}"
+    return NodeRemoval(node=f"n{number}", group=A, instance_id=name, reason=RemovalReason.EMPTY, batch=batch)
+
+
+def removing(*removals: NodeRemoval, state: ClusterState, restraint: Restraint) -> tuple[Plan, int]:
+    """The plan that is left, and how many machines are charged."""
+    report = ScaleDownReport(result=ScaleDownResult.STARTED, removals=removals)
+    plan, charged = restraint.apply(Plan(scale_down=report), state)
+    return plan, len(charged)
+
+
+def test_removals_are_charged_like_deletions() -> None:
+    restraint = Restraint(settings=SafetySettings(max_deletions_per_window=2))
+    plan, charged = removing(*map(removal, range(3)), state=state_of(a=5), restraint=restraint)
+    assert [one.node for one in plan.scale_down.removals] == ["n0", "n1"]
+    assert charged == 2
+    (held,) = plan.held_back
+    assert held.action == DeleteInstances(
+        group=A, expected_target=5, instance_ids=("cloud:///a/2",), reason="scale-down: empty"
+    )
+
+
+def test_a_whole_group_is_charged_at_once() -> None:
+    restraint = Restraint(settings=SafetySettings(max_deletions_per_window=3))
+    whole = [removal(n, batch=3) for n in range(3)]
+    used = state_of(a=5, deletions={(A, "cloud:///a/4"): NOW})
+    plan, charged = removing(*whole, state=used, restraint=restraint)
+    assert (plan.scale_down.removals, charged) == ((), 1)
+    assert plan.scale_down.result == ScaleDownResult.NO_NODE_DELETED
+    plan, charged = removing(*whole, state=state_of(a=5), restraint=restraint)
+    assert (len(plan.scale_down.removals), charged) == (3, 3)
+
+
+def test_a_whole_group_beyond_the_budget_goes_when_nothing_else_went() -> None:
+    restraint = Restraint(settings=SafetySettings(max_deletions_per_window=2))
+    whole = [removal(n, batch=3) for n in range(3)]
+    plan, charged = removing(*whole, state=state_of(a=5), restraint=restraint)
+    assert (len(plan.scale_down.removals), charged) == (3, 3)
+
+
+def test_in_a_pause_no_removal_begins() -> None:
+    restraint = Restraint(paused="paused until noon", paused_until=NOW + 60)
+    plan, charged = removing(removal(0), state=state_of(a=5), restraint=restraint)
+    assert (plan.scale_down.removals, charged) == ((), 0)
+    assert plan.scale_down.result == ScaleDownResult.NO_NODE_DELETED
+    assert [held.until for held in plan.held_back] == [NOW + 60]

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from nodewright.act.budget import DeletionBudget, Machine
 from nodewright.model.action import DeleteInstances
+from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import SafetySettings
-from nodewright.planner.plan import HeldBack, Plan, PlannedAction
+from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.registry.state import ClusterState
 
 SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
@@ -35,7 +36,7 @@ class Restraint:
         if self.paused:
             writes = (*plan.actions, *(as_deletion([removal], state) for removal in plan.scale_down.removals))
             held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
-            report = replace(plan.scale_down, removals=())
+            report = _reduced(plan.scale_down, ())
             return replace(plan, actions=(), scale_down=report, held_back=held, paused=self.paused), (
                 state.memory.deletions
             )
@@ -49,7 +50,7 @@ class Restraint:
             allowed += [now] if now is not None else []
             waiting += [later] if later is not None else []
         removals, later_removals = _within(budget, plan.scale_down.removals, state)
-        report = replace(plan.scale_down, removals=removals)
+        report = _reduced(plan.scale_down, removals)
         held = (*waiting, *later_removals)
         return replace(plan, actions=tuple(allowed), scale_down=report, held_back=held), budget.charged
 
@@ -72,6 +73,12 @@ def as_deletion(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteI
         instance_ids=tuple(removal.instance_id for removal in removals),
         reason=f"{REMOVAL}{', '.join(dict.fromkeys(str(removal.reason) for removal in removals))}",
     )
+
+
+def _reduced(report: ScaleDownReport, removals: tuple[NodeRemoval, ...]) -> ScaleDownReport:
+    """The report with only these removals; its result says whether any is left."""
+    none_left = report.removals and not removals
+    return replace(report, removals=removals, result=ScaleDownResult.NO_NODE_DELETED if none_left else report.result)
 
 
 def _within(
