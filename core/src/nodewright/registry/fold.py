@@ -24,8 +24,8 @@ from nodewright.registry.probation import after_deliveries
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
-from nodewright.registry.unreadable import known_groups, with_own_writes
 from nodewright.registry.tried import tried_deletions
+from nodewright.registry.unreadable import known_groups, with_own_writes
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 _JUDGES: Mapping[SizeCorrection, Judge] = {"prompt": judge_prompt, "ca": judge_ca, "seed": judge_seed}
@@ -40,8 +40,8 @@ class _Findings:
     members: Membership
     since: Mapping[tuple[GroupRef, str], float]
     arrivals: Mapping[GroupRef, ArrivalHistory]
-
     tried: Mapping[tuple[GroupRef, str], float]
+
     @property
     def groups(self) -> dict[GroupRef, GroupSeen]:
         return {ref: state.seen for ref, state in self.states.items()}
@@ -161,9 +161,9 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         seen_failures=frozenset(failure_ids),
         never_ran=find_never_ran(memory, groups, found.since),
         deletions=recent_deletions(memory.deletions, settings.safety.deletion_window, found.seen.now),
+        deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,
-        deletion_tried=found.tried,
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
