@@ -9,8 +9,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-MANIFESTS = ("core/pyproject.toml", "plugins/fake/pyproject.toml")
-OWN = ("nodewright", "nodewright-fake")
+MANIFESTS = ("core/pyproject.toml", "plugins/aws/pyproject.toml", "plugins/fake/pyproject.toml")
+OWN = ("nodewright", "nodewright-aws", "nodewright-fake")
 
 Run = Callable[..., str]
 Install = Callable[..., Path]
@@ -35,12 +35,12 @@ spec.NodeGroup(id=7, min_size=0, max_size=3)
 
 
 def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Path) -> None:
-    bin_folder = install("nodewright[fake]")
+    bin_folder = install("nodewright[all]")
     said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
     assert "demo.html" in said
     assert (tmp_path / "demo.html").stat().st_size > 10_000
-    [fake] = json.loads(run(bin_folder / "nodewright", "providers", "--output", "json"))["providers"]
-    assert (fake["name"], fake["problem"]) == ("fake", None)
+    found = json.loads(run(bin_folder / "nodewright", "providers", "--output", "json"))["providers"]
+    assert [(plugin["name"], plugin["problem"]) for plugin in found] == [("aws", None), ("fake", None)]
     _assert_no_version_is_too_old(json.loads(run(bin_folder / "python", "-c", _LIST_VERSIONS)))
     _assert_typed_for_others(run, bin_folder, tmp_path)
 
@@ -49,7 +49,7 @@ def test_the_lower_bounds_are_real(install: Install, run: Run, tmp_path: Path) -
     """Exactly the oldest versions that the manifests allow: they install together, and the demo runs."""
     oldest = {found.name: found for found in _requirements() if found.name not in OWN}
     pins = [f"{name}=={_lower_bound(found)}" for name, found in oldest.items()]
-    bin_folder = install("nodewright[fake]", constraints=pins)
+    bin_folder = install("nodewright[all]", constraints=pins)
     said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
     assert "demo.html" in said
 
