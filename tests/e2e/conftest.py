@@ -12,6 +12,7 @@ from tests.e2e.binary import Unavailable, provide_binary
 from tests.e2e.cloud import Kubelets, SharedCloud
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess
+from tests.e2e.rights import bind_role
 
 from nodewright_fake import CloudOptions, GroupConfig, fixed
 
@@ -34,6 +35,7 @@ def farm_binary() -> Path:
 @pytest.fixture(scope="session")
 def plane(farm_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(farm_binary, tmp_path_factory.mktemp("plane"), {"nodewright": (), "reader": ()}) as running:
+        bind_role(running)
         yield running
 
 

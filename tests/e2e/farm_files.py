@@ -42,8 +42,13 @@ def etcd_flags(folder: Path, client: int, peer: int) -> list[str]:
 
 
 def apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
-    key = folder / "service-account.key"
+    """What the user nodewright asks for is written down, to be held against the role that it has."""
+    key, policy = folder / "service-account.key", folder / "audit-policy.json"
+    rules = [{"level": "Metadata", "users": ["nodewright"], "omitStages": ["RequestReceived"]}, {"level": "None"}]
+    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
     return [
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={folder / 'audit.jsonl'}",
         f"--etcd-servers=http://127.0.0.1:{etcd}",
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",

@@ -1,9 +1,10 @@
 """Memory in ConfigMaps: compressed, cut into shards that the API server takes, replaced as a whole or not at all.
 
-The ConfigMap ``nodewright-state`` is the head: it holds the first shard, the digest of everything, and how many
-shards follow as ``nodewright-state-<digest>-<number>``. Those are written before the head that names them, so that
-a head always finds its shards, and what no head names any more is deleted after it. The head is replaced only in the
-version that was read or written last: a process that is no longer the leader, or never was, cannot write over it.
+The ConfigMap ``nodewright-state`` is the head: it holds the first shard, the digest of everything, and which shards
+follow. Those are ``nodewright-state-a-1`` and so on or, every other time, ``-b-1``: they are written before the head
+that names them, so that a head always finds its shards, and what no head names any more is deleted after it. Their
+names are known beforehand, so that a role can list them. The head is replaced only in the version that was read or
+written last: a process that is no longer the leader, or never was, cannot write over it.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _SHARD_KEY = "state"
 SHARD_BYTES = 512 * 1024
 # No saved state is larger; a forged one may claim to be.
 _MOST_BYTES = 256 * 1024 * 1024
-_MOST_SHARDS = 64
+MOST_SHARDS = 8
 _PAUSE = msgspec.json.Decoder(Pause)
 
 # The text of the pause's ConfigMap as it was last seen; None: there is none. Raises NodewrightError.
@@ -64,11 +65,14 @@ class ConfigMapStore:
             return
         packed = zlib.compress(raw, 6)
         shards = [packed[at : at + SHARD_BYTES] for at in range(0, len(packed), SHARD_BYTES)]
-        for number, shard in enumerate(shards[1:], start=1):
-            self._write_shard(_shard_name(digest, number), shard)
+        if len(shards) > MOST_SHARDS:
+            raise NodewrightError(f"the state is too large for ConfigMaps: {len(packed)} bytes, compressed")
         before = self._head
+        turn = "b" if before is not None and before.data.get("turn") == "a" else "a"
+        for number, shard in enumerate(shards[1:], start=1):
+            self._write_shard(shard_name(turn, number), shard)
         head = StoredMap(
-            data={"digest": digest, "shards": str(len(shards))},
+            data={"digest": digest, "shards": str(len(shards)), "turn": turn},
             binary_data={_SHARD_KEY: shards[0]},
             version=before.version if before is not None else "",
         )
@@ -99,11 +103,11 @@ class ConfigMapStore:
     def _gather(self, head: StoredMap) -> bytes:
         """The whole of what the head stands for; raises UnreadableState."""
         digest, count = head.data.get("digest", ""), head.data.get("shards", "")
-        if not count.isdecimal() or not 1 <= int(count) <= _MOST_SHARDS:
+        if not count.isdecimal() or not 1 <= int(count) <= MOST_SHARDS:
             raise UnreadableState("it does not say how many shards it has")
         packed = head.binary_data.get(_SHARD_KEY, b"")
         for number in range(1, int(count)):
-            shard = self._maps.read(_shard_name(digest, number))
+            shard = self._maps.read(shard_name(head.data.get("turn", ""), number))
             if shard is None:
                 raise UnreadableState(f"shard {number} is missing")
             packed += shard.binary_data.get(_SHARD_KEY, b"")
@@ -113,22 +117,20 @@ class ConfigMapStore:
         return raw
 
     def _write_shard(self, name: str, shard: bytes) -> None:
-        """One that is there already was written before a crash, and is the same: its name says so."""
-        try:
-            self._maps.write(name, StoredMap(binary_data={_SHARD_KEY: shard}))
-        except ApiError as error:
-            if not error.is_conflict:
-                raise
+        """One that a crash left behind is overwritten: no head names it."""
+        held = self._maps.read(name)
+        version = held.version if held is not None else ""
+        self._maps.write(name, StoredMap(binary_data={_SHARD_KEY: shard}, version=version))
 
     def _sweep(self, before: StoredMap | None) -> None:
         """Delete the shards that the former head named; those that stay by a failure only take room."""
         count = before.data.get("shards", "") if before is not None else ""
         if before is None or not count.isdecimal():
             return
-        digest = before.data.get("digest", "")
+        turn = before.data.get("turn", "")
         try:
-            for number in range(1, min(int(count), _MOST_SHARDS)):
-                self._maps.delete(_shard_name(digest, number))
+            for number in range(1, min(int(count), MOST_SHARDS)):
+                self._maps.delete(shard_name(turn, number))
         except ApiError:
             return
 
@@ -144,8 +146,9 @@ def read_pause_text(data: dict[str, str]) -> str | None:
     return data.get(_PAUSE_KEY, "")
 
 
-def _shard_name(digest: str, number: int) -> str:
-    return f"{STATE_NAME}-{digest[:16]}-{number}"
+def shard_name(turn: str, number: int) -> str:
+    """``turn`` is ``a`` or ``b``."""
+    return f"{STATE_NAME}-{'b' if turn == 'b' else 'a'}-{number}"
 
 
 def _digest(raw: bytes) -> str:

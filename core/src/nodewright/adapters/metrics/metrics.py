@@ -12,6 +12,7 @@ from nodewright.act.actor import Ended
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import DeleteInstances, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.registry.backoff import is_active
@@ -95,6 +96,8 @@ class Metrics:
         self._added = self._counter("scaled_up_nodes_total", "Machines that clouds accepted to add.", *_GPU)
         self._refused = self._counter("failed_scale_ups_total", "Increases that were refused.", "reason", *_GPU)
         self._broken = self._counter("failed_node_creations_total", "Machines that could not be created.", "reason")
+        self._shrunk = self._counter("scaled_down_nodes_total", "Nodes removed by scale-down.", "reason", *_GPU)
+        self._evicted = self._counter("evicted_pods_total", "Pods evicted by scale-down.", "eviction_result")
         self._removed = self._gauge("old_unregistered_nodes_removed_count", "Machines removed that never were nodes.")
         for kind in ("cloudProviderError", "apiCallError", "internalError"):
             self._errors.labels(kind)
@@ -140,6 +143,12 @@ class Metrics:
         self._cores.set(sum(node.status.capacity["cpu"].nano for node in nodes if "cpu" in node.status.capacity) / 1e9)
         memory = (node.status.capacity["memory"].nano for node in nodes if "memory" in node.status.capacity)
         self._memory.set(sum(memory) / 1e9)
+        for over in state.ended:
+            self._evicted.labels("succeeded").inc(len(over.evicted))
+            if over.result == RemovalResult.OK:
+                self._shrunk.labels(over.removal.reason.value, "", "", "").inc()
+            elif over.result == RemovalResult.FAILED_TO_EVICT:
+                self._evicted.labels("failed").inc()
         for group in groups:
             for failure in group.new_failures:
                 self._broken.labels(failure.code).inc(failure.count)

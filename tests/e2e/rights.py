@@ -1,0 +1,86 @@
+"""The role that deploy/ gives nodewright, bound to a user of the control plane, and what that user asked for."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from tests.e2e.control_plane import ControlPlane
+
+ROOT = Path(__file__).parents[2]
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_PLURALS = {"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings"}
+_NAMESPACED = {"Role": "roles", "RoleBinding": "rolebindings"}
+_REFUSED = 403
+
+
+class Right(NamedTuple):
+    """One verb on one resource; ``name`` only where the role names objects."""
+
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
+
+
+class Asked(NamedTuple):
+    right: Right
+    status: int
+
+
+def read_manifests() -> list[dict[str, Any]]:
+    text = (ROOT / "deploy" / "rbac.yaml").read_text()
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def bind_role(plane: ControlPlane, user: str = "nodewright") -> None:
+    """``user`` may do what deploy/rbac.yaml lets the service account do."""
+    for document in read_manifests():
+        kind, namespace = document["kind"], document["metadata"].get("namespace")
+        if kind == "ServiceAccount":
+            continue
+        if "subjects" in document:
+            document["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
+        place = (
+            f"{_RBAC}/{_PLURALS[kind]}" if kind in _PLURALS else f"{_RBAC}/namespaces/{namespace}/{_NAMESPACED[kind]}"
+        )
+        plane.request(place, method="POST", body=document)
+
+
+def granted() -> set[Right]:
+    """All rights of the role; the names of the objects that a rule names are joined by commas."""
+    return {
+        Right(group, resource, verb, ",".join(rule.get("resourceNames", ())))
+        for document in read_manifests()
+        for rule in document.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def read_asked(plane: ControlPlane) -> list[Asked]:
+    """Everything that the user nodewright has asked for so far."""
+    found = []
+    for line in (plane.folder / "audit.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        about = entry.get("objectRef")
+        if about is None:
+            continue
+        resource = about["resource"] + (f"/{about['subresource']}" if "subresource" in about else "")
+        right = Right(about.get("apiGroup", ""), resource, entry["verb"], about.get("name", ""))
+        found.append(Asked(right, entry.get("responseStatus", {}).get("code", 0)))
+    return found
+
+
+def is_used(right: Right, asked: list[Asked]) -> bool:
+    names = right.name.split(",") if right.name else None
+    return any(
+        (one.right.group, one.right.resource, one.right.verb) == (right.group, right.resource, right.verb)
+        and (names is None or one.right.name in names)
+        for one in asked
+    )
+
+
+def find_refused(asked: list[Asked]) -> list[Right]:
+    return [one.right for one in asked if one.status == _REFUSED]
