@@ -14,7 +14,7 @@ from nodewright.adapters.store.codec import UnreadableState, decode_memory, enco
 from nodewright.adapters.store.document import KIND, SCHEMA
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup
-from nodewright.registry.state import Backoff, Memory, SampleNode, ScaleUpRequest
+from nodewright.registry.state import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
 
@@ -74,6 +74,22 @@ def test_sample_nodes_are_not_saved() -> None:
     ref = GroupRef("p", "g")
     with_sample = Memory(samples={ref: SampleNode(node=build_node("n"))})
     assert encode_memory(with_sample) == encode_memory(Memory())
+
+
+def test_what_scale_down_finds_out_anew_is_not_saved() -> None:
+    """So that a quiet loop writes nothing."""
+    passing = ScaleDownMemory(
+        unneeded_since={"n": 5.0},
+        recheck_at={"m": 6.0},
+        hints={"p": "n"},
+        pending_hints={"q": "n"},
+        engine_started=1.0,
+        updated_at=7.0,
+        interval=10.0,
+    )
+    kept = Memory(scale_down=ScaleDownMemory(unneeded_since={"n": 5.0}))
+    assert encode_memory(Memory(scale_down=passing)) == encode_memory(kept)
+    assert decode_memory(encode_memory(kept)) == kept
 
 
 def later_version(document: dict[str, Any]) -> bytes:
