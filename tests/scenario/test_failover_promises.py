@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from tests.scenario.story import LOOP, PROVISION, SILENT, Story
 
-from nodewright.spec import hookimpl
+from nodewright.model.group import GroupRef
+from nodewright.spec import NodeGroup, ProviderContext, hookimpl
 from nodewright_fake import FakeProvider
 
 A = {"name": "a", "price_per_hour": 0.1}
@@ -271,3 +272,33 @@ def test_a_target_that_somebody_lowers_in_part_neither_backs_off_nor_extends_a_d
     assert [(request.increase, request.deadline) for request in state.requests] == [(2, ASKED + PROVISION)]
     assert state.backoff is None
     assert story.asked("b")[0] == TIMED_OUT
+
+
+class Forgetful(FakeProvider):
+    """Leaves group a out of its list for two loops."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        super().__init__(context)
+        self._clock = context.clock
+
+    @hookimpl
+    def node_groups(self) -> tuple[NodeGroup, ...]:
+        left_out = 500 <= self._clock.now() <= 515
+        return tuple(group for group in super().node_groups() if not (left_out and group.id == "a"))
+
+
+def test_a_group_that_is_missing_from_one_list_keeps_its_requests_and_clocks() -> None:
+    story = Story(A, B, variant=Forgetful, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=30)
+    story.pods(3, at=5)
+    for moment in (500, 505, 520):
+        story.at(moment, lambda: None)
+    assert (story.asked("a"), story.asked("b")) == ([ASKED], [TIMED_OUT])
+    assert story.machines("b") == 3
+
+
+def test_a_group_that_is_gone_for_good_is_forgotten_after_a_while() -> None:
+    story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=14)
+    story.pods(3, at=5)
+    story.at(100, lambda: story.cloud.remove_group("a"))
+    assert story.asked("b") == [400]
+    assert GroupRef("fake", "a") not in story.states()[-1].groups

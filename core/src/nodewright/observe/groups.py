@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 _HOUR = 3600.0
 
+# How long a group is held on to that its provider lists no more: one list may have left it out by mistake.
+KEPT_SECONDS = 300.0
+NOT_LISTED = "its provider does not list it any more"
+
 # Templates, options and prices change seldom, and are three reads of the six that a group costs.
 FACTS_SECONDS = 300.0
 
@@ -51,11 +55,16 @@ class _Facts:
 
 
 class ProviderWatch:
-    """Reads one provider; remembers what changes seldom, also for when it cannot be read."""
+    """Reads one provider; remembers what changes seldom, also for when it cannot be read.
 
-    def __init__(self, provider: ProviderReads, defaults: GroupOptions) -> None:
+    ``kept_seconds`` is how long a group that is not listed any more counts as one that cannot be read.
+    """
+
+    def __init__(self, provider: ProviderReads, defaults: GroupOptions, kept_seconds: float = KEPT_SECONDS) -> None:
         self._provider = provider
         self._defaults = defaults
+        self._kept_seconds = kept_seconds
+        self._missing_since: dict[GroupRef, float] = {}
         self._facts: dict[str, _Facts] = {}
         self._seen = ProviderSeen(name=provider.name)
         self.name = provider.name
@@ -73,8 +82,17 @@ class ProviderWatch:
             return replace(self._seen, problem=problem), lost
         self._facts = {group.id: self._facts_of(group) for group in groups}
         self._seen = self._describe()
-        found = [self._group(group, now) for group in groups]
-        return self._seen, {seen.ref: seen for seen in found}
+        found = {seen.ref: seen for seen in (self._group(group, now) for group in groups)}
+        return self._seen, found | self._missing(last_known, found, now)
+
+    def _missing(
+        self, last_known: dict[GroupRef, GroupSeen], found: dict[GroupRef, GroupSeen], now: float
+    ) -> dict[GroupRef, GroupSeen]:
+        """Groups that were there and are not listed, for a while: what is known of them would be forgotten at once."""
+        since = self._missing_since
+        self._missing_since = {ref: since.get(ref, now) for ref in last_known if ref not in found}
+        kept = (ref for ref, at in self._missing_since.items() if now < at + self._kept_seconds)
+        return {ref: _unknown(last_known[ref], NOT_LISTED) for ref in kept}
 
     def _facts_of(self, group: NodeGroup) -> _Facts:
         """What is known of the group; all of it is read again when the group itself has changed."""

@@ -6,7 +6,7 @@ from nodewright.model.action import Outcome
 from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import Removing
 from nodewright.model.settings import Settings
-from nodewright.observe.groups import ProviderWatch
+from nodewright.observe.groups import KEPT_SECONDS, ProviderWatch
 from nodewright.observe.ports import ClusterReader, ProviderReads
 from nodewright.registry.state import Memory
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
@@ -18,7 +18,8 @@ class Observer:
     def __init__(self, cluster: ClusterReader, providers: Iterable[ProviderReads], settings: Settings) -> None:
         defaults = default_options(settings)
         self._cluster = cluster
-        self._watches = [ProviderWatch(provider, defaults) for provider in providers]
+        kept = 0.0 if settings.is_ca else KEPT_SECONDS
+        self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
     def observe(
         self,
