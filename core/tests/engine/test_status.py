@@ -75,3 +75,17 @@ def test_what_scale_down_knows_is_told() -> None:
     report = make_status(Memory(scale_down=known), NOW, window=600)
     assert report.unneeded == {"n": NOW - 60}
     assert [group.quarantined_until for group in report.groups] == [NOW + 60, None]
+
+
+def test_machines_that_are_there_and_no_nodes_end_with_their_own_clock_not_with_their_request() -> None:
+    """Part of a request that is overdue and has instances is still waited for; so is what was asked for later."""
+    world = World()
+    world.add_group("a", 1)
+    overdue = ScaleUpRequest(increase=2, started=NOW - 1000, deadline=NOW - 100)
+    later = ScaleUpRequest(increase=2, started=NOW - 300, deadline=NOW + 600)
+    since = {(A, f"i-{n}"): NOW - 400 + 100 * n for n in range(3)}
+    known = world.state().memory.last_known
+    memory = Memory(last_known=known, unregistered_since=since, requests={A: (overdue, later)})
+    (group,) = make_status(memory, NOW, window=600).groups
+    ends = [(request.increase, request.deadline) for request in group.requests]
+    assert ends == [(2, NOW + 500), (1, NOW + 700), (1, NOW + 600)]

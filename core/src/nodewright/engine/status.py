@@ -1,8 +1,10 @@
 """How things stand, from what is remembered: the same for a running engine, a simulation and a saved state."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+from msgspec.structs import replace as changed
 
 from nodewright.act import Pause
 from nodewright.model.capability import Capability
@@ -33,7 +35,7 @@ class Detection:
 class GroupStatus:
     """One node group. Counts are machines, ``target`` is None where it is not known, as is ``detection``.
 
-    ``requests`` still owe machines; ``given_up`` are overdue and still part of the target; ``unregistered``
+    ``requests`` still owe machines, each with the moment at which it is given up; ``given_up`` are overdue and still part of the target; ``unregistered``
     instances are no nodes yet, ``late`` of them (or of the nodes) for too long, and ``next_late`` (epoch seconds) is
     when the next of them will be. ``probation`` is how many machines it may be asked for until it delivers, None for
     as many as are needed. ``deleted`` counts towards the budget. ``quarantined_until`` (epoch seconds): no node is
@@ -89,8 +91,8 @@ def make_status(
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
     alone = (memory.backoffs, memory.scale_down.quarantined_until)
     known = {*memory.last_known, *memory.requests, *memory.given_up}.union(*alone, *counts.values())
-    waiting = _first_waiting(memory)
-    groups = (_group_status(ref, memory, counts, waiting.get(ref), now) for ref in sorted(known))
+    waiting = _waiting(memory)
+    groups = (_group_status(ref, memory, counts, waiting.get(ref, ()), now) for ref in sorted(known))
     return StatusReport(
         now=now,
         groups=tuple(group if probes else replace(group, probation=None) for group in groups),
@@ -101,20 +103,33 @@ def make_status(
     )
 
 
-def _first_waiting(memory: Memory) -> dict[GroupRef, float]:
-    """Since when each group's oldest instance has been without a node, of those that are not late."""
-    found: dict[GroupRef, float] = {}
-    for machine, since in memory.unregistered_since.items():
+def _waiting(memory: Memory) -> dict[GroupRef, list[float]]:
+    """Since when each group's instances have been without a node, of those that are not late; the oldest first."""
+    found: dict[GroupRef, list[float]] = {}
+    for machine, since in sorted(memory.unregistered_since.items(), key=lambda item: item[1]):
         if machine not in memory.late:
-            found[machine[0]] = min(since, found.get(machine[0], since))
+            found.setdefault(machine[0], []).append(since)
     return found
 
 
+def _with_ends(requests: Iterable[ScaleUpRequest], ends: Sequence[float]) -> Iterator[ScaleUpRequest]:
+    """The requests with the moments at which they are really given up. ``ends`` are those of the instances that are
+    no nodes yet: they count for the oldest requests, and have a clock of their own (registry/requests.py).
+    """
+    for request in requests:
+        covering, ends = ends[: request.increase], ends[request.increase :]
+        if covering:
+            yield changed(request, increase=len(covering), deadline=covering[0])
+        if len(covering) < request.increase:
+            yield changed(request, increase=request.increase - len(covering))
+
+
 def _group_status(
-    ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[GroupRef]], waiting: float | None, now: float
+    ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[GroupRef]], waiting: Sequence[float], now: float
 ) -> GroupStatus:
     seen, backoff = memory.last_known.get(ref), memory.backoffs.get(ref)
     detection = _detection(seen, memory.arrivals.get(ref)) if seen is not None else None
+    ends = [since + detection.timeout for since in waiting] if detection is not None else []
     quarantined = memory.scale_down.quarantined_until.get(ref)
     return GroupStatus(
         ref=ref,
@@ -122,11 +137,11 @@ def _group_status(
         max_size=seen.group.max_size if seen is not None else 0,
         target=seen.target if seen is not None else None,
         detection=detection,
-        requests=memory.requests.get(ref, ()),
+        requests=tuple(_with_ends(memory.requests.get(ref, ()), ends)),
         given_up=memory.given_up.get(ref, 0),
         unregistered=counts["unregistered"][ref],
         late=counts["late"][ref],
-        next_late=waiting + detection.timeout if waiting is not None and detection is not None else None,
+        next_late=ends[0] if ends else None,
         backoff=backoff if is_active(backoff, now) else None,
         probation=allowance(backoff, now),
         deleted=counts["deleted"][ref],
