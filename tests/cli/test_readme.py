@@ -52,10 +52,12 @@ def test_every_nodewright_command_runs(command: Command, workplace: Path, page: 
         assert (ended.returncode, ended.stderr) == (0, ""), line
 
 
-def test_the_plan_that_is_shown_is_the_plan(command: Command, workplace: Path) -> None:
-    line = next(line for line in commands(README, "nodewright") if "docs/examples" in line)
-    said = command(*shlex.split(line)[1:], cwd=workplace, env={"COLUMNS": "110"}).stdout
-    assert "\n".join(row.rstrip() for row in said.splitlines()) + "\n" in blocks(README)
+def test_what_is_shown_is_what_commands_print(command: Command, workplace: Path) -> None:
+    lines = [line for line in commands(README, "nodewright") if "docs/examples" in line]
+    assert [line.split()[1] for line in lines] == ["plan", "explain"]
+    for line in lines:
+        said = command(*shlex.split(line)[1:], cwd=workplace, env={"COLUMNS": "110"}).stdout
+        assert "\n".join(row.rstrip() for row in said.splitlines()) + "\n" in blocks(README)
 
 
 def test_every_make_target_is_there() -> None:

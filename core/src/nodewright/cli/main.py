@@ -31,6 +31,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "demo": Entry("nodewright.cli.demo", "Watch an autoscaler at work: a simulated cluster, in seconds."),
     "plan": Entry("nodewright.cli.plan", "What would be done to the cluster in a kubectl dump, and why."),
+    "explain": Entry("nodewright.cli.explain", "Why a node is still there, a pod waits, a group does not grow."),
     "run": Entry("nodewright.cli.run", "The daemon: scale the node groups of a live cluster."),
     "simulate": Entry("nodewright.cli.simulate", "Run a scenario or a trace on virtual time, and measure it."),
     "status": Entry("nodewright.cli.status", "What is under way, what is left alone, and for how long."),

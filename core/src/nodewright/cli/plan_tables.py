@@ -60,7 +60,7 @@ def _print_groups(console: Console, trial: Trial) -> None:
     report = trial.plan.scale_up
     table = make_table("Node groups", "group", "nodes", "max", "why", right=("nodes", "max"))
     growing = {expansion.group: expansion for expansion in _expansions(trial)}
-    rows = [(ref, group, _why_group(trial, ref)) for ref, group in trial.state.groups.items()]
+    rows = [(ref, group, why_group(trial, ref)) for ref, group in trial.state.groups.items()]
     shown = [row for row in rows if row[0] in growing or row[2]] if len(rows) > _MOST_GROUPS else rows
     shown.sort(key=lambda row: (row[0] not in growing, row[0] in report.skipped))
     for ref, group, why in shown:
@@ -87,7 +87,7 @@ def _size(group: GroupState, expansion: Expansion | None) -> Text:
     return safe("?" if group.seen.target is None else f"{group.seen.target:,}")
 
 
-def _why_group(trial: Trial, ref: GroupRef) -> str:
+def why_group(trial: Trial, ref: GroupRef) -> str:
     """What was decided about a group; empty when nothing needs it."""
     plan, report = trial.plan, trial.plan.scale_up
     option = next((option for option in report.options if option.group == ref), None)

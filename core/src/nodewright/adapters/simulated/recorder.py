@@ -95,6 +95,7 @@ class Recorder:
             pod_waits=waits,
             journal=journal.facts(),
             audit=self.audit.records(),
+            last_loop=self._last,
         )
 
 

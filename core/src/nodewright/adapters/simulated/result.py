@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from nodewright.act import AuditRecord, Event
 from nodewright.adapters.simulated.journal import Fact
+from nodewright.engine.autoscaler import LoopReport
 from nodewright.engine.status import StatusReport
 from nodewright.model.removal import RemovalEnded
 
@@ -102,7 +103,8 @@ class SimulationResult:
 
     ``loops`` counts runs of the engine, ``happenings`` moments at which the world changed. ``increases`` is the
     total of machines accepted. ``violations`` are planned actions that the independent check refused.
-    ``removals`` are those that ended, ``status`` is how the engine saw things at the end.
+    ``removals`` are those that ended, ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
+    planned last.
     """
 
     title: str
@@ -125,3 +127,4 @@ class SimulationResult:
     journal: Sequence[Fact] = ()
     audit: Sequence[AuditRecord] = ()
     status: StatusReport = field(default_factory=StatusReport)
+    last_loop: LoopReport | None = field(default=None, compare=False)

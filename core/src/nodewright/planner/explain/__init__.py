@@ -1,7 +1,7 @@
 """Why things are as they are: pure answers drawn from a state and its plan, for whoever shows them."""
 
-from nodewright.planner.explain.node import explain_node
-from nodewright.planner.explain.picture import planned_picture, refusals
+from nodewright.planner.explain.node import explain_node, facts_of, fate_of
+from nodewright.planner.explain.picture import pending_refusals, place_of
 from nodewright.planner.explain.values import (
     GroupFacts,
     NodeExplanation,
@@ -21,6 +21,8 @@ __all__ = [
     "Timers",
     "Usage",
     "explain_node",
-    "planned_picture",
-    "refusals",
+    "facts_of",
+    "fate_of",
+    "pending_refusals",
+    "place_of",
 ]

@@ -1,19 +1,22 @@
 """Why is this node still there (issue 5, point 5)?"""
 
+from collections.abc import Iterable
 from math import isfinite
 
 from nodewright.model.action import DeleteInstances
 from nodewright.model.node import Node
+from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.outlook import outlook
 from nodewright.planner.explain.picture import memory_of, planned_picture
-from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, Timers, Usage
+from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Timers, Usage
 from nodewright.planner.plan import Plan
+from nodewright.planner.scale_down.drain_rules import Fate
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
 from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.readiness import is_ready
-from nodewright.registry.state import ClusterState
+from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.snapshot import Snapshot
 
 _OFF = "scale-down is off (--scale-down-enabled=false)"
@@ -32,27 +35,29 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         return None
     picture, node, report = planned_picture(state, plan, settings), there.node(row), plan.scale_down
     is_seen = name in picture
-    fate, removing = _fate(state, plan, name), state.observation.removing.get(name)
+    fate, removing = fate_of(state, plan, name), state.observation.removing.get(name)
     planned = next((removal for removal in report.removals if removal.node == name), None)
     reason = report.unremovable.get(name) or report.passed_over.get(name)
-    is_told = fate in (NodeFate.UNNEEDED, NodeFate.STAYS)
+    told = reason if fate in (NodeFate.UNNEEDED, NodeFate.STAYS) else None
+    pods = outlook(picture, name, state, plan, settings) if is_seen else ()
     return NodeExplanation(
         node=name,
         now=state.now,
         fate=fate,
         is_ready=is_ready(node, settings.templates),
-        reason=reason if is_told else None,
-        note="" if removing or planned or (is_told and reason) else _note(state, plan, settings, node),
+        reason=told,
+        note=_as_things_are(told, pods) if removing or planned or told else _note(state, plan, settings, node),
         removal=removing.removal if removing is not None else planned,
         stage=removing.stage if removing is not None else None,
         group=_group(state, name),
         usage=_usage(picture, name, state, settings) if is_seen else None,
         timers=_timers(state, plan, name),
-        pods=outlook(picture, name, state, plan, settings) if is_seen else (),
+        pods=pods,
     )
 
 
-def _fate(state: ClusterState, plan: Plan, name: str) -> NodeFate:
+def fate_of(state: ClusterState, plan: Plan, name: str) -> NodeFate:
+    """What becomes of a node that is there."""
     report = plan.scale_down
     if name in state.observation.removing:
         return NodeFate.GOING
@@ -77,6 +82,18 @@ def _note(state: ClusterState, plan: Plan, settings: Settings, node: Node) -> st
     return _STARTING if is_starting else _NOT_PLANNED
 
 
+def _as_things_are(reason: Unremovable | None, pods: Iterable[PodOutlook]) -> str:
+    """Of a node that is not looked at again yet: what another look would find."""
+    if reason is None or reason.code != UnremovableCode.RECENTLY_UNREMOVABLE:
+        return ""
+    for pod in pods:
+        if pod.code is not None:
+            return f"as things are now, pod {pod.pod} would keep it ({pod.code})"
+        if pod.fate is Fate.MOVE and not pod.place:
+            return f"as things are now, pod {pod.pod} would find no other node"
+    return "as things are now, it could be emptied"
+
+
 def _held_back(plan: Plan, node: Node) -> str:
     """Why the node's removal was planned and waits."""
     own = node.spec.provider_id.lower()
@@ -88,11 +105,13 @@ def _held_back(plan: Plan, node: Node) -> str:
 
 def _group(state: ClusterState, name: str) -> GroupFacts | None:
     ref = state.group_of_node.get(name)
-    if ref is None or ref not in state.groups:
-        return None
-    group = state.groups[ref]
+    return facts_of(state.groups[ref]) if ref is not None and ref in state.groups else None
+
+
+def facts_of(group: GroupState) -> GroupFacts:
+    """The numbers of a group."""
     return GroupFacts(
-        ref=ref,
+        ref=group.ref,
         min_size=group.seen.group.min_size,
         max_size=group.seen.group.max_size,
         target=group.seen.target,

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from nodewright.model.pod import Pod
-from nodewright.model.reason import BlockingCode
+from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.picture import destinations, group_refusals, memory_of, why_not, without_unneeded
 from nodewright.planner.explain.values import PodOutlook, Refusal
@@ -51,16 +51,28 @@ def outlook(
     pods, workloads = picture.pods(picture.row(name)), state.observation.workloads
     rest, left = without_unneeded(picture, name, state, plan, settings)
     reason = plan.scale_down.unremovable.get(name)
-    # What other nodes take of the budgets matters only where that is what keeps this one.
-    is_used_up = reason is not None and reason.pod_code == BlockingCode.NOT_ENOUGH_PDB
-    budgets = left if is_used_up else DisruptionBudgets(workloads.budgets)
-    judged = {pod.key: judge_pod(pod, workloads, budgets, settings.drain, state.now) for pod in pods}
+    budgets = left if _is_after_others(reason) else DisruptionBudgets(workloads.budgets)
+    judged = [judge_pod(pod, workloads, budgets, settings.drain, state.now) for pod in pods]
     scene = _set(picture, rest, name, state, plan)
-    places = dict(_place(scene, [pod for pod in pods if judged[pod.key].fate is Fate.MOVE]))
+    moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.fate is Fate.MOVE]
+    places = dict(_place(scene, moving))
     return tuple(
-        replace(places.get(key, PodOutlook(pod=key, fate=fate)), fate=fate, rule=rule, code=code, message=message)
-        for key, (fate, rule, code, message) in judged.items()
+        replace(
+            places.get(pod.key, PodOutlook(pod=pod.key, fate=verdict.fate)),
+            arrives=pod.spec.node_name != name,
+            rule=verdict.rule,
+            code=verdict.code,
+            message=verdict.message,
+        )
+        for pod, verdict in zip(pods, judged, strict=True)
     )
+
+
+def _is_after_others(reason: Unremovable | None) -> bool:
+    """Whether what unneeded nodes take of the budgets is to count: where that keeps the node, or may by now."""
+    if reason is None:
+        return False
+    return reason.pod_code == BlockingCode.NOT_ENOUGH_PDB or reason.code == UnremovableCode.RECENTLY_UNREMOVABLE
 
 
 def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan: Plan) -> _Scene:

@@ -75,20 +75,26 @@ def without_unneeded(
     return board, budgets
 
 
-def refusals(snapshot: Snapshot, pod: Pod, rows: Mask, *, placed: bool = True) -> tuple[Refusal, ...]:
-    """Why the nodes of some rows do not take a pod, the commonest reason first. Those that do are left out."""
-    return group_refusals(
-        (snapshot.name(row), reason)
-        for row in np.flatnonzero(rows).tolist()
-        if (reason := why_not(snapshot, snapshot.class_of(pod, placed=placed), row))
-    )
+def place_of(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> str:
+    """The node on which a pod that waits has room; empty where none has, or a machine on its way does."""
+    name = Hints(before=memory_of(state, plan).pending_hints).get(pod) if pod in plan.fitting else None
+    return name if name is not None and name in planned_picture(state, plan, settings) else ""
+
+
+def pending_refusals(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> tuple[Refusal, ...]:
+    """Why no node that is there takes a pod that waits; those that would are left out."""
+    picture = planned_picture(state, plan, settings)
+    pod_class = picture.class_of(pod)
+    names = ((row, picture.name(row)) for row in np.flatnonzero(picture.alive).tolist())
+    return group_refusals((name, why_not(picture, pod_class, row)) for row, name in names)
 
 
 def group_refusals(found: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
-    """Pairs of a node and its reason, by reason."""
+    """Pairs of a node and its reason, by reason, the commonest first; where the reason is empty there is none."""
     nodes: dict[str, list[str]] = {}
     for name, reason in found:
-        nodes.setdefault(reason, []).append(name)
+        if reason:
+            nodes.setdefault(reason, []).append(name)
     ranked = sorted(nodes.items(), key=lambda item: -len(item[1]))
     return tuple(Refusal(reason=reason, count=len(names), nodes=tuple(names[:_NAMED])) for reason, names in ranked)
 

@@ -68,11 +68,12 @@ class PodOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """What would become of a pod if its node went: the drain rule that says so, and where it blocks what would help.
 
     Of a pod to be moved, ``place`` is the node that it would move to and ``choices`` how many would take it;
-    ``refusals`` are why not one does.
+    ``refusals`` are why not one does. ``arrives``: it is not there yet, and the node has room for it.
     """
 
     pod: str
     fate: Fate
+    arrives: bool = False
     rule: str = ""
     code: BlockingCode | None = None
     message: str = ""
@@ -85,7 +86,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a node is still there, as the plan made at ``now`` (epoch seconds) has it.
 
     ``reason`` is the one reason for which it stays or waits. ``removal`` is how it goes, ``stage`` how far that has
-    come. ``note`` is what is to be said where there is neither.
+    come. ``note`` is what is to be said where there is neither, or what a node that is looked at later would be kept by now.
     """
 
     node: str

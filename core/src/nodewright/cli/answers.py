@@ -1,0 +1,167 @@
+"""What ``explain`` says of a node, a pod or a group, as values; planner/explain has the part about nodes."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from nodewright.cli.dry_run import Trial
+from nodewright.cli.plan_tables import why_group
+from nodewright.cli.verdicts import find_verdicts
+from nodewright.model.complaint import printable, suggest
+from nodewright.model.errors import ConfigError
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.planner.explain import (
+    GroupFacts,
+    NodeExplanation,
+    NodeFate,
+    PodOutlook,
+    Refusal,
+    explain_node,
+    facts_of,
+    fate_of,
+    pending_refusals,
+    place_of,
+)
+from nodewright.registry.backoff import is_active
+
+_NAMED = 3
+RUNS = "runs"
+
+
+class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a pod that runs: what would become of it if its ``node`` went, and what is said of that. Of one that waits:
+    its ``fate`` and why, per group; ``node`` is where it has room, ``refusals`` are why no node has.
+    """
+
+    pod: str
+    now: float
+    fate: str
+    reason: str = ""
+    node: str = ""
+    groups: tuple[tuple[str, str], ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    outlook: PodOutlook | None = None
+    of_node: NodeExplanation | None = None
+
+
+class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
+    """So many nodes of a group of which the same is said; ``nodes`` names the first few."""
+
+    fate: NodeFate
+    code: str
+    count: int
+    nodes: tuple[str, ...]
+
+
+class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A group: its numbers, what scale-up decided about it and why, and what becomes of its nodes.
+
+    ``backoff_until`` (epoch seconds) is when it may grow again.
+    """
+
+    now: float
+    facts: GroupFacts
+    upcoming: int
+    growth: str
+    problem: str = ""
+    backoff_until: float | None = None
+    nodes: tuple[NodesAlike, ...] = ()
+
+
+Answer = NodeExplanation | PodExplanation | GroupExplanation
+_Ask = Callable[[Trial, str], Answer | None]
+
+
+def answer(trial: Trial, kind: str, name: str) -> Answer:
+    """``kind`` is a key of ``KINDS``; raises ConfigError for a name that is not there."""
+    ask, list_names = KINDS[kind]
+    found = ask(trial, name)
+    if found is None:
+        raise ConfigError(f"there is no {kind} {printable(name)}{suggest(name, list_names(trial))}")
+    return found
+
+
+def _node(trial: Trial, name: str) -> NodeExplanation | None:
+    return explain_node(trial.state, trial.plan, trial.settings, name)
+
+
+def _pod(trial: Trial, key: str) -> PodExplanation | None:
+    for verdict in find_verdicts(trial):
+        if verdict.pod.key == key:
+            held = (trial.state, trial.plan, trial.settings)
+            place = place_of(*held, verdict.pod)
+            return PodExplanation(
+                pod=key,
+                now=trial.state.now,
+                fate=verdict.fate.value,
+                reason=verdict.reason,
+                node=place,
+                groups=tuple((str(ref), str(reason)) for ref, reason in verdict.reasons.items()),
+                refusals=() if place else pending_refusals(*held, verdict.pod),
+            )
+    host = next((name for name, pod in _running(trial) if pod.key == key), None)
+    of_node = _node(trial, host) if host is not None else None
+    if host is None or of_node is None:
+        return None
+    own = next((told for told in of_node.pods if told.pod == key), None)
+    said = "" if own is not None else "gives way to other pods: it neither holds room nor keeps its node"
+    return PodExplanation(pod=key, now=trial.state.now, fate=RUNS, reason=said, node=host, outlook=own, of_node=of_node)
+
+
+def _group(trial: Trial, name: str) -> GroupExplanation | None:
+    ref = next((ref for ref in trial.state.groups if str(ref) == name), None)
+    if ref is None:
+        return None
+    group = trial.state.groups[ref]
+    backoff = group.backoff if is_active(group.backoff, trial.state.now) else None
+    return GroupExplanation(
+        now=trial.state.now,
+        facts=facts_of(group),
+        upcoming=group.upcoming,
+        growth=why_group(trial, ref) or "no pending pod needs it",
+        problem=trial.state.observation.groups[ref].problem,
+        backoff_until=backoff.until if backoff is not None else None,
+        nodes=_alike(trial, ref),
+    )
+
+
+def _alike(trial: Trial, ref: GroupRef) -> tuple[NodesAlike, ...]:
+    report = trial.plan.scale_down
+    found: dict[tuple[NodeFate, str], list[str]] = {}
+    for name, own in trial.state.group_of_node.items():
+        if own == ref:
+            reason = report.unremovable.get(name) or report.passed_over.get(name)
+            fate = fate_of(trial.state, trial.plan, name)
+            is_leaving = fate in (NodeFate.GOING, NodeFate.GOES)
+            code = reason.code.value if reason is not None and not is_leaving else ""
+            found.setdefault((fate, code), []).append(name)
+    return tuple(
+        NodesAlike(fate=fate, code=code, count=len(names), nodes=tuple(names[:_NAMED]))
+        for (fate, code), names in found.items()
+    )
+
+
+def _running(trial: Trial) -> Iterator[tuple[str, Pod]]:
+    snapshot = trial.state.observation.snapshot
+    return ((node.name, pod) for row, node in snapshot.nodes() for pod in snapshot.pods(row))
+
+
+def _node_names(trial: Trial) -> Iterator[str]:
+    return (node.name for _, node in trial.state.observation.snapshot.nodes())
+
+
+def _pod_keys(trial: Trial) -> Iterator[str]:
+    yield from (pod.key for pod in trial.state.observation.pending)
+    yield from (pod.key for _, pod in _running(trial))
+
+
+def _group_names(trial: Trial) -> Iterator[str]:
+    return map(str, trial.state.groups)
+
+
+KINDS: dict[str, tuple[_Ask, Callable[[Trial], Iterator[str]]]] = {
+    "node": (_node, _node_names),
+    "pod": (_pod, _pod_keys),
+    "group": (_group, _group_names),
+}

@@ -1,0 +1,136 @@
+"""``nodewright explain`` on a dump: nodes, pods and groups, for people and as JSON."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodewright.testkit import build_node, build_pod, build_taint
+
+Nodewright = Callable[..., Any]
+WriteDump = Callable[..., str]
+
+POOL = {"pool": "general"}
+BY = ("--group-by", "pool")
+
+
+@pytest.fixture
+def dump(write_dump: WriteDump) -> str:
+    """One node that nothing keeps but a pod, two that have no room for it, and pods that wait."""
+    nodes = [build_node(f"n-{n}", cpu="4", labels=POOL, created_at=7200.0) for n in range(3)]
+    db = build_node("db-0", labels={"pool": "db"}, taints=[build_taint("dedicated", value="db")])
+    return write_dump(
+        *nodes,
+        db,
+        build_pod("lone", "1", node_name="n-0", owner=None),
+        build_pod("web", "1500m", node_name="n-0"),
+        *(build_pod(f"full-{n}", "3", node_name=f"n-{n}") for n in (1, 2)),
+        build_pod("small", "400m"),
+        build_pod("huge", "64", owner=("ReplicaSet", "huge")),
+    )
+
+
+def test_a_node_with_a_pod_in_the_way(nodewright: Nodewright, dump: str) -> None:
+    ended = nodewright("explain", "node", "n-0", dump, *BY, "--scale-down-utilization-threshold", "0.9")
+    assert ended.code == 0
+    assert "Node n-0, as of 1970-01-01T02:00:00Z: stays: BlockedByPod: pod default/lone (NotReplicated)" in ended.out
+    said = " ".join(ended.out.split())
+    assert "group dump/general with 3 of 0 to 1,000 nodes, 3 ready" in said
+    assert "default/lone blocks NotReplicated: no controller would start it again; give it one" in said
+    assert "default/web has no place n-1, n-2: Insufficient cpu; db-0: taint dedicated=db:NoSchedule" in said
+
+
+def test_a_node_as_json(nodewright: Nodewright, dump: str) -> None:
+    document = nodewright("explain", "node", "n-1", dump, *BY, "-o", "json").document
+    assert (document["schema"], document["node"], document["fate"]) == (1, "n-1", "stays")
+    assert document["reason"]["code"] == "NotUnderutilized"
+    assert document["group"]["group"] == "dump/general"
+    assert document["utilization"]["resource"] == "cpu"
+    [pod] = [one for one in document["pods"] if one["pod"] == "default/full-1"]
+    assert (pod["fate"], pod["place"], pod["refusals"][0]["reason"]) == ("move", None, "Insufficient cpu")
+
+
+def test_json_stays_json_where_a_utilization_is_no_number(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    daemon = build_pod("daemon", "4", node_name="n", owner=("DaemonSet", "d"))
+    path = write_dump(build_node("n", labels=POOL), daemon, build_pod("p", "1", node_name="n"))
+    ended = nodewright("explain", "node", "n", path, *BY, "--ignore-daemonsets-utilization", "-o", "json")
+    assert ended.document["utilization"]["ratio"] is None
+    shown = nodewright("explain", "node", "n", path, *BY, "--ignore-daemonsets-utilization")
+    assert "cpu is asked for where none is left; the threshold is 50 %" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("node", "n-9", "there is no node n-9; did you mean n-"),
+        ("pod", "default/wep", "there is no pod default/wep; did you mean default/web?"),
+        ("group", "dump/generel", "there is no group dump/generel; did you mean dump/general?"),
+        ("node", "\x1b[31mx", "there is no node \\x1b[31mx"),
+        ("nodes", "n-0", "'nodes' is not one of 'node', 'pod', 'group'"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(
+    nodewright: Nodewright, dump: str, kind: str, name: str, message: str
+) -> None:
+    ended = nodewright("explain", kind, name, dump, *BY)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_a_dump_without_groups_is_refused(nodewright: Nodewright, dump: str) -> None:
+    ended = nodewright("explain", "node", "n-0", dump)
+    assert ended.code == 2
+    assert "no node groups" in ended.err
+
+
+def test_names_are_text_not_markup(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    evil = "[red]x[/red]\x1b[31m"
+    path = write_dump(build_node("n", labels=POOL), build_pod(evil, node_name="n"))
+    ended = nodewright("explain", "node", "n", path, *BY)
+    assert "\x1b" not in ended.out
+    assert r"[red]x[/red]\x1b[31m" in ended.out
+
+
+def test_a_pod_that_runs(nodewright: Nodewright, dump: str) -> None:
+    ended = nodewright("explain", "pod", "default/lone", dump, *BY, "--scale-down-utilization-threshold", "0.9")
+    said = " ".join(ended.out.split())
+    assert "Pod default/lone, as of 1970-01-01T02:00:00Z: runs on n-0." in said
+    assert "If that node went: blocks; NotReplicated: no controller" in said
+    assert "The node stays: BlockedByPod" in said
+
+
+def test_a_pod_that_gives_way(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    path = write_dump(build_node("n", labels=POOL), build_pod("low", node_name="n", priority=-100))
+    document = nodewright("explain", "pod", "default/low", path, *BY, "-o", "json").document
+    assert (document["fate"], document["if_node_goes"]) == ("runs", None)
+    assert "gives way to other pods" in document["reason"]
+
+
+def test_a_pod_that_waits(nodewright: Nodewright, dump: str) -> None:
+    huge = nodewright("explain", "pod", "default/huge", dump, *BY, "-o", "json").document
+    assert (huge["fate"], huge["node"]) == ("unhelped", None)
+    assert {"group": "dump/general", "message": "Insufficient cpu"} in huge["groups"]
+    assert [(one["reason"], one["count"]) for one in huge["refusals"]] == [
+        ("Insufficient cpu", 3),
+        ("taint dedicated=db:NoSchedule", 1),
+    ]
+    small = nodewright("explain", "pod", "default/small", dump, *BY, "-o", "json").document
+    assert (small["fate"], small["node"], small["refusals"]) == ("fits", "n-0", [])
+
+
+def test_a_group(nodewright: Nodewright, dump: str) -> None:
+    document = nodewright("explain", "group", "dump/general", dump, *BY, "-o", "json").document
+    assert (document["group"], document["target"], document["upcoming"]) == ("dump/general", 3, 0)
+    assert document["growth"] == "no pending pod needs it"
+    [nodes] = document["nodes"]
+    assert (nodes["fate"], nodes["code"], nodes["count"]) == ("stays", "NotUnderutilized", 3)
+    shown = nodewright("explain", "group", "dump/general", dump, *BY).out
+    assert "n-0, n-1, n-2" in shown
+
+
+def test_a_dump_that_is_not_there(nodewright: Nodewright, tmp_path: Path) -> None:
+    ended = nodewright("explain", "node", "n", tmp_path / "none.json", *BY)
+    assert ended.code == 2
+    assert "No such file" in ended.err
