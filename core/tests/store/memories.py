@@ -67,19 +67,20 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
 
 def _scale_downs(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[ScaleDownMemory]:
     """As much of it as is kept."""
-    positive = st.floats(1, 4e9)
-    return st.builds(
+    positive = _few(groups, st.floats(1, 4e9))
+    held = st.builds(
         ScaleDownMemory,
         unneeded_since=_few(names, moments),
-        grown_at=_few(groups, positive),
-        shrunk_at=_few(groups, positive),
-        failed_at=_few(groups, positive),
-        quarantined_until=_few(groups, positive),
+        grown_at=positive,
+        shrunk_at=positive,
+        failed_at=positive,
+        quarantined_until=positive,
         flapping=_few(groups, st.builds(Flapping, turns=st.integers(1, 9), last=moments, until=moments)),
         moves=_few(names, st.lists(st.builds(Moves, moments, st.integers(1, 99)), max_size=2).map(tuple)),
         removal_started_at=moments,
         marking_failed_at=moments,
     )
+    return st.just(ScaleDownMemory()) | held
 
 
 def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchStrategy[dict[K, V]]:
