@@ -38,6 +38,7 @@ def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
         if any(previous <= at <= loop.at for at in facts.resets):
             held.clear()
             doubtful |= facts.groups.keys()
+        doubtful |= {a.group for a in facts.history.asked if a.count < 0 and a.at <= loop.at}
         due = [failure for failure in failures if failure.settles == number]
         for group in facts.groups:
             doubtful |= {group} if _may_have_timed_out(facts, group, loop) else set()

@@ -111,11 +111,20 @@ def _suspects(facts: Facts) -> Mapping[str, list[float]]:
     """When each group may have been backed off."""
     found: dict[str, list[float]] = {}
     known: dict[str, Seen] = {}
+    looked: dict[str, float] = {}
     for loop in facts.loops:
         known |= loop.seen
-        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop, known)}:
+        taken_back = [group for group in loop.seen if _is_lower(facts, group, looked.get(group, 0.0), loop.at)]
+        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop, known), *taken_back}:
             found.setdefault(group, []).append(loop.at)
+        looked |= dict.fromkeys(loop.seen, loop.at)
     return found
+
+
+def _is_lower(facts: Facts, group: str, since: float, until: float) -> bool:
+    """May a target have been lowered by somebody since it was read last? What we asked for has then come to nothing."""
+    lowered = any(a.group == group and a.count < 0 and since <= a.at <= until for a in facts.history.asked)
+    return lowered or facts.has_wrong_size(group, until)
 
 
 def _failed_in(facts: Facts, loop: Loop) -> Iterator[str]:
