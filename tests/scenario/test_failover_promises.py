@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.scenario.story import LOOP, PROVISION, SILENT, Story
 
+from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.spec import NodeGroup, ProviderContext, hookimpl
 from nodewright_fake import FakeProvider
@@ -272,6 +273,18 @@ def test_a_target_that_somebody_lowers_in_part_neither_backs_off_nor_extends_a_d
     assert [(request.increase, request.deadline) for request in state.requests] == [(2, ASKED + PROVISION)]
     assert state.backoff is None
     assert story.asked("b")[0] == TIMED_OUT
+
+
+def test_an_extended_deadline_is_told_as_it_was() -> None:
+    """Two of four machines come after 14 minutes: the others have as long again, and the event says so."""
+    story = Story(A, B, stock_outs=[{"group": "a", "remaining": 2}], switched_off=SILENT, minutes=35)
+    story.slow_down("a", "14m")
+    story.pods(4, at=5)
+    ((_, message),) = story.events("ScaleUpTimedOut")
+    (request,) = story.state("a", 1200).requests
+    given = format_duration(round(request.deadline - request.started))
+    assert request.deadline - request.started > 1.9 * PROVISION
+    assert message == f"2 nodes added to group fake/a failed to register within {given}"
 
 
 class Forgetful(FakeProvider):

@@ -63,7 +63,7 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
 def _failure_events(group: GroupState) -> Iterator[Event]:
     late = group.timed_out + len(group.newly_late)
     if late:
-        patience = format_duration(group.seen.options.max_node_provision_seconds)
+        patience = format_duration(max(round(group.time_given), group.seen.options.max_node_provision_seconds))
         message = f"{late} nodes added to group {group.ref} failed to register within {patience}"
         yield _of_status("ScaleUpTimedOut", message, WARNING)
     if group.taken_back:

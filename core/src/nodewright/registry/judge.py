@@ -27,12 +27,14 @@ def judge_prompt(case: GroupCase) -> GroupState:
     requests = without(requests, sum(failure.count for failure in case.new_failures) + len(newly_late))
     requests, taken_back = settled(requests, owed, case.arrived, case.now, case.patience)
     taken_back = 0 if _lowers_target(case) else taken_back
-    requests, overdue = split_overdue(requests, len(readiness.unregistered), case.now)
+    requests, out_of_time = split_overdue(requests, len(readiness.unregistered), case.now)
+    overdue = sum(request.increase for request in out_of_time)
     judged = GroupState(
         seen=group,
         readiness=readiness,
         upcoming=owed - overdue + len(readiness.not_started),
         timed_out=overdue,
+        time_given=max((request.deadline - request.started for request in out_of_time), default=0.0),
         given_up=given_up + overdue,
         healthy=is_group_healthy(readiness, case.settings.loop),
         requests=requests,

@@ -85,24 +85,25 @@ def without(requests: Requests, failed: int) -> Requests:
     return tuple(kept)
 
 
-def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[Requests, int]:
-    """The requests still running, and how many machines are overdue without even an instance.
+def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[Requests, Requests]:
+    """The requests still running, and what of them is overdue without even an instance.
 
     Instances that are not nodes yet count for the oldest requests. They have a clock of their own, from when
     they were first seen, so that a request out of time goes on for them alone.
     """
     kept: list[ScaleUpRequest] = []
-    overdue = 0
+    overdue: list[ScaleUpRequest] = []
     for request in requests:
         covered = min(with_instance, request.increase)
         with_instance -= covered
         if not request.deadline < now:
             kept.append(request)
             continue
-        overdue += request.increase - covered
+        if covered < request.increase:
+            overdue.append(replace(request, increase=request.increase - covered))
         if covered:
             kept.append(replace(request, increase=covered))
-    return tuple(kept), overdue
+    return tuple(kept), tuple(overdue)
 
 
 def merged(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:

@@ -187,7 +187,8 @@ class GroupState:
 
     ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming`` counts
     machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in
-    this loop, ``given_up`` are all those that did and that the target still holds; ``newly_late`` are instances
+    this loop after ``time_given`` seconds (the longest of them; 0: the ordinary time), ``given_up`` are all those that
+    did and that the target still holds; ``newly_late`` are instances
     that have now been without a node for too long, ``newly_unready`` nodes that did not start in time,
     ``new_failures`` failures seen for the first time, ``taken_back`` machines of accepted increases that the cloud is
     asked for no more although none of them came.
@@ -199,6 +200,7 @@ class GroupState:
     readiness: Readiness = Readiness()
     upcoming: int = 0
     timed_out: int = 0
+    time_given: float = 0.0
     given_up: int = 0
     healthy: bool = True
     requests: tuple[ScaleUpRequest, ...] = ()
