@@ -53,23 +53,23 @@ def test_many_groups_cost_a_call_for_each_hundred_and_none_for_instances(cloud: 
         cloud.add_group(tags={tag: "x"}, size=1 if number < 10 else 0, **launch)
     client = attach(discover=(f"asg:tag={tag}",)).client
     assert len(client.node_groups()) == 120
-    assert cloud.proxy.calls["DescribeAutoScalingGroups"] == 2
+    assert cloud.calls["DescribeAutoScalingGroups"] == 2
     # One launch template and one type for all, and one look whether failures may be seen.
-    assert sum(cloud.proxy.calls.values()) == 5
+    assert sum(cloud.calls.values()) == 5
 
 
 def test_nothing_is_asked_within_the_interval_but_for_wanted_groups(cloud: AwsCloud, attach: Attach) -> None:
     tag = uuid4().hex
     names = [cloud.add_group(tags={tag: "x"}, size=1) for _ in range(3)]
     stage = attach(discover=(f"asg:tag={tag}",))
-    before = sum(cloud.proxy.calls.values())
+    before = sum(cloud.calls.values())
     stage.later(30)
-    assert sum(cloud.proxy.calls.values()) == before
+    assert sum(cloud.calls.values()) == before
     cloud.set_target(names[0], 3)
     cloud.set_target(names[1], 3)
     stage.later(1, names[1])
     assert [stage.client.target_size(name) for name in names] == [1, 3, 1]
-    assert sum(cloud.proxy.calls.values()) == before + 1
+    assert sum(cloud.calls.values()) == before + 1
     stage.later(30)
     assert [stage.client.target_size(name) for name in names] == [3, 3, 1]
 
@@ -84,7 +84,7 @@ def test_calls_are_counted_and_kept_within_the_budget(cloud: AwsCloud, attach: A
         stage.later(0)
     # The core waits as long as the budget says, and goes on: no call was refused in the end.
     assert stage.clock.now() - started >= 20
-    assert cloud.proxy.calls["DescribeAutoScalingGroups"] == 7
+    assert cloud.calls["DescribeAutoScalingGroups"] == 7
     stage.client.increase_size(name, 1, 2)
 
 

@@ -137,12 +137,12 @@ def test_activities_are_read_only_of_groups_that_are_not_full(cloud: AwsCloud, a
     short = cloud.add_group()
     cloud.hold(short)
     stage = attach(*(f"0:10:{name}" for name in [*full, short]), refresh_interval=0)
-    before = cloud.proxy.calls["DescribeScalingActivities"]
+    before = cloud.calls["DescribeScalingActivities"]
     stage.later(1)
-    assert cloud.proxy.calls["DescribeScalingActivities"] == before
+    assert cloud.calls["DescribeScalingActivities"] == before
     stage.client.increase_size(short, 0, 1)
     stage.later(1)
-    assert cloud.proxy.calls["DescribeScalingActivities"] == before + 1
+    assert cloud.calls["DescribeScalingActivities"] == before + 1
 
 
 def test_one_group_whose_activities_do_not_answer_harms_no_other(cloud: AwsCloud, attach: Attach) -> None:

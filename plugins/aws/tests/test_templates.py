@@ -96,7 +96,7 @@ def test_a_table_of_ones_own_needs_no_permission(cloud: AwsCloud, attach: Attach
     rows = {"zz.huge": {"cpu": 96, "memory_mib": 1024, "gpu": 8}}
     client = attach(f"0:10:{name}", instance_types=rows, use_static_instance_list=True).client
     assert client.template_node(name).allocatable["cpu"] == Quantity.of(96)
-    assert "DescribeInstanceTypes" not in cloud.proxy.calls
+    assert "DescribeInstanceTypes" not in cloud.calls
 
 
 def test_launch_data_is_kept_for_a_while(cloud: AwsCloud, attach: Attach) -> None:
@@ -104,10 +104,10 @@ def test_launch_data_is_kept_for_a_while(cloud: AwsCloud, attach: Attach) -> Non
     stage = attach(f"0:10:{name}", template_interval="20m")
     for _ in range(5):
         stage.later(61)
-    assert cloud.proxy.calls["DescribeLaunchTemplateVersions"] == 1
+    assert cloud.calls["DescribeLaunchTemplateVersions"] == 1
     stage.later(1200)
-    assert cloud.proxy.calls["DescribeLaunchTemplateVersions"] == 2
-    assert cloud.proxy.calls["DescribeInstanceTypes"] == 1
+    assert cloud.calls["DescribeLaunchTemplateVersions"] == 2
+    assert cloud.calls["DescribeInstanceTypes"] == 1
 
 
 def test_prices_are_a_table_and_off_where_it_has_no_row(cloud: AwsCloud, attach: Attach) -> None:

@@ -58,9 +58,9 @@ def test_an_instance_that_arrives_in_the_middle_is_adopted(cloud: AwsCloud, atta
 def test_full_groups_are_never_written_to_when_lowered(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=3)
     client = attach(f"0:10:{name}").client
-    before = cloud.proxy.calls.copy()
+    before = cloud.calls.copy()
     assert client.decrease_target_size(name, 3, 1) == 0
-    assert set(cloud.proxy.calls - before) == {"DescribeAutoScalingGroups"}
+    assert set(cloud.calls - before) == {"DescribeAutoScalingGroups"}
 
 
 def test_deletions_are_by_id_and_keep_the_minimum(cloud: AwsCloud, attach: Attach) -> None:
@@ -98,7 +98,7 @@ def test_an_answer_that_is_lost_is_settled_by_looking(cloud: AwsCloud, attach: A
     client = attach(f"0:10:{name}").client
     cloud.lose_answer_once("SetDesiredCapacity")
     assert client.increase_size(name, 1, 3) == 2
-    assert cloud.proxy.calls["SetDesiredCapacity"] == 1
+    assert cloud.calls["SetDesiredCapacity"] == 1
     [victim, *_] = sorted(cloud.machines(name))
     cloud.lose_answer_once("TerminateInstanceInAutoScalingGroup")
     assert client.delete_instances(name, [victim], 3) == (victim,)
@@ -128,19 +128,19 @@ def test_refusals_are_translated_and_sent_once(
     with pytest.raises(error, match=f"SetDesiredCapacity: {code}: said AWS") as raised:
         client.increase_size(name, 1, 2)
     assert (raised.value.group_id, raised.value.provider) == (name, "aws")
-    assert cloud.proxy.calls["SetDesiredCapacity"] == 1
+    assert cloud.calls["SetDesiredCapacity"] == 1
     assert cloud.group(name)["DesiredCapacity"] == 1
 
 
 def test_reads_are_repeated_by_the_core_alone(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     stage = attach(f"0:10:{name}", refresh_interval=0)
-    before = cloud.proxy.calls["DescribeAutoScalingGroups"]
+    before = cloud.calls["DescribeAutoScalingGroups"]
     for _ in range(4):
         cloud.refuse_once("DescribeAutoScalingGroups", "InternalFailure", "oops", 500)
     with pytest.raises(ProviderUnavailable, match="InternalFailure"):
         stage.client.refresh()
-    assert cloud.proxy.calls["DescribeAutoScalingGroups"] == before + 4
+    assert cloud.calls["DescribeAutoScalingGroups"] == before + 4
     cloud.refuse_once("DescribeAutoScalingGroups", "Throttling", "Rate exceeded", retry_after="7")
     started = stage.clock.now()
     stage.client.refresh()
@@ -152,7 +152,7 @@ def test_the_narrower_of_both_maxima_holds(cloud: AwsCloud, attach: Attach) -> N
     client = attach(f"0:10:{name}").client
     with pytest.raises(ProviderError, match=f"4 is above MaxSize 3 of {name}"):
         client.increase_size(name, 1, 4)
-    assert "SetDesiredCapacity" not in cloud.proxy.calls
+    assert "SetDesiredCapacity" not in cloud.calls
 
 
 def test_a_manual_change_is_told_with_the_size_that_is(cloud: AwsCloud, attach: Attach) -> None:

@@ -6,6 +6,7 @@ instances that take their time, sizes outside the limits, refusals by name, thro
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -21,11 +22,13 @@ REGION = "us-east-1"
 CREDENTIALS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
 STOCK_OUT = "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (us-east-1a)."
 _SIZE_WRITES = ("SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup")
+# Says of a call that it comes from the hands outside: nothing goes wrong with it, and it is not counted.
+_OUTSIDE = "from-outside"
 _NUMBERS = itertools.count(1)
 
 
 class AwsCloud:
-    """``held`` groups get machines only by ``arrive``; others at once, as far as there is room."""
+    """``calls`` counts what came in by action. ``held`` groups get machines only by ``arrive``; others at once, as far as there is room."""
 
     def __init__(self, moto_port: int, now: Callable[[], float]) -> None:
         self._now = now
@@ -38,9 +41,10 @@ class AwsCloud:
         self._coming: list[tuple[str, Answer | None]] = []
         self._before: list[Callable[[], object]] = []
         self._lock = threading.RLock()
+        self.calls: Counter[str] = Counter()
         self.proxy = Proxy(moto_port, self._play, now)
         self._asg, self.ec2, self.eks = (_behind(moto_port, service) for service in ("autoscaling", "ec2", "eks"))
-        self.asg = _client("autoscaling", self.proxy.url)
+        self.asg = _client("autoscaling", self.proxy.url, user_agent_extra=_OUTSIDE)
 
     def close(self) -> None:
         self.proxy.close()
@@ -157,7 +161,10 @@ class AwsCloud:
     # How each call is answered
 
     def _play(self, request: Request) -> Answer:
+        if _OUTSIDE in request.headers.get("User-Agent", ""):
+            return self._act(request)
         action = request.action
+        self.calls[action or f"{request.service} {request.method}"] += 1
         if action in _SIZE_WRITES and request.form.get("AutoScalingGroupName", "") in ("", *self._known()):
             happenings, self._before = self._before, []
             for happening in happenings:
@@ -265,8 +272,8 @@ def _behind(moto_port: int, service: str) -> Any:
     return _client(service, f"http://127.0.0.1:{moto_port}")
 
 
-def _client(service: str, url: str) -> Any:
-    config = Config(retries={"mode": "standard", "total_max_attempts": 1})
+def _client(service: str, url: str, **settings: Any) -> Any:
+    config = Config(retries={"mode": "standard", "total_max_attempts": 1}, **settings)
     return boto3.client(service, endpoint_url=url, region_name=REGION, config=config, **CREDENTIALS)
 
 

@@ -1,9 +1,8 @@
-"""An HTTP proxy before moto: passes requests on, asks a player what to do with each, counts them."""
+"""An HTTP proxy before moto: passes requests on, asks a player what to do with each."""
 
 import http.client
 import re
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -53,7 +52,6 @@ class Proxy:
     """Listens on a port of its own; ``play`` answers each request, mostly by ``forward``."""
 
     def __init__(self, moto_port: int, play: Play, now: Callable[[], float]) -> None:
-        self.calls: Counter[str] = Counter()
         self._moto_port = moto_port
         self._play = play
         self._now = now
@@ -78,7 +76,6 @@ class Proxy:
         self._thread.join()
 
     def answer(self, request: Request) -> Answer:
-        self.calls[request.action or f"{request.service} {request.method}"] += 1
         played = self._play(request)
         return Answer(played.status, played.body, {**played.headers, "Date": formatdate(self._now(), usegmt=True)})
 
