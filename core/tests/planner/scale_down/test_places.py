@@ -217,3 +217,17 @@ def test_orphans_are_told_with_the_controller_that_is_missing() -> None:
     loops.world.running = [run_on("a-0", "100m")]
     report = loops.run()
     assert str(report.unremovable["a-0"].pod_code) == "ControllerNotFound"
+
+
+@pytest.mark.parametrize(("profile", "looked_at"), [("nodewright", 500), ("ca", 505)])
+def test_searches_that_fail_are_bounded_and_go_on_in_the_next_loop(profile: str, looked_at: int) -> None:
+    loops = Loops(settings={"profile": profile})
+    loops.world.add_group("g", 505, cpu="1", max_size=1000, options=AT_ONCE)
+    loops.world.running = [
+        run_on(node.name, "100m", node_selector={"kubernetes.io/hostname": node.name}) for node in loops.world.nodes
+    ]
+    report = loops.run()
+    assert list(codes(report).values()).count("NoPlaceToMovePods") == looked_at
+    assert list(codes(report).values()).count("NotExaminedYet") == 505 - looked_at
+    assert (report.next_change == loops.world.now) is (looked_at < 505)
+    assert list(codes(loops.run(10)).values()).count("NoPlaceToMovePods") == 505 - looked_at
