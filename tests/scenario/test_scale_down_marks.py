@@ -79,7 +79,7 @@ def restarted(**rest: Any) -> Marking:
 
 
 @pytest.mark.parametrize("profile", ["nodewright", "ca"])
-def test_hard_taints_are_gone_after_a_start(profile: str) -> None:
+def test_row_31_hard_taints_are_gone_after_a_start(profile: str) -> None:
     """Whoever cordoned them: only CA uncordons what it does not know to have cordoned."""
     story = restarted(settings={"profile": profile})
     assert story.tainted(TO_BE_DELETED_TAINT) == set()

@@ -124,7 +124,7 @@ def test_lower_priorities_leave_first() -> None:
     assert "default/high" in evicted
 
 
-def test_pods_of_one_name_in_two_namespaces_are_two() -> None:
+def test_row_78_pods_of_one_name_in_two_namespaces_are_two() -> None:
     """CA keeps results by name alone (down.md C 78)."""
     story = make(pods=0, group={**POOL, "size": 2})
     story.pods(1, at=1, namespace="one", grace=10)
@@ -136,7 +136,7 @@ def test_pods_of_one_name_in_two_namespaces_are_two() -> None:
     assert over.at == over.started + DELAY + 60
 
 
-def test_expendable_pods_go_with_their_node() -> None:
+def test_row_117_expendable_pods_go_with_their_node() -> None:
     story = make(template={"priority": -11})
     story.remove("pool-2", at=AT, empty=True)
     assert only(story).result == RemovalResult.OK
@@ -146,7 +146,7 @@ def test_expendable_pods_go_with_their_node() -> None:
 # Being given back
 
 
-def test_pods_that_came_meanwhile_keep_an_empty_node() -> None:
+def test_row_74_pods_that_came_meanwhile_keep_an_empty_node() -> None:
     story = make()
     story.remove("pool-2", at=AT, empty=True)
     over = only(story)
@@ -195,7 +195,7 @@ def test_one_attempt_is_made_when_there_is_no_time() -> None:
     assert only(story).result == RemovalResult.OK
 
 
-def test_one_node_that_cannot_be_marked_keeps_the_others() -> None:
+def test_row_69_one_node_that_cannot_be_marked_keeps_the_others() -> None:
     story = make(pods=0)
     story.simulation.api_server.refusals.append(Refusal(start=AT, end=AT + 60, what=EDIT, of="pool-1"))
     story.remove("pool-0", "pool-1", "pool-2", at=AT)
@@ -204,7 +204,7 @@ def test_one_node_that_cannot_be_marked_keeps_the_others() -> None:
     assert all(is_as_before(story, name) for name in ("pool-0", "pool-1", "pool-2"))
 
 
-def test_empty_nodes_go_although_others_cannot_be_marked() -> None:
+def test_row_70_empty_nodes_go_although_others_cannot_be_marked() -> None:
     story = make(pods=0, group={**POOL, "size": 3})
     story.pods(1, at=1, cpu="4")
     story.simulation.api_server.refusals.append(Refusal(start=AT, end=AT + 60, what=EDIT, of="pool-0"))
@@ -216,7 +216,7 @@ def test_empty_nodes_go_although_others_cannot_be_marked() -> None:
 
 
 @pytest.mark.parametrize(("profile", "cordoned"), [("nodewright", True), ("ca", False)])
-def test_who_cordoned_a_node(profile: str, cordoned: bool) -> None:
+def test_row_71_who_cordoned_a_node(profile: str, cordoned: bool) -> None:
     """CA uncordons a node that a human had cordoned (down.md C 71)."""
     story = make(settings={"profile": profile})
     change(story, "pool-2", AT - MINUTE, {}, cordoned=True)
@@ -237,7 +237,7 @@ def test_a_node_that_cannot_be_given_back_at_once_is_later() -> None:
 # The call
 
 
-def test_a_refused_call_gives_the_node_back() -> None:
+def test_row_120_a_refused_call_gives_the_node_back() -> None:
     refusal = {"kind": "refuse", "hook": "delete_instances", "error": "access_denied"}
     story = make(pods=0, faults=[refusal])
     story.remove("pool-2", at=AT)
@@ -270,12 +270,22 @@ def test_somebody_else_changed_the_size_meanwhile() -> None:
     assert deleted(story) == {"pool-2"}
 
 
-def test_nodes_of_two_loops_go_in_one_call() -> None:
+def test_row_82_nodes_of_two_loops_go_in_one_call() -> None:
     story = make(pods=0, settings={"node-deletion-batcher-interval": "30s"})
     story.remove("pool-1", at=AT)
     story.remove("pool-2", at=AT + 15)
     assert len({over.at for over in story.ended()}) == 1
     assert story.writes("delete") == [(story.ended()[0].started + DELAY + 30, "delete", "pool", 3, 1)]
+
+
+def test_row_82_a_refused_call_gives_all_of_its_nodes_back() -> None:
+    refusal = {"kind": "refuse", "hook": "delete_instances", "error": "access_denied"}
+    story = make(pods=0, faults=[refusal], settings={"node-deletion-batcher-interval": "30s"})
+    story.remove("pool-1", at=AT)
+    story.remove("pool-2", at=AT + 15)
+    assert [over.result for over in story.ended()] == [RemovalResult.FAILED_TO_DELETE] * 2
+    assert [record.outcome for record in story.result.audit] == ["refused"]
+    assert all(is_as_before(story, name) for name in ("pool-1", "pool-2"))
 
 
 def test_a_whole_group_goes_when_all_of_it_is_ready() -> None:
@@ -288,7 +298,7 @@ def test_a_whole_group_goes_when_all_of_it_is_ready() -> None:
     assert at == story.ended()[0].started + DELAY + 60
 
 
-def test_one_node_of_a_whole_group_keeps_the_others() -> None:
+def test_row_81_one_node_of_a_whole_group_keeps_the_others() -> None:
     story = make(pods=0, minutes=30)
     story.pods(1, at=1, cpu="4", grace=60)
     story.simulation.api_server.refusals.append(Refusal(start=AT, end=AT + 10 * MINUTE))
@@ -300,7 +310,7 @@ def test_one_node_of_a_whole_group_keeps_the_others() -> None:
 
 
 @pytest.mark.parametrize("released", [30.0, None])
-def test_somebody_delays_the_deletion_for_a_while(released: float | None) -> None:
+def test_row_80_somebody_delays_the_deletion_for_a_while(released: float | None) -> None:
     story = make(pods=0)
     change(story, "pool-2", AT - MINUTE, HELD)
     if released is not None:

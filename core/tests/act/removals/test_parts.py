@@ -27,7 +27,7 @@ WISH = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 DAEMON: dict[str, Any] = {"owner": ("DaemonSet", "ds")}
 
 
-def test_pods_belong_to_the_highest_rank_that_they_reach() -> None:
+def test_row_76_pods_belong_to_the_highest_rank_that_they_reach() -> None:
     """down.md C 76."""
     ranks = parse_drain_priorities("1000:30,0:60")
     pods = [build_pod(str(n), priority=n) for n in (500, -5, 1000, 2_000_000_000)] + [build_pod("none")]
@@ -87,7 +87,7 @@ def test_without_the_flag_nothing_is_cordoned() -> None:
     assert CORDONED_ANNOTATION not in marked.metadata.annotations
 
 
-def test_what_a_human_cordoned_stays_so_unless_as_in_ca() -> None:
+def test_row_71_what_a_human_cordoned_stays_so_unless_as_in_ca() -> None:
     """down.md C 71."""
     node = build_node("n")
     node = replace(node, spec=replace(node.spec, unschedulable=True))
@@ -96,7 +96,7 @@ def test_what_a_human_cordoned_stays_so_unless_as_in_ca() -> None:
     assert not hard_untainted(marked, uncordon=True, whoever=True).spec.unschedulable
 
 
-def test_a_mark_from_elsewhere_stays_as_it_is() -> None:
+def test_row_72_a_mark_from_elsewhere_stays_as_it_is() -> None:
     """down.md C 72: it counts as success, nothing is cordoned, the old time is kept."""
     node = build_node("n", taints=[build_taint(TO_BE_DELETED_TAINT, "NoSchedule", "17")])
     assert hard_tainted(node, 1000.0, cordon=True) is node

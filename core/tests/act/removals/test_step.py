@@ -103,8 +103,10 @@ def test_grace_is_the_pods_own_within_the_flag(own: int | None, flag: int, expec
     assert Run(patient, max_graceful_termination_sec=flag).until(START + 5).calls == [(5.0, "a", expected)]
 
 
-def test_a_pod_that_does_not_end_is_awaited_for_its_groups_grace_and_30_seconds() -> None:
-    run = Run(pod("a"), max_graceful_termination_sec=600).until(START + 5 + 629)
+def test_row_75_a_pod_that_does_not_end_is_awaited_for_its_groups_grace_and_30_seconds() -> None:
+    patient = pod("a", grace_seconds=3600)
+    run = Run(patient, max_graceful_termination_sec=600).until(START + 5 + 629)
+    assert run.calls == [(5.0, "a", 600)]
     assert run.going.stage == RemovalStage.DRAINING
     run.until(START + 1000)
     assert run.now == START + 5 + 630
@@ -123,7 +125,7 @@ def test_it_goes_on_within_five_seconds_of_the_last_pods_end() -> None:
     assert run.going.evicted == ("default/a", "default/b")
 
 
-def test_a_refused_eviction_is_tried_twelve_times_in_two_minutes() -> None:
+def test_row_79_a_refused_eviction_is_tried_twelve_times_in_two_minutes() -> None:
     run = Run(pod("a"), pod("b"))
     run.answers = {"b": REFUSED}
     run.until(START + 200)
@@ -134,6 +136,15 @@ def test_a_refused_eviction_is_tried_twelve_times_in_two_minutes() -> None:
     assert run.ended.result == RemovalResult.FAILED_TO_EVICT
     assert run.going.evicted == ("default/a",)  # it stays evicted
     assert run.told.count("ScaleDownFailed") == 1
+
+
+def test_row_119_without_time_for_evictions_there_is_one_attempt() -> None:
+    run = Run(pod("a"), max_pod_eviction_time=0.0)
+    run.answers = {"a": REFUSED}
+    run.until(START + 200)
+    assert [call[0] for call in run.calls] == [5.0]
+    assert run.ended is not None
+    assert run.ended.result == RemovalResult.FAILED_TO_EVICT
 
 
 def test_a_server_that_asks_for_patience_gets_it() -> None:
@@ -152,7 +163,7 @@ def test_a_pod_that_is_gone_by_itself_needs_no_eviction() -> None:
     assert run.going.is_ready
 
 
-def test_a_daemons_pod_gets_the_call_and_is_not_awaited() -> None:
+def test_row_77_a_daemons_pod_gets_the_call_and_is_not_awaited() -> None:
     run = Run(pod("a"), pod("d", owner=("DaemonSet", "ds"))).until(START + 6)
     assert {call[1] for call in run.calls} == {"a", "d"}
     run.leave("a")
@@ -170,7 +181,7 @@ def test_a_daemons_pod_that_cannot_be_evicted_holds_the_step_up_but_does_not_sto
     assert run.ended is None
 
 
-def test_with_priorities_configured_daemons_are_awaited_too() -> None:
+def test_row_77_with_priorities_configured_daemons_are_awaited_too() -> None:
     run = Run(pod("a"), pod("d", owner=("DaemonSet", "ds")), drain_priority_config="0:60").until(START + 6)
     run.leave("a")
     assert not run.until(START + 60).going.is_ready
@@ -187,7 +198,7 @@ def test_each_priority_group_is_gone_before_the_next_is_told() -> None:
     assert run.calls[2:] == [(25.0, "high", 10)]
 
 
-def test_on_completion_pods_keep_an_empty_node_and_are_evicted_from_another() -> None:
+def test_row_55_on_completion_pods_keep_an_empty_node_and_are_evicted_from_another() -> None:
     """down.md C 55."""
     waits = pod("w", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"})
     empty = Run(waits, planned=()).until(START + 5)
