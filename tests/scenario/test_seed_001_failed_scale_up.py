@@ -40,8 +40,8 @@ def test_scenario_1_with_fast_failure_detection_the_next_loop_asks_the_next_grou
     story = scenario_1()
     assert story.writes() == [
         (ASKED, "increase", "a", 0, 2),
-        (ASKED + LOOP, "delete", "a", 2, 0),
         (ASKED + LOOP, "increase", "b", 0, 2),
+        (ASKED + LOOP, "delete", "a", 2, 0),
     ]
     assert story.events("ScaleUpFailed") == [
         (

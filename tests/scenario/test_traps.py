@@ -1,4 +1,6 @@
-"""The traps of today's CA, as measured in its own tests: each is shut here, and shown open under its own rule."""
+"""The traps of today's CA, as measured in its own tests: each is shut here, and shown open under its own rule
+unless that rule is kept free of it too (docs/adr/0006-size-correction.md).
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -163,7 +165,7 @@ def test_a_group_without_a_template_is_backed_off_like_any_other() -> None:
 
 
 def test_machines_on_their_way_in_a_group_without_a_template_stop_nobody() -> None:
-    """In CA every scale-up of the loop fails."""
+    """In CA every scale-up of the loop fails. Rule ca here is free of that (ADR 6)."""
     story = Story({**A, "request_delay": "10m"}, B, faults=NO_TEMPLATE, minutes=8)
     story.cloud.set_target("a", 1)
     story.pods(2, at=5)
@@ -173,7 +175,9 @@ def test_machines_on_their_way_in_a_group_without_a_template_stop_nobody() -> No
 
 @pytest.mark.parametrize("faults", [(), ({"kind": "refuse", "hook": "instances", "start": 200, "end": 600},)])
 def test_an_error_in_listing_machines_does_not_restart_their_clock(faults: Sequence[dict[str, Any]]) -> None:
-    """CA stores an empty list, forgets since when a machine was unregistered, and starts from zero."""
+    """CA stores an empty list, forgets since when a machine was unregistered, and starts from zero. Rule ca is free
+    of that: a group that cannot be read goes by its last list (ADR 6).
+    """
     story = Story({**A, "never_registers": 1.0}, B, faults=list(faults), minutes=60)
     story.pods(1, at=5)
     assert [at for at, _ in story.events("ScaleUpTimedOut")] == [TIMED_OUT + LOOP]

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, get_args
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -120,19 +120,16 @@ def read(source: bytes, name: str) -> ClusterObjects | str:
         return message
 
 
-@settings(deadline=None)
 @given(st.one_of(objects, lists, values), st.sampled_from(["x.json", "x.yaml"]))
 def test_any_json(value: Any, name: str) -> None:
     assert read(json.dumps(value).encode(), name)
 
 
-@settings(deadline=None)
 @given(st.one_of(st.binary(), st.text().map(str.encode)), st.sampled_from(["x.json", "x.yaml", "x"]))
 def test_any_bytes(source: bytes, name: str) -> None:
     assert read(source, name)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_any_damage(data: st.DataObject) -> None:
     source = json.dumps(DUMP)
@@ -148,7 +145,6 @@ def test_any_value_replaced(value: str, patch: str) -> None:
     assert read(json.dumps(DUMP).replace(value, patch).encode(), "x.json")
 
 
-@settings(deadline=None)
 @given(objects)
 def test_json_and_yaml_say_the_same(value: dict[str, Any]) -> None:
     """YAML contains JSON, but for numbers that YAML does not know (NaN) and escapes of half characters."""

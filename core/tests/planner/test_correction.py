@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
-from nodewright.model.group import FailedInstance, Instance
+from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.planner import Plan
 from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_pod
@@ -52,6 +52,17 @@ def test_machines_that_never_joined_are_deleted_by_id() -> None:
     (found,) = corrections(world.plan())
     assert isinstance(found, DeleteInstances)
     assert found.instance_ids == ("cloud:///g/x",)
+
+
+def test_a_group_that_is_all_or_nothing_loses_all_machines_that_never_joined_at_once() -> None:
+    world = World()
+    ids = ("x", "y", "z")
+    whole = GroupOptions(zero_or_max_node_scaling=True)
+    world.add_group("g", target=3, max_size=3, instances=tuple(Instance(id=i) for i in ids), options=whole)
+    world.memory = Memory(unregistered_since=dict.fromkeys(((G, i) for i in ids), world.now - 901))
+    (found,) = corrections(world.plan())
+    assert isinstance(found, DeleteInstances)
+    assert found.instance_ids == ids
 
 
 @pytest.mark.parametrize(("most", "correction", "doomed"), [(2, "prompt", 1), (3, "prompt", 0), (3, "seed", 1)])

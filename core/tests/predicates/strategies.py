@@ -45,7 +45,7 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 # EXAMPLES=1000 looks harder.
-SETTINGS = settings(deadline=None, max_examples=int(environ.get("EXAMPLES", "50")))
+SETTINGS = settings(max_examples=int(environ.get("EXAMPLES", "50")))
 
 NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")
 NAMESPACES = ("default", "other", "unknown")

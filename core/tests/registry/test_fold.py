@@ -5,11 +5,20 @@ from dataclasses import replace
 import pytest
 
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
-from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupOptions, Instance, InstanceState
-from nodewright.model.settings import Settings
+from nodewright.model.group import (
+    ErrorClass,
+    FailedInstance,
+    FailureScope,
+    GroupOptions,
+    GroupRef,
+    Instance,
+    InstanceState,
+)
+from nodewright.model.settings import FailureSettings, Settings
 from nodewright.registry.backoff import is_active
+from nodewright.registry.failures import backed_off
 from nodewright.registry.fold import fold
-from nodewright.registry.state import Backoff, ClusterState, Memory, ScaleUpRequest
+from nodewright.registry.state import Backoff, ClusterState, Failure, Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_node
 from nodewright.testkit.world import World, ref
 
@@ -127,6 +136,17 @@ def test_a_failure_reaches_every_group_that_shares_its_scope(scope: FailureScope
     world.add_group("b1", zone="b", labels={kind: "m"})
     state = advance(world, 0)
     assert {r.group_id for r, g in state.groups.items() if is_active(g.backoff, world.now)} == reached
+
+
+def test_a_failure_of_an_account_or_zone_reaches_no_other_provider() -> None:
+    world = World()
+    for name in ("a1", "a2"):
+        world.add_group(name, zone="a")
+    elsewhere = GroupRef("other", "a3")
+    groups = {**world.groups, elsewhere: replace(world.groups[ref("a1")], ref=elsewhere)}
+    for scope in (FailureScope.ACCOUNT, FailureScope.ZONE):
+        failure = Failure(group=ref("a1"), at=world.now, scope=scope, code="Q", message="")
+        assert backed_off({}, [failure], groups, FailureSettings()).keys() == {ref("a1"), ref("a2")}
 
 
 def test_a_failure_counts_once_and_leaves_the_picture_at_once() -> None:
@@ -257,6 +277,21 @@ def test_an_instance_is_timed_by_its_own_clock() -> None:
     waiting = advance(world, 701)
     assert (waiting.groups[G].timed_out, waiting.groups[G].upcoming) == (0, 1)
     assert advance(world, 0).groups[G].newly_late == ("1",)
+
+
+def test_a_machine_that_is_late_settles_the_request_that_it_came_from_and_not_a_later_one() -> None:
+    world = World()
+    began = world.now
+    world.add_group("g", target=1, instances=())
+    advance(world, 10, increase(world, 1, 1))
+    world.groups[G] = replace(world.groups[G], instances=(Instance(id="i"),))
+    advance(world, 500)
+    world.groups[G] = replace(world.groups[G], target=2)
+    advance(world, 401, increase(world, 2, 1))
+    state = advance(world, 0)
+    assert state.groups[G].newly_late == ("i",)
+    assert [request.started for request in state.groups[G].requests] == [began + 510]
+    assert state.groups[G].taken_back == 0
 
 
 def test_a_partial_arrival_gives_up_only_what_is_missing() -> None:

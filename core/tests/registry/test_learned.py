@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nodewright.model.action import Done, IncreaseSize, Outcome
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
+from nodewright.model.node import Taint
 from nodewright.model.settings import FailureSettings, Settings
 from nodewright.registry.fold import fold
 from nodewright.registry.learned import (
@@ -329,6 +330,14 @@ def test_another_template_is_learned_anew() -> None:
     assert cloud.patience == 900
     cloud.teach(200.0)
     assert cloud.patience == pytest.approx(500, rel=0.1)
+
+
+def test_a_template_with_another_taint_is_learned_anew() -> None:
+    cloud = Cloud()
+    cloud.teach()
+    cloud.group = {"taints": (Taint(key="dedicated", value="gpu", effect="NoSchedule"),)}
+    cloud.look()
+    assert cloud.patience == 900
 
 
 def test_the_same_template_read_again_is_the_same() -> None:

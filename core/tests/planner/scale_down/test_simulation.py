@@ -113,7 +113,7 @@ NODES = st.lists(
 PODS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 8), SHAPES), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(NODES, PODS, st.permutations(range(6)), st.booleans())
 def test_what_could_go_is_what_a_plain_simulation_finds(
     shapes: list[tuple[int, str, bool, bool]],
