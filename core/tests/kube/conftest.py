@@ -10,8 +10,11 @@ import msgspec
 import pytest
 
 from nodewright.adapters.kube.api import ApiError, Lines, Request
+from nodewright.adapters.kube.resources import Resource
+from nodewright.model.objects import KINDS
 
 Stored = dict[str, Any]
+COLLECTIONS = frozenset(Resource[Any](kind).plural for kind in KINDS)
 
 
 class Watch:
@@ -129,7 +132,7 @@ class ApiServer:
                 happens, self.after_read = self.after_read, None
                 happens()
             return answer
-        if request.path.rpartition("/")[2] in ("nodes", "pods", "configmaps"):
+        if request.path.rpartition("/")[2] in COLLECTIONS:
             return self._list(request)
         raise ApiError(f"{request}: not found", status=404)
 

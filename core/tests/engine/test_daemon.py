@@ -1,0 +1,86 @@
+"""When loops and steps of removals fall, on virtual time."""
+
+import math
+from collections.abc import Callable
+
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.daemon import Daemon
+
+
+class Script:
+    """Implements Engine and Alarm: each loop takes two seconds, and what happens is written down with its time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.told: list[tuple[str, float]] = []
+        self.refused = False
+        self.steps: list[float] = []
+        self.rings: list[float] = []
+        self._clock = clock
+
+    def run_once(self) -> LoopReport:
+        started = self._clock.now()
+        self.told.append(("loop", started))
+        self._clock.sleep(2)
+        return LoopReport(started=started, finished=self._clock.now())
+
+    def next_loop_at(self, report: LoopReport) -> float:
+        return report.finished if self.refused else report.started + 10
+
+    def next_step_at(self) -> float:
+        return self.steps[0] if self.steps else math.inf
+
+    def step_removals(self) -> None:
+        self.told.append(("step", self._clock.now()))
+        self.steps.pop(0)
+
+    def wait(self, seconds: float) -> bool:
+        ring = self.rings[0] if self.rings else math.inf
+        if ring <= self._clock.now() + seconds:
+            self.rings.pop(0)
+            self._clock.advance_to(max(ring, self._clock.now()))
+            return True
+        self._clock.sleep(seconds)
+        return False
+
+
+def run(prepare: Callable[[Script], None], until: float = 31.0) -> list[tuple[str, float]]:
+    clock = VirtualClock()
+    script = Script(clock)
+    prepare(script)
+    reports: list[LoopReport] = []
+    Daemon(script, clock, script, may_go_on=lambda: clock.now() < until, on_report=reports.append).run()
+    assert len(reports) == sum(what == "loop" for what, _ in script.told)
+    return script.told
+
+
+def test_a_loop_each_interval() -> None:
+    assert run(lambda _: None) == [("loop", 0), ("loop", 10), ("loop", 20), ("loop", 30)]
+
+
+def test_a_ring_starts_a_loop_at_once() -> None:
+    told = run(lambda script: script.rings.append(13.0), 20)
+    assert told == [("loop", 0), ("loop", 10), ("loop", 13)]
+
+
+def test_a_ring_during_a_loop_is_not_lost() -> None:
+    assert run(lambda script: script.rings.append(1.0), 11)[:2] == [("loop", 0), ("loop", 2)]
+
+
+def test_after_a_refusal_the_next_loop_is_at_once() -> None:
+    def refuse(script: Script) -> None:
+        script.refused = True
+
+    assert run(refuse, 5) == [("loop", 0), ("loop", 2), ("loop", 4)]
+
+
+def test_steps_of_removals_are_taken_when_they_are_due() -> None:
+    told = run(lambda script: script.steps.extend([4.0, 4.0, 12.0, 25.0]))
+    steps = [at for what, at in told if what == "step"]
+    assert steps == [4.0, 4.0, 12.0, 25.0]
+    assert [at for what, at in told if what == "loop"] == [0, 10, 20, 30]
+
+
+def test_nothing_begins_once_it_may_not() -> None:
+    told = run(lambda script: script.steps.extend([3.0, 4.0]), 3.5)
+    assert told == [("loop", 0), ("step", 3.0)]

@@ -1,0 +1,109 @@
+"""What the engine sees of the caches, and when it must not act on it."""
+
+import threading
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.caches import CacheOptions, Caches
+from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.errors import KubeApiError
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+NOW = 1_800_000_000.0
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "lastTransitionTime": "2027-01-15T08:00:00Z",
+}
+
+
+class Site:
+    """Caches of a server in memory, and a cluster that reads them; ``rings`` are new unschedulable pods."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self.clock = VirtualClock(NOW)
+        self.rings = 0
+        options = CacheOptions(config_maps=(CONFIG_MAP,))
+        self.caches = Caches(server, self.clock, Random(1), options, self._ring)
+        self.cluster = KubeCluster(server, self.caches, max_age=180.0)
+
+    def _ring(self) -> None:
+        self.rings += 1
+
+
+@pytest.fixture
+def site(server: ApiServer) -> Iterator[Site]:
+    made = Site(server)
+    yield made
+    made.caches.stop()
+
+
+def open_site(site: Site) -> Site:
+    """Everything is listed, and every watch is open."""
+    site.caches.start()
+    assert site.caches.wait_synced(10)
+    return site
+
+
+def pod(name: str, *, condition: bool = True, node: str = "") -> dict[str, object]:
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": node},
+        "status": {"conditions": [UNSCHEDULABLE] if condition else []},
+    }
+
+
+def test_a_part_is_not_taken_for_the_whole(site: Site) -> None:
+    site.server.refusals["/apis/storage.k8s.io/v1/csidrivers"] = ApiError("csidrivers is forbidden", status=403)
+    site.caches.start()
+    site.caches.of("Node").wait_synced(10)
+    with pytest.raises(KubeApiError, match="CSIDriver"):
+        site.cluster.read(NOW)
+
+
+def test_what_is_read(site: Site) -> None:
+    site.server.put(f"{NODES}/a", {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}})
+    site.server.put(f"{PODS}/on", pod("on", node="a", condition=False))
+    site.server.put(f"{PODS}/off", pod("off"))
+    site.server.put(f"{MAPS}/{CONFIG_MAP}", {"data": {"priorities": "10: ['.*']"}})
+    picture = open_site(site).cluster.read(NOW)
+    assert [(node.name, [p.name for p in picture.snapshot.pods(row)]) for row, node in picture.snapshot.nodes()] == [
+        ("a", ["on"])
+    ]
+    assert [waiting.name for waiting in picture.pending] == ["off"]
+    assert picture.priorities == "10: ['.*']"
+    assert not picture.problem
+
+
+def test_an_old_picture_is_not_acted_upon(site: Site) -> None:
+    open_site(site)
+    site.clock.sleep(180)
+    assert not site.cluster.read(site.clock.now()).problem
+    site.clock.sleep(1)
+    assert "has said nothing of" in site.cluster.read(site.clock.now()).problem
+    assert site.cluster.age(site.clock.now()) == 181.0
+
+
+def test_only_news_of_pods_without_a_place_ring(site: Site) -> None:
+    site.server.put(f"{PODS}/known", pod("known"))
+    open_site(site)
+    assert site.rings == 1
+    site.server.put(f"{PODS}/unseen", pod("unseen", condition=False))
+    site.server.put(f"{PODS}/bound", pod("bound", node="a"))
+    site.clock.sleep(11)  # the scheduler said so longer ago than that
+    site.server.put(f"{PODS}/old", pod("old"))
+    for _ in range(1000):
+        if site.caches.of("Pod").get("default/old") is not None:
+            break
+        threading.Event().wait(0.01)
+    assert {held.name for held in site.caches.of("Pod").all()} == {"known", "unseen", "bound", "old"}
+    assert site.rings == 1

@@ -1,0 +1,65 @@
+"""The metrics that dashboards of CA know, with what a loop was like in them."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodewright.adapters.metrics import Metrics
+from nodewright.engine.autoscaler import LoopReport
+from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.settings import ServingSettings, Settings
+from nodewright.planner.plan import Plan
+from nodewright.testkit.world import NOW, World, ref
+
+
+def read(metrics: Metrics) -> dict[str, float]:
+    """Every sample by its name and labels."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.page().decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()) if value)
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def make_report(problem: str = "") -> LoopReport:
+    world = World()
+    world.add_group("a", 2)
+    grow = IncreaseSize(group=ref("a"), expected_target=2, target=5)
+    outcomes = (
+        Done(action=grow, started=NOW, accepted=3),
+        Failed(action=grow, started=NOW, code="outOfResources", message="sold out"),
+    )
+    state = None if problem else world.state()
+    return LoopReport(started=NOW, finished=NOW + 0.5, state=state, plan=Plan(), outcomes=outcomes, problem=problem)
+
+
+def test_a_loop_in_the_words_of_ca() -> None:
+    metrics = Metrics(Settings(serving=ServingSettings(emit_per_nodegroup_metrics=True)))
+    metrics.observe(make_report())
+    metrics.observe(make_report())
+    found = read(metrics)
+    prefix = "cluster_autoscaler_"
+    assert found[f"{prefix}cluster_safe_to_autoscale"] == 1
+    assert found[f"{prefix}nodes_count{{state=ready}}"] == 2
+    assert found[f"{prefix}nodes_count{{state=longUnregistered}}"] == 0
+    assert found[f"{prefix}scaled_up_nodes_total"] == 6
+    assert found[f"{prefix}failed_scale_ups_total{{reason=outOfResources}}"] == 2
+    assert found[f"{prefix}last_activity{{activity=mainSuccessful}}"] == NOW + 0.5
+    assert found[f"{prefix}node_group_target_count{{node_group=a}}"] == 2
+    assert found[f"{prefix}cpu_limits_cores{{direction=maximum}}"] == 320_000
+    assert found[f"{prefix}function_duration_seconds_count{{function=main}}"] == 2
+    assert found[f"{prefix}errors_total{{type=apiCallError}}"] == 0
+
+
+def test_a_loop_that_failed() -> None:
+    metrics = Metrics(Settings())
+    metrics.observe(make_report("KubeApiError: no answer"))
+    found = read(metrics)
+    assert found["cluster_autoscaler_errors_total{type=apiCallError}"] == 1
+    assert "cluster_autoscaler_last_activity{activity=mainSuccessful}" not in found
+    assert not [name for name in found if "node_group_" in name]
+
+
+def test_engines_do_not_share_their_metrics() -> None:
+    first, second = Metrics(Settings()), Metrics(Settings())
+    first.observe(make_report())
+    assert read(second)["cluster_autoscaler_scaled_up_nodes_total"] == 0

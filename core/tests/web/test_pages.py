@@ -1,0 +1,101 @@
+"""Health by CA's rules, and a server that only tells."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.web import HealthCheck, Page, WebServer, parse_address
+from nodewright.adapters.web.health import HealthLimits
+from nodewright.model.errors import ConfigError
+
+LIMITS = HealthLimits(inactivity=600, failing=900, startup=1200)
+
+
+def test_who_waits_to_lead_is_healthy() -> None:
+    clock = VirtualClock(1000.0)
+    check = HealthCheck(LIMITS, clock)
+    clock.sleep(100_000)
+    assert not check.problem()
+    check.begin()
+    assert not check.problem()
+
+
+def test_a_start_may_take_its_time() -> None:
+    clock = VirtualClock(1000.0)
+    check = HealthCheck(LIMITS, clock)
+    check.begin()
+    clock.sleep(1200)
+    assert not check.problem()
+    clock.sleep(1)
+    assert "since the start 20m1s ago" in check.problem()
+
+
+def test_a_loop_that_hangs() -> None:
+    clock = VirtualClock(1000.0)
+    check = HealthCheck(LIMITS, clock)
+    check.begin()
+    check.ran(succeeded=True)
+    clock.sleep(600)
+    assert not check.problem()
+    clock.sleep(1)
+    assert "the last loop ended 10m1s ago" in check.problem()
+
+
+def test_loops_that_fail() -> None:
+    clock = VirtualClock(1000.0)
+    check = HealthCheck(LIMITS, clock)
+    check.begin()
+    check.ran(succeeded=True)
+    for _ in range(91):
+        clock.sleep(10)
+        check.ran(succeeded=False)
+    assert "last successful loop ended 15m10s ago" in check.problem()
+    check.ran(succeeded=True)
+    assert not check.problem()
+
+
+@pytest.fixture
+def server() -> Iterator[WebServer]:
+    pages = {"/metrics": lambda: Page(b"up 1\n"), "/health-check": lambda: Page(b"Error: no\n", 500)}
+    running = WebServer("address", "127.0.0.1:0", pages)
+    running.start()
+    yield running
+    running.stop()
+
+
+def ask(server: WebServer, path: str, method: str = "GET") -> tuple[int, bytes]:
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - as above
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_pages(server: WebServer) -> None:
+    assert ask(server, "/metrics?x=1") == (200, b"up 1\n")
+    assert ask(server, "/health-check") == (500, b"Error: no\n")
+    assert ask(server, "/snapshotz")[0] == 404
+    assert ask(server, "/metrics", "POST")[0] == 501
+
+
+def test_an_address_in_use_is_told_by_its_flag(server: WebServer) -> None:
+    with pytest.raises(ConfigError, match="--debug-address: 127"):
+        WebServer("debug_address", f"127.0.0.1:{server.port}", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "address"), [(":8085", ("", 8085)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:80", ("::1", 80))]
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_address("--address", text) == address
+
+
+@pytest.mark.parametrize("text", ["8085", "host:", "host:http", "host:70000", ""])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="--address"):
+        parse_address("--address", text)
