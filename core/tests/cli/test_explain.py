@@ -134,3 +134,17 @@ def test_a_dump_that_is_not_there(nodewright: Nodewright, tmp_path: Path) -> Non
     ended = nodewright("explain", "node", "n", tmp_path / "none.json", *BY)
     assert ended.code == 2
     assert "No such file" in ended.err
+
+
+def test_row_118_a_nominated_pod_counts_as_on_its_node_and_needs_a_place(
+    nodewright: Nodewright, write_dump: WriteDump
+) -> None:
+    """behaviour/down.md part C."""
+    nodes = [build_node(f"n-{n}", cpu="4", labels=POOL) for n in range(2)]
+    path = Path(write_dump(*nodes, build_pod("due", "1"), build_pod("full", "3500m", node_name="n-1")))
+    path.write_text(path.read_text().replace('"nominatedNodeName": ""', '"nominatedNodeName": "n-0"', 1))
+    document = nodewright("explain", "node", "n-0", path, *BY, "-o", "json").document
+    assert document["utilization"]["ratio"] == 0.25
+    assert (document["reason"]["code"], document["reason"]["pod"]) == ("NoPlaceToMovePods", "default/due")
+    [pod] = document["pods"]
+    assert (pod["pod"], pod["arrives"], pod["place"]) == ("default/due", True, None)
