@@ -3,6 +3,9 @@
 At each moment the pods that run may be cut into any fractions and spread over fractions of nodes: a linear programme
 per distinct set of pods, solved by HiGHS. It knows amounts, shapes and how many nodes of each there may be, and
 nothing of how nodewright packs. No schedule of whole pods on whole nodes needs fewer.
+
+Thousands of moments may be averaged over windows of time first: the bound is a convex function of what runs, so that
+the bound of an average is never above the average of bounds.
 """
 
 from collections import Counter
@@ -28,7 +31,7 @@ class Moment(NamedTuple):
     """From ``at`` (seconds) until the next moment so many pods of each size run."""
 
     at: float
-    running: Mapping[Amounts, int]
+    running: Mapping[Amounts, float]
 
 
 def moments(changes: Sequence[tuple[float, Amounts, int]]) -> Iterator[Moment]:
@@ -41,14 +44,29 @@ def moments(changes: Sequence[tuple[float, Amounts, int]]) -> Iterator[Moment]:
             yield Moment(at, {size: held for size, held in running.items() if held})
 
 
+def averaged(history: Sequence[Moment], end: float, windows: int) -> list[Moment]:
+    """So many moments of equal length, each with what ran on average in it."""
+    start = history[0].at
+    width = (end - start) / windows
+    sums: list[Counter[Amounts]] = [Counter() for _ in range(windows)]
+    for moment, until in zip(history, [*(later.at for later in history[1:]), end], strict=True):
+        first, last = (min(windows - 1, int((at - start) / width)) for at in (moment.at, until))
+        for window in range(first, last + 1):
+            begins, ends = start + window * width, start + (window + 1) * width
+            share = max(0.0, min(until, ends) - max(moment.at, begins)) / width
+            for size, count in moment.running.items():
+                sums[window][size] += share * count  # type: ignore[assignment]  # typeshed counts in whole numbers
+    return [Moment(start + window * width, dict(running)) for window, running in enumerate(sums)]
+
+
 class NodeBound:
     """The bound for given shapes; the same set of pods is solved once."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self._shapes = shapes
-        self._known: dict[frozenset[tuple[Amounts, int]], float] = {}
+        self._known: dict[frozenset[tuple[Amounts, float]], float] = {}
 
-    def nodes(self, running: Mapping[Amounts, int]) -> float:
+    def nodes(self, running: Mapping[Amounts, float]) -> float:
         """How many nodes, in fractions, those pods need at least; ValueError where no number is enough."""
         key = frozenset(running.items())
         if key not in self._known:
@@ -61,7 +79,7 @@ class NodeBound:
         spans = ((until - moment.at) * self.nodes(moment.running) for moment, until in zip(history, ends, strict=True))
         return sum(spans) / _HOUR
 
-    def _solve(self, running: Mapping[Amounts, int]) -> float:
+    def _solve(self, running: Mapping[Amounts, float]) -> float:
         shapes, sizes = self._shapes, list(running)
         pairs = [(c, s) for c, size in enumerate(sizes) for s, shape in enumerate(shapes) if _fits(size, shape)]
         width, kinds = len(shapes) + len(pairs), len(shapes[0].offers)
@@ -85,7 +103,7 @@ class NodeBound:
             method="highs",
         )
         if not found.success:
-            raise ValueError(f"no packing of {sum(running.values())} pods: {found.message}")
+            raise ValueError(f"no packing of {sum(running.values()):g} pods: {found.message}")
         return float(found.fun)
 
 

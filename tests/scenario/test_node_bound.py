@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node_bound import Moment, NodeBound, Shape, moments
+from node_bound import Moment, NodeBound, Shape, averaged, moments
 
 SMALL, BIG, GPU = Shape((4, 8, 0), 10), Shape((16, 32, 0), 2), Shape((4, 8, 1), 3)
 
@@ -37,6 +37,17 @@ def test_changes_of_one_instant_are_one_moment() -> None:
 def test_node_hours_are_summed_over_time() -> None:
     history = [Moment(0.0, {(4, 8, 0): 2}), Moment(1800.0, {(4, 8, 0): 1}), Moment(3600.0, {})]
     assert NodeBound([SMALL]).node_hours(history, 7200.0) == pytest.approx(1.5)
+
+
+def test_averages_keep_what_ran_and_never_raise_the_bound() -> None:
+    history = [Moment(0.0, {(3, 8, 0): 2}), Moment(10.0, {(3, 8, 0): 1, (1, 1, 1): 1}), Moment(70.0, {})]
+    coarse = averaged(history, 100.0, 4)
+    assert [moment.at for moment in coarse] == [0.0, 25.0, 50.0, 75.0]
+    for size, seconds in (((3, 8, 0), 2 * 10.0 + 60.0), ((1, 1, 1), 60.0)):
+        assert sum(25.0 * moment.running.get(size, 0.0) for moment in coarse) == pytest.approx(seconds)
+    bound = NodeBound([SMALL, GPU])
+    exact = bound.node_hours(history, 100.0)
+    assert 0.8 * exact < bound.node_hours(coarse, 100.0) <= exact + 1e-9
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 8)), min_size=1, max_size=20))

@@ -170,11 +170,11 @@ def _add_jobs(simulation: Simulation, spec: JobsSpec, random: Random) -> None:
 
 def _add_trace(simulation: Simulation, trace: Trace) -> None:
     for traced, pod in zip(trace.pods, trace_pods(trace.pods), strict=True):
-        _run_job(simulation, pod, traced.lifetime, traced.created)
+        _run_job(simulation, pod, traced.lifetime, traced.created, resumes=True)
 
 
-def _run_job(simulation: Simulation, pod: Pod, lifetime: float, at: float) -> None:
-    simulation.agenda.at(at, lambda moment: simulation.jobs.run(pod, lifetime, moment))
+def _run_job(simulation: Simulation, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:
+    simulation.agenda.at(at, lambda moment: simulation.jobs.run(pod, lifetime, moment, resumes=resumes))
 
 
 def _edges(options: Any) -> Iterator[float]:

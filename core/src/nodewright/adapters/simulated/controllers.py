@@ -90,14 +90,18 @@ class Jobs:
         self._agenda = agenda
         self._declared: set[str] = set()
 
-    def run(self, pod: Pod, lifetime: float, at: float) -> None:
-        """Create ``pod`` now; it ends ``lifetime`` seconds after it starts."""
+    def run(self, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:
+        """Create ``pod`` now; it ends ``lifetime`` seconds after it starts. One that ``resumes`` has only the rest to
+        do when it starts anew, as a service has that somebody will stop at a given moment.
+        """
 
         def end_later(started: SimulatedPod, moment: float) -> None:
             self._agenda.at(moment + lifetime, lambda due: self._cluster.end(started, due))
 
         def run_again(lost: SimulatedPod, moment: float) -> None:
-            self.run(named(pod, _retried(lost.pod.metadata.name), moment), lifetime, moment)
+            done = moment - lost.started if resumes and lost.started is not None else 0.0
+            again = named(pod, _retried(lost.pod.metadata.name), moment)
+            self.run(again, max(0.0, lifetime - done), moment, resumes=resumes)
 
         self._declare(pod)
         self._cluster.submit(SimulatedPod(pod=pod, arrived=at, on_start=end_later, on_loss=run_again))
