@@ -8,6 +8,8 @@ B = {"name": "b", "price_per_hour": 0.2}
 SLOW = {"provision_delay": "5m"}
 FOUR = tuple(f"a-{number}" for number in range(4))
 NEVER_READY = {"ready_delay": "100h"}
+# Idle nodes stay: these cases are about nodes, not about what runs on them.
+STAYS = {"scale-down-enabled": False}
 
 
 def test_uc1_machines_that_have_not_arrived_count_in_every_further_decision() -> None:
@@ -47,7 +49,7 @@ def test_uc3_a_pool_whose_node_failed_to_start_is_not_expanded() -> None:
 
 
 def test_uc3_a_node_that_was_ready_and_broke_is_no_failed_start() -> None:
-    story = Story({**A, "size": 1}, minutes=40)
+    story = Story({**A, "size": 1}, settings=STAYS, minutes=40)
     story.turn("a-0", at=60, ready=False)
     assert story.state("a", 2400).readiness.unready == ("a-0",)
     assert story.state("a", 2400).readiness.never_ready == ()
@@ -112,7 +114,7 @@ def test_uc6_an_unready_node_stays_as_long_as_nobody_may_remove_it_and_operation
 
 def test_uc7_nodes_that_are_being_removed_are_no_sign_of_ill_health() -> None:
     """Four of six nodes unready would halt everything (UC8), were they not on their way out."""
-    story = Story({**A, "size": 6}, minutes=60)
+    story = Story({**A, "size": 6}, settings=STAYS, minutes=60)
     story.turn(*FOUR, at=1000, ready=False, taint="ToBeDeletedByClusterAutoscaler")
     story.pods(3, at=1200)
     assert story.events("ClusterUnhealthy") == []
@@ -122,7 +124,7 @@ def test_uc7_nodes_that_are_being_removed_are_no_sign_of_ill_health() -> None:
 
 
 def test_uc8_operations_halt_while_too_many_nodes_are_unready_and_go_on_afterwards() -> None:
-    story = Story({**A, "size": 8}, minutes=90)
+    story = Story({**A, "size": 8}, settings=STAYS, minutes=90)
     story.turn(*FOUR, at=1000, ready=False)
     story.pods(9, at=1200)
     story.turn(*FOUR, at=2400, ready=True)
@@ -132,7 +134,7 @@ def test_uc8_operations_halt_while_too_many_nodes_are_unready_and_go_on_afterwar
 
 
 def test_uc8_machines_that_never_registered_are_removed_even_then() -> None:
-    story = Story({**A, "size": 8}, {**B, "never_registers": 1.0}, minutes=90)
+    story = Story({**A, "size": 8}, {**B, "never_registers": 1.0}, settings=STAYS, minutes=90)
     story.at(500, lambda: story.cloud.set_target("b", 2))
     story.turn(*FOUR, at=1000, ready=False)
     assert [write[2:] for write in story.writes()] == [("b", 2, 1), ("b", 1, 0)]
@@ -142,7 +144,7 @@ def test_uc8_machines_that_never_registered_are_removed_even_then() -> None:
 @pytest.mark.parametrize(("unready", "halted"), [(3, False), (4, True)])
 def test_s1_the_cluster_is_in_good_shape_while_few_nodes_are_unready_without_reason(unready: int, halted: bool) -> None:
     """Three may be unready however small the cluster; more only below 45 %. Nodes that start do not count."""
-    story = Story({**A, "size": 4}, {**B, **NEVER_READY}, minutes=30)
+    story = Story({**A, "size": 4}, {**B, **NEVER_READY}, settings=STAYS, minutes=30)
     story.turn(*FOUR[:unready], at=1000, ready=False)
     story.at(1010, lambda: story.cloud.set_target("b", 4))
     story.pods(6, at=1500)
@@ -151,7 +153,7 @@ def test_s1_the_cluster_is_in_good_shape_while_few_nodes_are_unready_without_rea
 
 
 def test_s2_a_group_with_many_unready_nodes_is_not_scaled_up_until_it_is_better() -> None:
-    story = Story({**A, "size": 6}, {**B, "size": 10}, minutes=90)
+    story = Story({**A, "size": 6}, {**B, "size": 10}, settings=STAYS, minutes=90)
     story.turn(*FOUR, at=1000, ready=False)
     story.turn(*FOUR, at=3000, ready=True)
     story.pods(14, at=1200)
@@ -177,7 +179,7 @@ def test_s3_what_is_to_arrive_is_known_per_group() -> None:
 
 def test_s4_how_long_a_group_has_been_missing_nodes_is_known_and_ends_in_its_actual_size() -> None:
     """Also when nobody remembers a request: somebody else resized the group."""
-    story = Story({**A, "size": 1}, stock_outs=[{"group": "a"}], switched_off=SILENT, minutes=40)
+    story = Story({**A, "size": 1}, stock_outs=[{"group": "a"}], switched_off=SILENT, settings=STAYS, minutes=40)
     story.at(300, lambda: story.cloud.set_target("a", 4))
     (request,) = story.state("a", 600).requests
     assert (request.increase, request.started, request.deadline) == (3, 300, 300 + PROVISION)
