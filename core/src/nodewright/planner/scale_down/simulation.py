@@ -22,18 +22,15 @@ from nodewright.snapshot.snapshot import Snapshot
 # Nodes looked at first; a scan that finds nothing there looks at ever more at a time.
 _FIRST_WINDOW = 128
 _GROWTH = 8
-# Specs of one controller that are remembered as fitting nowhere.
-_MOST_SIMILAR = 10
 
 
 @dataclass
 class _Attempt:
-    """One try to empty a node: where its pods went so far, and what was found to fit nowhere."""
+    """One try to empty a node, and where its pods went so far."""
 
     board: Snapshot
     open_rows: Mask
     placed: list[tuple[Pod, PodClass, int]] = field(default_factory=list)
-    failed: dict[str, set[PodClass]] = field(default_factory=dict)
 
 
 class Simulation:
@@ -104,17 +101,12 @@ class Simulation:
         return stuck
 
     def _move_group(self, attempt: _Attempt, pods: Iterable[Pod]) -> Pod | None:
+        """Pods of one priority; the first without a place ends it, so that CA's memory of pods alike has no effect."""
         left = [pod for pod in pods if not self._follow_hint(attempt, pod)]
         for pod in left:
             pod_class = attempt.board.class_of(pod, placed=True)
-            owner = pod.metadata.controller
-            failed = attempt.failed.setdefault(owner.uid, set()) if owner is not None else set()
-            if pod_class in failed:
-                return pod
             row = self._scan(attempt, pod_class)
             if row is None:
-                if not pod.is_daemonset_pod and len(failed) < _MOST_SIMILAR:
-                    failed.add(pod_class)
                 return pod
             self._settle(attempt, pod, pod_class, row)
         return None
