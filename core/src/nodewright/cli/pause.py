@@ -5,9 +5,8 @@ from pathlib import Path
 import click
 
 from nodewright.act import Pause
-from nodewright.adapters.store import FileStore
 from nodewright.cli.clock import SystemClock
-from nodewright.cli.state_path import find_state_path, state_option
+from nodewright.cli.state_path import Place, state_options
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.moment import format_moment
@@ -17,21 +16,22 @@ _LONGEST = 366 * 86_400.0
 
 @click.command("pause")
 @click.option("--for", "length", metavar="DURATION", required=True, help="How long, for example 30m or 2h.")
-@state_option
-def command(length: str, state: Path | None) -> None:
+@state_options
+def command(length: str, place: Place) -> None:
     """Stop every write to every cloud until the time is over.
 
     The engine goes on observing, planning and reporting, and takes up its work by itself when the pause ends. A new
-    pause replaces an earlier one. It holds for the engine that keeps its memory in the state file, also when that
-    is started again in between.
+    pause replaces an earlier one. It holds for the engine that keeps its memory in the state file or, with
+    --kubeconfig, for the daemon of that cluster; also when that is started again in between.
 
     Exit codes: 0 paused; 2 bad input, or the file cannot be written.
     """
-    now, path = SystemClock().now(), find_state_path(state)
+    now = SystemClock().now()
     ordered = Pause(since=now, until=now + _read_length(length))
-    _make_folder(path.parent)
-    FileStore(path).save_pause(ordered)
-    click.echo(f"Writes to clouds are paused until {format_moment(ordered.until)} ({path}).")
+    if place.path is not None:
+        _make_folder(place.path.parent)
+    place.state.save_pause(ordered)
+    click.echo(f"Writes to clouds are paused until {format_moment(ordered.until)} ({place.name}).")
 
 
 def _read_length(text: str) -> float:

@@ -58,6 +58,15 @@ class ConfigMapStore:
         self._digest = _digest(raw)
         return Loaded(memory=memory)
 
+    def peek(self) -> Memory:
+        """What is saved, for a reader that leaves everything as it is; raises NodewrightError."""
+        head = self._maps.read(STATE_NAME)
+        try:
+            return Memory() if head is None else decode_memory(self._gather(head))
+        except UnreadableState as error:
+            where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
+            raise NodewrightError(f"{where}: saved state cannot be used: {error}") from error
+
     def save_if_changed(self, memory: Memory) -> None:
         raw = encode_memory(memory)
         digest = _digest(raw)

@@ -1,0 +1,44 @@
+"""What people order and ask of the daemon of a cluster, through the cluster alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.cloud import SharedCloud
+from tests.e2e.conftest import StartDaemon
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
+from tests.e2e.test_scale_up import count_running, deploy, find_events
+
+
+def nodewright(*words: str) -> str:
+    command = [sys.executable, "-m", "nodewright", *words]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def read_status(kubeconfig: Path) -> Any:
+    return json.loads(nodewright("status", "--kubeconfig", str(kubeconfig), "--output", "json"))
+
+
+def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    kubeconfig = clean.kubeconfig()
+    daemon = start()
+    wait_until(lambda: daemon.says("loop"), "first loop")
+    assert "paused until" in nodewright("pause", "--for", "1h", "--kubeconfig", str(kubeconfig))
+    wait_until(lambda: "nodewright_paused 1.0" in daemon.page("address", "/metrics"), "pause in the metrics")
+    deploy(clean, "web", 4)
+    wait_until(lambda: find_events(clean, "Paused", "kube-system"), "event of the pause")
+    assert read_status(kubeconfig)["paused_until"]
+    assert not shared.calls
+    nodewright("resume", "--kubeconfig", str(kubeconfig))
+    wait_until(lambda: count_running(clean) == 4, "running pods")
+    wait_until(lambda: read_status(kubeconfig)["groups"][0]["target"] == 1, "group in the status")
+    assert daemon.page("address", "/health-check") == "OK\n"
+    assert daemon.page("address", "/readyz") == "OK\n"
+    picture = json.loads(daemon.page("debug_address", "/snapshotz"))
+    assert len(picture["NodeList"]) == 1
