@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test e2e control-plane bench bench-failover bench-mutants check format pictures clean
+.PHONY: setup demo test e2e control-plane bench bench-failover bench-mutants bench-refresh check format pictures clean
 
 setup: .venv/.dev
 
@@ -30,6 +30,9 @@ bench-failover: .venv/.dev
 
 bench-mutants: .venv/.dev
 	$(BIN)/python bench/mutants.py
+
+bench-refresh: .venv/.dev
+	$(BIN)/python bench/refresh.py
 
 check: .venv/.dev
 	$(BIN)/ruff check .

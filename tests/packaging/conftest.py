@@ -13,7 +13,7 @@ DISTRIBUTIONS = ("core", "plugins/aws", "plugins/fake")
 Run = Callable[..., str]
 Install = Callable[..., Path]
 
-_UNREACHABLE = ("connection", "resolution", "timed out", "max retries", "network is unreachable", "proxy")
+_UNREACHABLE = ("connection", "name resolution", "timed out", "max retries", "network is unreachable", "proxy")
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:

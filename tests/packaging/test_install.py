@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ("core/pyproject.toml", "plugins/aws/pyproject.toml", "plugins/fake/pyproject.toml")
@@ -17,7 +18,7 @@ Install = Callable[..., Path]
 
 _LIST_VERSIONS = """
 import importlib.metadata, json
-print(json.dumps({found.name.lower(): found.version for found in importlib.metadata.distributions()}))
+print(json.dumps({found.name.lower().replace("_", "-"): found.version for found in importlib.metadata.distributions()}))
 """
 _CONSUMER = """
 from nodewright import spec
@@ -72,7 +73,7 @@ def _lower_bound(found: Requirement) -> str:
 
 def _assert_no_version_is_too_old(installed: dict[str, str]) -> None:
     for found in _requirements():
-        version = installed[found.name.lower()]
+        version = installed[canonicalize_name(found.name)]
         assert found.specifier.contains(version), f"{found.name} {version}, not {found.specifier}"
 
 
