@@ -49,3 +49,13 @@ def test_without_a_crash_it_is_the_same() -> None:
     result = run(99, after_effect=False, keeps_memory=True)
     assert result.final.nodes == {"fake/cheap": 2, "fake/dear": 3}
     assert not [fact for fact in result.journal if fact.what == "engine crashed"]
+
+
+@pytest.mark.parametrize("after_effect", [True, False])
+@pytest.mark.parametrize("write", [1, 2, 3, 4])
+def test_writes_of_an_engine_that_died_are_among_the_results(write: int, after_effect: bool) -> None:
+    """What was asked for is what the cloud was asked for, whoever lived to tell."""
+    result = run(write, after_effect=after_effect, keeps_memory=True)
+    started = sum(fact.what == "machine started" for fact in result.journal)
+    failed = sum(decision.before - decision.after for decision in result.decisions if decision.what == "delete")
+    assert result.increases == started + failed == run(99, after_effect=False, keeps_memory=True).increases

@@ -51,6 +51,9 @@ class AuditLog:
             self._records.pop()
         self._records.append(record)
 
+    def __len__(self) -> int:
+        return len(self._records)
+
     def records(self) -> tuple[AuditRecord, ...]:
         return tuple(self._records)
 

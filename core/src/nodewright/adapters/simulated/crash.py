@@ -32,10 +32,13 @@ BEFORE, AFTER = "before", "after"
 
 
 class Tripwire:
-    """Kills the engine where it is told to; ``passed`` are the boundaries that it has reached so far."""
+    """Kills the engine where it is told to; ``passed`` are the boundaries that it has reached so far, ``answer`` is what
+    the last call answered, None while it has not been made.
+    """
 
     def __init__(self) -> None:
         self.passed: list[Boundary] = []
+        self.answer: object = None
         self._countdown = 0
         self._counts: Callable[[Boundary], bool] = _any
 
@@ -54,8 +57,9 @@ class Tripwire:
 
     def cross(self, name: str, call: Callable[..., T], *arguments: object) -> T:
         """Make one call, unless the engine dies first; it may die right after, too."""
+        self.answer = None
         self._reach(Boundary(name, BEFORE))
-        answer = call(*arguments)
+        self.answer = answer = call(*arguments)
         self._reach(Boundary(name, AFTER))
         return answer
 

@@ -1,9 +1,11 @@
 """Keeps what the engine decided and said during a simulation, and sums the run up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from nodewright.act import AuditLog
 from nodewright.act.actor import Ended
+from nodewright.act.audit import ASKED, AuditRecord
 from nodewright.act.ports import Event
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.journal import Journal, What
@@ -23,6 +25,12 @@ from nodewright.model.settings import TemplateSettings
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState
 
+_WRITES = {
+    IncreaseSize.__name__: "increase",
+    DecreaseTargetSize.__name__: "withdraw",
+    DeleteInstances.__name__: "delete",
+}
+
 
 class Recorder:
     """Implements EventSink; ``audit`` is the AuditSink."""
@@ -33,6 +41,8 @@ class Recorder:
         self.audit = AuditLog()
         self._clock = clock
         self._increases = 0
+        # How many writes of the audit are among the decisions.
+        self._told = 0
         self._decisions: list[Decision] = []
         self._events: list[TimedEvent] = []
         self._violations: list[str] = []
@@ -63,6 +73,22 @@ class Recorder:
             self._decisions.append(describe(outcome))
             if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):
                 self._increases += outcome.accepted
+        self._told = len(self.audit)
+
+    def take_crash(self, answer: object) -> None:
+        """What was written before the engine died in the middle of its work; ``answer`` is that to the last call."""
+        for record in self.audit.records()[self._told :]:
+            if record.outcome != ASKED:
+                lost = _from_audit(record, record.accepted, record.outcome, record.message or record.reason)
+            elif answer is None:
+                continue  # it died before the call
+            else:
+                accepted = answer if isinstance(answer, int) else len(cast("Sequence[str]", answer))
+                lost = _from_audit(record, accepted, "unknown", "the engine died before the answer")
+            self._decisions.append(lost)
+            if lost.what == "increase":
+                self._increases += lost.after - lost.before
+        self._told = len(self.audit)
 
     def result(
         self,
@@ -125,6 +151,21 @@ def describe(outcome: Ended) -> Decision:
         pods=pods,
         outcome=ended,
         message=message or reason,
+    )
+
+
+def _from_audit(record: AuditRecord, accepted: int, outcome: str, message: str) -> Decision:
+    """A write that is only known from the audit, which does not count pods."""
+    what = _WRITES[record.action]
+    return Decision(
+        at=record.time,
+        what=what,
+        group=record.group,
+        before=record.expected_target,
+        after=record.expected_target + (accepted if what == "increase" else -accepted),
+        pods=0,
+        outcome=outcome,
+        message=message,
     )
 
 

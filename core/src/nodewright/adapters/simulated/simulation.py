@@ -268,6 +268,7 @@ class Simulation:
         try:
             return call(self._engine)
         except EngineCrashed:
+            self._recorder.take_crash(self._wire.answer)
             self._die()
             return None
         finally:
