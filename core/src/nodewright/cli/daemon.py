@@ -39,7 +39,7 @@ from nodewright.model.errors import ConfigError, KubeApiError
 from nodewright.model.settings import Settings
 
 # Where the cluster does not answer at all, the log says so this often.
-_SYNC_SECONDS = 30.0
+_SYNC_SECONDS = 30
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 
 
@@ -51,7 +51,7 @@ class DaemonOptions:
 
 
 class LiveEngine:
-    """The daemon and everything around it; as a context manager, for its time. ``stop`` from a signal handler."""
+    """The daemon and everything around it; as a context manager, for its time. ``stop`` ends it."""
 
     def __init__(self, settings: Settings, options: DaemonOptions, log: BinaryIO) -> None:
         self._settings = settings
@@ -108,9 +108,10 @@ class LiveEngine:
         self._log.say("stopped", error=str(error) if error is not None else "")
 
     def stop(self) -> None:
+        """From any thread but not from a signal handler."""
         self._stopping = True
         self._alarm.ring()
-        if self._leadership is not None and not self._leads:
+        if self._leadership is not None and not self._leading:
             self._leadership.stop()
 
     def run(self) -> LoopReport | None:
@@ -229,7 +230,11 @@ class LiveEngine:
             self._log.say("would be done", action=action)
 
     def _wait_synced(self) -> bool:
-        while not self._caches.wait_synced(_SYNC_SECONDS) and not self._stopping:
+        waited = 0
+        while not self._caches.wait_synced(1.0) and not self._stopping:
+            waited += 1
+            if waited % _SYNC_SECONDS:
+                continue
             missing = self._caches.missing()
             self._log.say("waiting for the API server", level="warning", missing=missing)
             if self._options.once:

@@ -2,6 +2,8 @@
 
 import signal
 import sys
+import threading
+from queue import SimpleQueue
 
 import click
 
@@ -31,13 +33,27 @@ def command(settings: Settings, dry_run: bool, once: bool, seed: int | None) -> 
     """
     check_lease(settings)
     engine = LiveEngine(settings, DaemonOptions(dry_run=dry_run, once=once, seed=seed), sys.stderr.buffer)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: engine.stop())
+    _stop_when_told(engine)
     with engine:
         report = engine.run()
     if engine.lost_leadership:
         return LEADERSHIP_LOST
     return LOOP_FAILED if once and report is not None and report.problem else 0
+
+
+def _stop_when_told(engine: LiveEngine) -> None:
+    """SIGTERM and SIGINT stop the engine, from a thread: a handler that takes a lock which the main thread holds would
+    wait for ever, and a SimpleQueue takes none.
+    """
+    told: SimpleQueue[int] = SimpleQueue()
+
+    def obey() -> None:
+        told.get()
+        engine.stop()
+
+    threading.Thread(target=obey, name="signals", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told.put(number))
 
 
 def check_lease(settings: Settings) -> None:

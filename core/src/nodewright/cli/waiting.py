@@ -5,7 +5,7 @@ import time
 
 
 class ThreadAlarm:
-    """Implements Alarm. ``ring`` from any thread, and from a signal handler."""
+    """Implements Alarm. ``ring`` from any thread."""
 
     def __init__(self) -> None:
         self._rung = threading.Event()
