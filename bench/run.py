@@ -1,22 +1,28 @@
-"""Runs benchmarks: ``run.py [NAME…] [--runs N] [--output json]``.
+"""Runs benchmarks: ``run.py [NAME…] [--runs N] [--share S] [--output json]``.
 
-Times are of whole calls, median with minimum and maximum; a result that is not the expected one fails, however fast.
+Each runs in a process of its own, with fresh input for every run. Times are of the processor (of the wall, where
+something waits), with the garbage collector off, as in the Go benchmarks; median with minimum and maximum. The peak is
+the resident memory of the process, input included. A result that is not the expected one fails, however fast.
+``--share`` makes every workload smaller, to see whether results are right.
+
 Exit code 1: a wrong result. 2: an unknown name.
 """
 
 import argparse
+import gc
 import json
+import resource
 import statistics
+import subprocess
 import sys
 import time
-import tracemalloc
-from collections.abc import Callable
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rich.console import Console
 from rich.table import Table
 
-from workloads import BENCHMARKS, Benchmark, Result
+from measure import Benchmark
+from workloads import BENCHMARKS
 
 
 class Seconds(TypedDict):
@@ -26,48 +32,93 @@ class Seconds(TypedDict):
 
 
 class Row(TypedDict):
+    """``times`` is how many times as fast as the Go figure the median is."""
+
     name: str
     seconds: Seconds
     peak_mib: float
-    result: Result
+    result: dict[str, int]
     ok: bool
+    workload: str
+    start: str
+    go: str | None
+    times: float | None
+    wanted: float | None
+    limit: float | None
+    meets: bool | None
 
 
-def measure(name: str, benchmark: Benchmark, runs: int) -> Row:
-    """Time fresh inputs; memory is measured in a run of its own, which tracing slows down."""
-    timings, results = zip(*(_timed(benchmark.prepare()) for _ in range(runs)), strict=True)
-    tracemalloc.start()
-    run = benchmark.prepare()
-    tracemalloc.reset_peak()
-    run()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
+    timings, results, fine = list[float](), list[dict[str, int]](), True
+    clock = time.perf_counter if benchmark.by_wall else time.process_time
+    for _ in range(runs):
+        prepared = benchmark.prepare(share)
+        gc.collect()
+        gc.disable()
+        started = clock()
+        result = prepared.run()
+        timings.append(clock() - started)
+        gc.enable()
+        results.append(dict(result))
+        fine = fine and result == prepared.expected
+        del prepared
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    median = statistics.median(timings)
+    times = benchmark.go[1] / median if benchmark.go and share == 1 else None
     return {
         "name": name,
-        "seconds": {"median": statistics.median(timings), "min": min(timings), "max": max(timings)},
-        "peak_mib": round(peak / 2**20, 1),
+        "seconds": {"median": median, "min": min(timings), "max": max(timings)},
+        "peak_mib": round(peak, 1),
         "result": results[0],
-        "ok": all(result == benchmark.expected for result in results),
+        "ok": fine,
+        "workload": benchmark.workload,
+        "start": benchmark.start,
+        "go": f"{benchmark.go[0]}: {benchmark.go[1]} s" if benchmark.go else None,
+        "times": round(times, 1) if times is not None else None,
+        "wanted": benchmark.wanted,
+        "limit": benchmark.limit,
+        "meets": _meets(benchmark, median, peak) if share == 1 else None,
     }
 
 
-def _timed(run: Callable[[], Result]) -> tuple[float, Result]:
-    started = time.perf_counter()
-    result = run()
-    return time.perf_counter() - started, result
+def _meets(benchmark: Benchmark, median: float, peak: float) -> bool | None:
+    """Whether the target is met; None where there is none."""
+    checks: list[bool] = []
+    if benchmark.go is not None and benchmark.wanted is not None:
+        checks.append(benchmark.go[1] / median >= benchmark.wanted)
+    if benchmark.limit is not None:
+        checks.append(median <= benchmark.limit)
+    if benchmark.peak_limit_mib is not None:
+        checks.append(peak <= benchmark.peak_limit_mib)
+    return all(checks) if checks else None
 
 
-def main() -> int:
+def _in_own_process(name: str, chosen: argparse.Namespace) -> Row:
+    command = [sys.executable, __file__, name, "--runs", str(chosen.runs), "--share", str(chosen.share), "--here"]
+    found = subprocess.run([*command, "--output", "json"], stdout=subprocess.PIPE, check=False)
+    if found.returncode > 1 or not found.stdout:
+        raise SystemExit(f"{name} broke off with exit code {found.returncode}")
+    rows: list[Row] = json.loads(found.stdout)
+    return rows[0]
+
+
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--share", type=float, default=1.0, help="of the size of each workload")
     parser.add_argument("--output", choices=["table", "json"], default="table")
-    chosen = parser.parse_args()
-    unknown = [name for name in chosen.names if name not in BENCHMARKS]
+    parser.add_argument("--here", action="store_true", help="in this process, for a profiler")
+    chosen = parser.parse_args(arguments)
+    unknown = [name for name in chosen.names if not _named(name)]
     if unknown:
         print(f"no benchmark of the name {unknown[0]}; known: {', '.join(BENCHMARKS)}", file=sys.stderr)
         return 2
-    rows = [measure(name, BENCHMARKS[name], chosen.runs) for name in chosen.names or BENCHMARKS]
+    names = list(dict.fromkeys(found for name in chosen.names or BENCHMARKS for found in _named(name)))
+    if chosen.here:
+        rows = [measure(name, BENCHMARKS[name], chosen.runs, chosen.share) for name in names]
+    else:
+        rows = [_in_own_process(name, chosen) for name in names]
     if chosen.output == "json":
         print(json.dumps(rows, indent=2))
     else:
@@ -75,20 +126,36 @@ def main() -> int:
     return 0 if all(row["ok"] for row in rows) else 1
 
 
+def _named(name: str) -> list[str]:
+    """The benchmark of a name, or all whose names begin so: ``idle-loop`` has many sizes."""
+    return [name] if name in BENCHMARKS else [known for known in BENCHMARKS if known.startswith(f"{name}-")]
+
+
 def _table(rows: list[Row]) -> Table:
     table = Table(title="nodewright benchmarks; times in milliseconds")
     table.add_column("benchmark", no_wrap=True)
-    for heading in ("median", "min", "max", "peak"):
+    for heading in ("median", "min", "max", "peak", "× Go", "wanted"):
         table.add_column(heading, no_wrap=True, justify="right")
-    table.add_column("workload: result")
+    table.add_column("workload, from: result")
     for row in rows:
         seconds = row["seconds"]
         times = [f"{seconds[key] * 1000:,.1f}" for key in ("median", "min", "max")]
         result = ", ".join(f"{key} {value:,}" for key, value in row["result"].items())
         mark = result if row["ok"] else f"WRONG: {result}"
-        workload = BENCHMARKS[row["name"]].workload
-        table.add_row(row["name"], *times, f"{row['peak_mib']} MiB", f"{workload}: {mark}")
+        said = [f"{row['peak_mib']:,.0f} MiB", _times(row["times"]), _wanted(row)]
+        table.add_row(row["name"], *times, *said, f"{row['workload']}, from {row['start']}: {mark}")
     return table
+
+
+def _times(times: Any) -> str:
+    return f"{times:,.0f}" if times is not None else ""
+
+
+def _wanted(row: Row) -> str:
+    mark = "" if row["meets"] is None else (" ✓" if row["meets"] else " ✗")
+    if row["wanted"] is not None:
+        return f"{row['wanted']:,.0f} ×{mark}"
+    return f"{row['limit'] * 1000:,.0f} ms{mark}" if row["limit"] is not None else ""
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Where the API server keeps each kind, and how its answers become the model's values."""
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from nodewright.model.entries import BROKEN
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object
 from nodewright.model.objects import KINDS
+from nodewright.model.sharing import Sharing
 
 T = TypeVar("T", bound=Object)
 
@@ -22,7 +24,7 @@ _PLURALS = {
 
 
 class Resource(Generic[T]):
-    """One kind at its path; with a namespace or a name, as much of it."""
+    """One kind at its path; with a namespace or a name, as much of it. For one thread."""
 
     def __init__(self, kind: str, *, namespace: str = "", query: Query | None = None) -> None:
         known = KINDS[kind]
@@ -32,6 +34,7 @@ class Resource(Generic[T]):
         self.query = dict(query or {})
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
+        self._share: Callable[[Any], Any] = Sharing().pod if kind == "Pod" else _as_it_is
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_page_type(known.type), dec_hook=decode_amount)
 
     def __str__(self) -> str:
@@ -43,15 +46,16 @@ class Resource(Generic[T]):
             found = self._page.decode(raw)
         except BROKEN:
             return self._decode_one_by_one(raw)
-        return Page(tuple(found.items or ()), found.metadata.resource_version, found.metadata.continue_)
+        items = tuple(map(self._share, found.items or ()))
+        return Page(items, found.metadata.resource_version, found.metadata.continue_)
 
     def decode(self, raw: bytes | Raw) -> T:
         """Raises ApiError for an object that cannot be read."""
         try:
             decoded: T = self._object.decode(raw)
         except BROKEN:
-            return self._decode_with_reason(raw)
-        return decoded
+            decoded = self._decode_with_reason(raw)
+        return self._share(decoded)
 
     def _decode_one_by_one(self, raw: bytes) -> "Page[T]":
         try:
@@ -91,6 +95,10 @@ class _RawPage(msgspec.Struct, frozen=True, kw_only=True):
 def collection_path(api_group: str, plural: str, namespace: str = "", version: str = "v1") -> str:
     root = f"/apis/{api_group}/{version}" if api_group else f"/api/{version}"
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def _as_it_is(held: Any) -> Any:
+    return held
 
 
 def _page_type(item: type[Any]) -> type[Any]:

@@ -1,0 +1,59 @@
+"""Clusters as the engine sees them: groups of equal nodes, and pods on them, from plain numbers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodewright.adapters.kube.live_picture import LivePicture
+from nodewright.model.group import GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.model.sharing import Sharing
+from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
+from nodewright.snapshot.workloads import Workloads
+from nodewright.testkit.builders import build_node
+
+NOW = 1_000_000.0
+PROVIDER = "cloud"
+
+
+@dataclass
+class Cluster:
+    """Groups with their nodes; pods come and go as from a watch."""
+
+    now: float = NOW
+    nodes: list[Node] = field(default_factory=list)
+    groups: dict[GroupRef, GroupSeen] = field(default_factory=dict)
+    live: LivePicture = field(default_factory=LivePicture)
+    sharing: Sharing = field(default_factory=Sharing)
+
+    def add_group(self, group_id: str, size: int, max_size: int, **shape: Any) -> None:
+        """A group with so many ready nodes, named ``<group>-<n>``; ``unneeded`` is after how many seconds they go."""
+        options = GroupOptions(scale_down_unneeded_seconds=shape.pop("unneeded", 600.0))
+        ref, ids = GroupRef(PROVIDER, group_id), [f"cloud:///{group_id}/{n}" for n in range(size)]
+        nodes = [build_node(f"{group_id}-{n}", provider_id=known_as, **shape) for n, known_as in enumerate(ids)]
+        self.nodes += nodes
+        self.live.apply_nodes({node.name: node for node in nodes})
+        self.groups[ref] = GroupSeen(
+            ref=ref,
+            group=NodeGroup(id=group_id, min_size=0, max_size=max_size),
+            target=size,
+            options=options,
+            instances=tuple(Instance(id=known_as) for known_as in ids),
+            template=build_node(f"template-{group_id}", **shape),
+        )
+
+    def put(self, pods: list[Pod]) -> None:
+        """Pods that were created, bound or not."""
+        self.live.apply_pods({pod.key: self.sharing.pod(pod) for pod in pods})
+
+    def look(self) -> Observation:
+        """What a loop would observe; ten seconds pass."""
+        self.now += 10
+        return Observation(
+            now=self.now,
+            snapshot=self.live.fork(),
+            pending=self.live.pending(),
+            groups=self.groups,
+            providers={PROVIDER: ProviderSeen(name=PROVIDER)},
+            workloads=Workloads(controllers=None),
+        )

@@ -1,0 +1,71 @@
+"""What a benchmark is, and one turn of the loop as all benchmarks of whole loops time it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
+from nodewright.adapters.store.file import FileStore
+from nodewright.engine.intent import with_intent
+from nodewright.model.settings import Settings
+from nodewright.planner import Plan, make_plan
+from nodewright.registry.fold import fold
+from nodewright.registry.state import Memory
+from nodewright.snapshot.observation import Observation
+from nodewright.validate import check_actions
+
+Result = Mapping[str, int]
+Run = Callable[[], Result]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """``run`` is timed, and must answer ``expected``."""
+
+    run: Run
+    expected: Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One workload. ``prepare`` makes its input at a share of its size, untimed.
+
+    ``start`` is what is there when the clock starts: raw bytes, decoded pods, prepared groups or a warm picture.
+    ``go`` is the row of the Go figures that it divides by with its seconds, ``wanted`` how many times as fast it is
+    to be; where there is no such row, ``limit`` is the most seconds that it may take. ``by_wall`` times what waits.
+    """
+
+    workload: str
+    start: str
+    prepare: Callable[[float], Prepared]
+    go: tuple[str, float] | None = None
+    wanted: float | None = None
+    limit: float | None = None
+    by_wall: bool = False
+    peak_limit_mib: float | None = None
+
+
+def scaled(number: int, share: float) -> int:
+    """So much of a number, but not nothing."""
+    return max(1, round(number * share))
+
+
+@dataclass
+class Loop:
+    """Turns of the engine's loop without reads, events and writes: fold, plan, check, save."""
+
+    settings: Settings
+    memory: Memory = field(default_factory=Memory)
+    random: Random = field(default_factory=lambda: Random(1))
+    store: FileStore = field(default_factory=lambda: FileStore(Path(mkdtemp(prefix="bench-")) / "state"))
+
+    def turn(self, seen: Observation) -> Plan:
+        state = fold(self.memory, seen, [], self.settings)
+        plan = make_plan(state, self.settings, self.random)
+        violations = check_actions(seen, plan.actions, self.settings)
+        if violations:
+            raise AssertionError(f"the plan breaks its rules: {violations}")
+        self.memory = replace(state.memory, scale_down=plan.scale_down.memory or state.memory.scale_down)
+        self.store.save_if_changed(with_intent(self.memory, state, plan.actions))
+        return plan
