@@ -109,7 +109,8 @@ def main(nodes: int, pods: int) -> None:
         daemon = DaemonProcess(folder, plane.kubeconfig("nodewright"), cloud.address, flags)
         wait_until(lambda: daemon.says("loop"), "first loop", 300)
         print(f"first loop after {time.monotonic() - began:.1f} s: {daemon.says('loop')[0]}", flush=True)
-        wait_until(lambda: len(daemon.says("loop")) >= 3, "third loop", 300)
+        ready = f'nodes_count{{state="ready"}} {float(nodes)}'
+        wait_until(lambda: ready in daemon.page("address", "/metrics"), "loop with every node ready", 600)
         print(json.dumps(measure(daemon, plane), indent=1), flush=True)
         print("control plane, MiB:", plane.memory())
         print("exit code", daemon.end(60))

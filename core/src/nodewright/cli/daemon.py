@@ -222,7 +222,7 @@ class LiveEngine:
             report.problem or "loop",
             level="warning" if report.problem else "info",
             seconds=round(report.finished - report.started, 3),
-            nodes=len(report.state.observation.snapshot) if report.state is not None else None,
+            nodes=int(report.state.observation.snapshot.alive.sum()) if report.state is not None else None,
             pending=len(report.state.observation.pending) if report.state is not None else None,
             writes=len(report.outcomes),
         )
