@@ -1,5 +1,6 @@
 """Memory in ConfigMaps: what was saved is found again whole, or not used."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,7 +14,8 @@ from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.store import SHARD_BYTES, STATE_NAME, ConfigMapStore
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
-from nodewright.registry.state import Backoff, Memory
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.testkit.world import NOW, World
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 HEAD = f"{MAPS}/{STATE_NAME}"
@@ -149,3 +151,22 @@ def test_a_pause_is_ordered_and_ended(server: ApiServer) -> None:
     assert f"{MAPS}/nodewright-pause" not in server.objects
     with pytest.raises(NodewrightError, match="cannot be understood"):
         open_store(server, "until tomorrow").load_pause()
+
+
+def test_a_very_large_cluster_fits_into_half_a_mebibyte(server: ApiServer) -> None:
+    """15,000 nodes in 500 groups, all of them unneeded, and every group with something to remember."""
+    world = World()
+    for number in range(500):
+        world.add_group(f"group-{number}", 30)
+    state = world.state()
+    random = Random(1)
+    unneeded = {f"ip-10-{random.randrange(256)}-{n}.ec2.internal": NOW + n * 0.37 for n in range(15_000)}
+    backoffs = {ref: Backoff(until=NOW, duration=300.0, last_failure=NOW, message="m" * 80) for ref in world.groups}
+    requests = {ref: (ScaleUpRequest(increase=3, started=NOW, deadline=NOW + 900),) for ref in world.groups}
+    scale_down = replace(state.memory.scale_down, unneeded_since=unneeded)
+    memory = replace(state.memory, backoffs=backoffs, requests=requests, scale_down=scale_down)
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(memory)
+    assert sum(len(msgspec.json.encode(held)) for held in server.objects.values()) < 512 * 1024
+    assert open_store(server).load().memory.scale_down.unneeded_since.keys() == unneeded.keys()
