@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from awscloud import AwsCloud
-from nodewright.spec import Capability, ProviderError, Quantity
+from nodewright.spec import AccessDenied, Capability, ProviderError, Quantity
 
 Attach = Callable[..., Any]
 _PREFIX = "k8s.io/cluster-autoscaler/node-template"
@@ -94,8 +94,10 @@ def test_a_table_of_ones_own_needs_no_permission(cloud: AwsCloud, attach: Attach
     cloud.deny("DescribeInstanceTypes")
     name = cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template("zz.huge"), "Version": "1"})
     rows = {"zz.huge": {"cpu": 96, "memory_mib": 1024, "gpu": 8}}
-    client = attach(f"0:10:{name}", instance_types=rows, use_static_instance_list=True).client
-    assert client.template_node(name).allocatable["cpu"] == Quantity.of(96)
+    stage = attach(f"0:10:{name}", instance_types=rows, use_static_instance_list=True)
+    for _ in range(2):
+        assert stage.client.template_node(name).allocatable["cpu"] == Quantity.of(96)
+        stage.later(86_400)
     assert "DescribeInstanceTypes" not in cloud.calls
 
 
@@ -107,7 +109,7 @@ def test_launch_data_is_kept_for_a_while(cloud: AwsCloud, attach: Attach) -> Non
     assert cloud.calls["DescribeLaunchTemplateVersions"] == 1
     stage.later(1200)
     assert cloud.calls["DescribeLaunchTemplateVersions"] == 2
-    assert cloud.calls["DescribeInstanceTypes"] == 1
+    assert cloud.calls["DescribeInstanceTypes"] == 2
 
 
 def test_prices_are_a_table_and_off_where_it_has_no_row(cloud: AwsCloud, attach: Attach) -> None:
@@ -119,3 +121,32 @@ def test_prices_are_a_table_and_off_where_it_has_no_row(cloud: AwsCloud, attach:
     off = {group.id: group.switched_off.get(Capability.PRICING) for group in client.node_groups()}
     assert off == {known: None, other: "prices_per_hour has no c5.large"}
     assert Capability.PRICING not in attach(f"0:10:{known}").client.info.capabilities
+
+
+def test_a_missing_permission_costs_templates_and_nothing_else(cloud: AwsCloud, attach: Attach) -> None:
+    cloud.deny("DescribeInstanceTypes", "DescribeLaunchConfigurations")
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    assert stage.client.target_size(name) == 1
+    other = cloud.add_group()
+    stage = attach(f"0:10:{name}", f"0:10:{other}")
+    for group in (name, other):
+        with pytest.raises(AccessDenied, match="DescribeInstanceTypes: UnauthorizedOperation") as denied:
+            stage.client.template_node(group)
+        assert denied.value.group_id == group
+    assert stage.client.increase_size(name, 1, 2) == 1
+
+
+def test_a_throttled_template_comes_later_and_stays_once_it_is_known(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.refuse_once("DescribeLaunchTemplateVersions", "RequestLimitExceeded", "slow down", 503)
+    stage = attach(f"0:10:{name}")
+    started = stage.clock.now()
+    with pytest.raises(ProviderError, match="not known yet: DescribeLaunchTemplateVersions: RequestLimitExceeded"):
+        stage.client.template_node(name)
+    assert stage.clock.now() == started, "the core waited for what only the next refresh can bring"
+    stage.later(21)
+    known = stage.client.template_node(name)
+    cloud.refuse_once("DescribeLaunchTemplateVersions", "InternalError", "oops", 500)
+    stage.later(1201)
+    assert stage.client.template_node(name) == known

@@ -4,12 +4,17 @@ from collections.abc import Callable, Hashable, Iterable
 from random import Random
 from typing import Generic, TypeVar
 
-from nodewright.spec import Clock, ProviderError
+from nodewright.spec import Clock, ProviderError, ProviderUnavailable, Throttled
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _EARLIEST = 0.5
+_PASSING_SECONDS = 20.0
+
+
+class NotYet(ProviderError):
+    """AWS did not tell so far. No kind of error for which the core would wait: only the next refresh can help."""
 
 
 class Kept(Generic[K, V]):
@@ -27,6 +32,11 @@ class Kept(Generic[K, V]):
         return [key for key in dict.fromkeys(keys) if key not in self._answers or self._answers[key][0] <= now]
 
     def keep(self, key: K, answer: V | ProviderError) -> None:
+        """Trouble that passes is kept for a moment only, and never in place of an answer."""
+        if isinstance(answer, Throttled | ProviderUnavailable | NotYet):
+            known = self._answers.get(key, (0.0, _later(answer)))[1]
+            self._answers[key] = (self._clock.now() + _PASSING_SECONDS, known)
+            return
         lasts = self._seconds * self._random.uniform(_EARLIEST, 1.0)
         self._answers[key] = (self._clock.now() + lasts, answer)
 
@@ -34,13 +44,18 @@ class Kept(Generic[K, V]):
         """Raises the refusal that was kept, and KeyError for what was never asked."""
         answer = self._answers[key][1]
         if isinstance(answer, ProviderError):
-            raise answer
+            # A new one each time: the core notes in an error whose group it was, and it would grow with every raise.
+            raise type(answer)(str(answer), code=answer.code)
         return answer
 
     def forget_others(self, keys: Iterable[K]) -> None:
         """Drop what nobody asks for any more."""
         used = set(keys)
         self._answers = {key: answer for key, answer in self._answers.items() if key in used}
+
+
+def _later(error: ProviderError) -> "NotYet":
+    return error if isinstance(error, NotYet) else NotYet(f"not known yet: {error}", code=error.code)
 
 
 def ask(question: Callable[[], V]) -> V | ProviderError:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.spec import Clock, NodeTemplate, ProviderError, Throttled
+from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright_aws.api import Api
 from nodewright_aws.cache import Kept, ask
 from nodewright_aws.options import Options
@@ -35,8 +35,6 @@ from nodewright_aws.template import Machine, make_template, managed_by
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_FOREVER = 86_400.0
-
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Which type a group starts, and the requirements of a policy that names none."""
@@ -53,20 +51,20 @@ class Catalogue:
         self._options = options
         self._launches: Kept[str, Launch] = Kept(clock, random, options.template_interval)
         self._templates: Kept[TemplateSpec, LaunchTemplateData] = Kept(clock, random, options.template_interval)
-        self._types: Kept[str, InstanceTypeInfo] = Kept(clock, random, _FOREVER)
+        self._types: Kept[str, InstanceTypeInfo] = Kept(clock, random, options.template_interval)
         self._nodegroups: Kept[tuple[str, str], EksNodegroup] = Kept(clock, random, options.nodegroup_interval)
-        for name, row in options.instance_types.items():
-            self._types.keep(name, _static_type(name, row.cpu, row.memory_mib, row.gpu, row.architecture))
+        self._own_types = {
+            name: _static_type(name, row.cpu, row.memory_mib, row.gpu, row.architecture)
+            for name, row in options.instance_types.items()
+        }
 
     def learn(self, groups: Sequence[Group]) -> None:
-        """Ask for what is missing. Throttling passes on: it concerns every group, and the core waits."""
+        """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
         with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="aws") as pool:
 
             def each(kept: Kept[K, V], keys: Iterable[K], question: Callable[[K], V]) -> None:
                 wanted = kept.missing(keys)
                 for key, answer in zip(wanted, pool.map(lambda key: ask(lambda: question(key)), wanted), strict=True):
-                    if isinstance(answer, Throttled):
-                        raise answer
                     kept.keep(key, answer)
 
             known = {group.name: group for group in groups}
@@ -76,7 +74,7 @@ class Catalogue:
                 [spec for spec in map(_template_of, stale) if spec is not None],
                 self._api.launch_template,
             )
-            configured = self._configured(stale)
+            configured = ask(lambda: self._configured(stale))
             each(self._launches, [group.name for group in stale], lambda name: self._launch(known[name], configured))
             each(self._nodegroups, filter(None, map(managed_by, groups)), lambda key: self._api.nodegroup(*key))
         self._learn_types(known)
@@ -85,7 +83,8 @@ class Catalogue:
     def template(self, group: Group) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this group."""
         launch = self._launches.get(group.name)
-        machine = Machine(kind=self._types.get(launch.type_name), requirements=launch.requirements)
+        kind = self._own_types.get(launch.type_name) or self._types.get(launch.type_name)
+        machine = Machine(kind=kind, requirements=launch.requirements)
         return make_template(group, machine, self._nodegroup(group), self._api.region())
 
     def type_name(self, group_name: str) -> str:
@@ -102,19 +101,21 @@ class Catalogue:
 
     def _learn_types(self, known: Iterable[str]) -> None:
         found = [ask(lambda name=name: self._launches.get(name)) for name in known]  # type: ignore[misc]  # mypy cannot type a lambda with a default
-        wanted = self._types.missing(launch.type_name for launch in found if isinstance(launch, Launch))
+        names = (launch.type_name for launch in found if isinstance(launch, Launch))
+        wanted = self._types.missing(name for name in names if name not in self._own_types)
         if not wanted:
             return
-        told = (
-            {}
-            if self._options.use_static_instance_list
-            else {t.instance_type: t for t in self._api.instance_types(wanted)}
-        )
+        told = ask(lambda: self._describe_types(wanted))
         for name in wanted:
-            unknown = ProviderError(
-                f"{self._api.region()} has no instance type {name} that is known", code="unknownType"
-            )
-            self._types.keep(name, told.get(name, unknown))
+            self._types.keep(name, told if isinstance(told, ProviderError) else told.get(name, self._unknown(name)))
+
+    def _describe_types(self, names: Sequence[str]) -> dict[str, InstanceTypeInfo]:
+        if self._options.use_static_instance_list:
+            return {}
+        return {found.instance_type: found for found in self._api.instance_types(names)}
+
+    def _unknown(self, name: str) -> ProviderError:
+        return ProviderError(f"{self._api.region()} has no instance type {name} that is known", code="unknownType")
 
     def _configured(self, groups: Iterable[Group]) -> dict[str, str]:
         """Instance types of launch configurations, which can be asked for in bulk."""
@@ -122,9 +123,11 @@ class Catalogue:
         found = self._api.launch_configurations(names) if names else ()
         return {one.launch_configuration_name: one.instance_type for one in found}
 
-    def _launch(self, group: Group, configured: dict[str, str]) -> Launch:
+    def _launch(self, group: Group, configured: dict[str, str] | ProviderError) -> Launch:
         """Configuration before template before policy, as CA looks."""
         if group.launch_configuration_name:
+            if isinstance(configured, ProviderError):
+                raise configured
             name = configured.get(group.launch_configuration_name, "")
             return _demand_type(group, name, f"launch configuration {group.launch_configuration_name}")
         spec = _template_of(group)
