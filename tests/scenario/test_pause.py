@@ -69,7 +69,9 @@ def test_corrections_wait_too_and_the_plan_says_why() -> None:
     assert timed_out[0][0] <= 15 * MINUTE + 2 * LOOP  # what is observed is concluded and told all the same
 
 
-@pytest.mark.parametrize("happening", ["at: 5m, do: pause", "at: 5m, do: pause, for: -3m", "do: resume"])
+@pytest.mark.parametrize(
+    "happening", ["at: 5m, do: pause", "at: 5m, do: pause, for: -3m", "at: 5m, do: pause, for: 0", "do: resume"]
+)
 def test_a_pause_has_a_time_and_a_length(happening: str) -> None:
     arguments: list[Any] = [happening]
     with pytest.raises(ConfigError, match=r"pause\.yaml: timeline"):

@@ -276,6 +276,22 @@ def test_the_bounds_of_what_is_learned_are_in_order() -> None:
     assert said == "--min-learned-provision-time: a learned provision time cannot be at least 1h and at most 30m"
 
 
+def test_the_bounds_of_a_backoff_are_in_order() -> None:
+    said = refusal({"initial-node-group-backoff-duration": "1h", "max-node-group-backoff-duration": "10m"})
+    assert said == "--initial-node-group-backoff-duration: a backoff cannot be at least 1h and at most 10m"
+
+
+def test_what_a_profile_or_rule_switches_off_cannot_be_asked_for() -> None:
+    assert (
+        refusal({"profile": "ca", "size-correction": "prompt"}) == "--size-correction: --profile decides by the rule ca"
+    )
+    assert load({"profile": "ca", "size-correction": "ca"}).size_correction == "ca"
+    for flags in ({"size-correction": "seed"}, {"profile": "ca"}):
+        (other,) = flags
+        said = refusal({**flags, "probe-after-backoff": "true"})
+        assert said == f"--probe-after-backoff: no group is probed under --{other}"
+
+
 def test_probing_is_off_wherever_ca_decides() -> None:
     assert load().probes_after_backoff
     for flags in ({"probe-after-backoff": "false"}, {"size-correction": "seed"}, {"profile": "ca"}):

@@ -139,3 +139,9 @@ def test_a_damaged_state_is_named_and_stays(nodewright: Nodewright, tmp_path: Pa
     assert ended.code == 2
     assert f"{path}: saved state cannot be used: it is no saved state of nodewright" in ended.err
     assert path.read_bytes() == b"{}"
+
+
+def test_a_folder_is_no_state_file(nodewright: Nodewright, tmp_path: Path) -> None:
+    ended = nodewright("pause", "--for", "1h", "--state", tmp_path)
+    assert (ended.code, list(tmp_path.parent.glob("*.pause"))) == (2, [])
+    assert "is a directory" in ended.err

@@ -74,7 +74,8 @@ def load_settings(
     values = {flag: _read_value(_KNOWN[flag], place) for flag, place in given.items()}
     providers = _read_providers(document.get("providers"), f"{file_name}: providers")
     _check_schedulers(given, values)
-    _check_learned_bounds(given, values)
+    _check_bounds(given, values)
+    _check_rules(given, values)
     _check_graces(given, values)
     return Settings(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
@@ -255,14 +256,31 @@ def _check_schedulers(given: _Layer, values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{origin}: {printable(outside[0])} is not among allowed-scheduler-names")
 
 
-def _check_learned_bounds(given: _Layer, values: Mapping[str, Any]) -> None:
-    """What is learned of provision times lies between two bounds."""
-    names = ("min-learned-provision-time", "max-learned-provision-time")
-    least, most = (values.get(name, SETTINGS[name].default) for name in names)
-    if least > most:
-        origin = next(given[name].origin for name in names if name in given)
-        bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
-        raise ConfigError(f"{origin}: a learned provision time cannot be {bounds}")
+_BOUNDS = {
+    "a learned provision time": ("min-learned-provision-time", "max-learned-provision-time"),
+    "a backoff": ("initial-node-group-backoff-duration", "max-node-group-backoff-duration"),
+}
+
+
+def _check_bounds(given: _Layer, values: Mapping[str, Any]) -> None:
+    """What lies between two settings."""
+    for what, names in _BOUNDS.items():
+        least, most = (values.get(name, SETTINGS[name].default) for name in names)
+        if least > most:
+            origin = next(given[name].origin for name in names if name in given)
+            bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
+            raise ConfigError(f"{origin}: {what} cannot be {bounds}")
+
+
+def _check_rules(given: _Layer, values: Mapping[str, Any]) -> None:
+    """What a profile or a rule of size correction switches off cannot be asked for."""
+    rule = values.get("size-correction", SETTINGS["size-correction"].default)
+    is_ca = values.get("profile") == "ca"
+    if is_ca and "size-correction" in given and rule != "ca":
+        raise ConfigError(f"{given['size-correction'].origin}: {given['profile'].origin} decides by the rule ca")
+    if values.get("probe-after-backoff") and (is_ca or rule != "prompt"):
+        other = given["profile" if is_ca else "size-correction"].origin
+        raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {other}")
 
 
 def _check_graces(given: _Layer, values: Mapping[str, Any]) -> None:

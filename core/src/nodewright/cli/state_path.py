@@ -48,7 +48,7 @@ def state_options(command: F) -> F:
         click.option(
             "--state",
             metavar="FILE",
-            type=click.Path(path_type=Path),
+            type=click.Path(path_type=Path, dir_okay=False),
             help="The engine's state file. Default: nodewright/state.json in $XDG_STATE_HOME or ~/.local/state.",
         ),
     )

@@ -172,6 +172,10 @@ class PauseWrites(Happening, frozen=True, kw_only=True, tag="pause"):
 
     lasts: Seconds = msgspec.field(name="for")
 
+    def __post_init__(self) -> None:
+        if not self.lasts > 0:
+            raise ValueError("a pause lasts longer than nothing")
+
 
 class ResumeWrites(Happening, frozen=True, kw_only=True, tag="resume"):
     """Somebody ends the pause."""
