@@ -213,13 +213,23 @@ def awaited_in_turn(facts: Facts, group: str, now: float) -> int:
     lingers = any(write.accepted != write.expected - write.target for write in withdrawals)
     if lingers or facts.resets or facts.hindered(group, now - 2 * facts.patience, now):
         return 0
+    mine = [a for a in facts.history.asked if a.group == group and a.at < now]
+    asked = [(a.at, a.count) for a in mine if a.ours]
+    taken_back = -sum(min(0, a.count) for a in mine)
     settled = facts.settled(group, 0.0, now)
-    left = 0
-    for asked in facts.history.asked:
-        if asked.group == group and asked.ours and asked.at < now:
-            credited = min(settled, asked.count)
-            settled -= credited
-            left += (asked.count - credited) * (asked.at >= now - facts.patience)
+    # What somebody took back may have been the newest as well as the oldest.
+    newest_gone = _without_first(reversed(asked), taken_back)[::-1]
+    left = (_without_first(asked, settled), _without_first(newest_gone, settled - taken_back))
+    return min(sum(count for at, count in rest if at >= now - facts.patience) for rest in left)
+
+
+def _without_first(asked: Iterable[tuple[float, int]], gone: int) -> list[tuple[float, int]]:
+    """What is left of machines asked for, with when, after the first so many are gone."""
+    left = []
+    for at, count in asked:
+        some = min(gone, count)
+        gone -= some
+        left.append((at, count - some))
     return left
 
 

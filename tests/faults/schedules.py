@@ -121,12 +121,21 @@ def _cloud(draw: Draw) -> dict[str, Any]:
     supply = draw(st.lists(_supply_fault(groups), min_size=1, max_size=3))
     for kind, fault in supply:
         cloud.setdefault(kind, []).append(fault)
+    if draw(st.integers(0, 3)) == 3:
+        _sell_out_silently(draw, groups[0], cloud)
     faults = draw(st.lists(_call_fault(groups), max_size=3))
     interference = draw(st.lists(_interference(groups), max_size=2))
     cloud |= {key: found for key, found in (("faults", faults), ("interference", interference)) if found}
     if draw(st.integers(0, 5)) == 5:
         cloud["placeholder_failures"] = True
     return cloud
+
+
+def _sell_out_silently(draw: Draw, group: dict[str, Any], cloud: dict[str, Any]) -> None:
+    """The cheapest group delivers next to nothing for long, and nobody says so: only time tells."""
+    group["switched_off"] = {"fast_failure_detection": "the cloud does not say"}
+    sold_out = {"start": 0, "end": draw(st.sampled_from((1200, 2400))), "group": group["name"]}
+    cloud.setdefault("stock_outs", []).append({**sold_out, "remaining": draw(st.integers(0, 2))})
 
 
 @st.composite
@@ -185,7 +194,7 @@ def schedules(draw: Draw) -> Schedule:
     troubles = draw(st.lists(_engine_trouble(), max_size=draw(st.sampled_from((1, 2, 0)))))
     settings: dict[str, Any] = {
         "expander": draw(st.sampled_from(("price", "least-waste"))),
-        "max-node-provision-time": draw(st.sampled_from(("5m", "5m", "10m"))),
+        "max-node-provision-time": draw(st.sampled_from(("5m", "10m"))),
         "scale-down-enabled": False,  # what is removed on purpose is no fault, and has tests of its own
     }
     for flag, default in (("probe-after-backoff", True), ("balance-similar-node-groups", False)):
