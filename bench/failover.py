@@ -157,7 +157,7 @@ def _document(rows: Sequence[Row]) -> list[str]:
     return [
         f"{count['mode']}, {count['place']}: {count}"
         for count in counts
-        if count["given_up"] > count["arrivals"] / 1000 + count["slow"]
+        if (count["mode"] == "auto" and count["given_up"] > count["arrivals"] / 1000)
         or (count["mode"] == "prompt" and count["early"])
         or (count["place"] == "unlisted" and (count["killed"] or count["adopted"] != count["given_up"]))
     ]

@@ -1,16 +1,16 @@
 """Machines that are slow but healthy: how many are given up, and whether each is adopted when it comes after all."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field
+from itertools import count, islice
 from random import Random
 from typing import Any, TypedDict
 
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import DeploymentSpec, PodTemplate, Scenario, Seconds
 from nodewright.engine.autoscaler import Brain
+from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
@@ -23,14 +23,16 @@ ARRIVALS = 10_000
 _BATCHES, _EVERY = (10, 10, 10, 90, 90, 90, 100), 40 * 60.0
 # Median, sigma: half come within 90 s, one of a hundred takes ten minutes, two of a thousand more than fifteen.
 _LONG_TAIL = {"lognormal": ["90s", 0.8]}
+_GROUP = GroupRef("fake", "a")
 # Where the time goes: before the cloud lists the machine, or until its kubelet registers.
 PLACES: Mapping[str, str] = {"unlisted": "request_delay", "booting": "provision_delay"}
 
 
 class FalseFailovers(TypedDict):
-    """Counts of machines. ``slow`` took longer than the ordinary provision time, ``given_up`` were backed off for
-    or withdrawn, ``early`` of them before that time was over; ``adopted`` of those given up became nodes, ``killed``
-    were deleted, which only happens to machines that run for twice the ordinary time and are no nodes yet.
+    """Counts of machines, each told by its id. ``slow`` took longer than the ordinary provision time, ``given_up`` were
+    backed off for or withdrawn, ``early`` of them before that time was over; ``adopted`` of those given up became
+    nodes, ``killed`` were deleted, which only happens to machines that run for twice the ordinary time and are no
+    nodes yet.
     """
 
     mode: str
@@ -45,24 +47,37 @@ class FalseFailovers(TypedDict):
 
 @dataclass
 class _Watch:
-    """Counts what the engine gives up in group a, without taking part."""
+    """When each machine of group a was asked for and given up, without taking part.
 
-    given_up: int = 0
-    still_given_up: int = 0
+    The cloud numbers machines as they are asked for. Machines that are given up before they are listed are a number
+    only: the oldest ones that nobody has seen.
+    """
+
+    asked: list[float] = field(default_factory=list)
+    listed: set[int] = field(default_factory=set)
+    given_up: dict[int, float] = field(default_factory=dict)
 
     def make_plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        group = state.groups.get(GroupRef("fake", "a"))
+        group = state.groups.get(_GROUP)
         if group is not None:
-            self.given_up += group.timed_out + len(group.newly_late)
-            self.still_given_up = group.given_up
-        return make_plan(state, settings, random)
+            self.listed |= {_number(instance.id) for instance in group.seen.instances or ()}
+            unseen = (n for n in range(len(self.asked)) if n not in self.listed and n not in self.given_up)
+            lost = [*islice(unseen, group.timed_out), *(_number(machine) for machine in group.newly_late)]
+            self.given_up |= {number: self.given_up.get(number, state.now) for number in lost}
+        plan = make_plan(state, settings, random)
+        for action in plan.actions:
+            if isinstance(action, IncreaseSize) and action.group == _GROUP:
+                self.asked += [state.now] * (action.target - action.expected_target)
+        return plan
 
 
-def count_false_failovers(mode: str, settings: Mapping[str, Any], place: str) -> FalseFailovers:
-    """At least ten thousand arrivals under one mode, in clusters of up to four hundred machines each."""
+def count_false_failovers(
+    mode: str, settings: Mapping[str, Any], place: str, arrivals: int = ARRIVALS
+) -> FalseFailovers:
+    """At least so many arrivals under one mode, in clusters of up to four hundred machines each."""
     total = FalseFailovers(mode=mode, place=place, arrivals=0, slow=0, given_up=0, early=0, adopted=0, killed=0)
     for seed in count():
-        if total["arrivals"] >= ARRIVALS:
+        if total["arrivals"] >= arrivals:
             break
         _add_run(total, settings, seed)
     return total
@@ -72,16 +87,16 @@ def _add_run(total: FalseFailovers, settings: Mapping[str, Any], seed: int) -> N
     watch = _Watch()
     scenario = _scenario(settings, total["place"], seed)
     result = build_simulation(scenario, BuildOptions(brain=Brain(make_plan=watch.make_plan))).run()
-    times = _times(result)
-    deletions = [d for d in result.decisions if d.what == "delete" and d.group == "fake/a"]
-    gone = sum(deletion.before - deletion.after for deletion in deletions)
-    slow = gone + sum(seconds > PROVISION_SECONDS for seconds in times)
-    total["arrivals"] += len(times) + gone
-    total["slow"] += slow
-    total["given_up"] += watch.given_up
-    total["early"] += max(0, watch.given_up - slow)
-    total["adopted"] += watch.given_up - watch.still_given_up - gone
-    total["killed"] += gone
+    asked, given_up = watch.asked, watch.given_up
+    facts = [(fact.what, fact.at, _number(fact.name)) for fact in result.journal if fact.where == "fake/a"]
+    came = {number: at for what, at, number in facts if what == What.NODE_ADDED}
+    gone = {number for what, _, number in facts if what == What.MACHINE_GONE} - came.keys()
+    total["arrivals"] += len(came) + len(gone)
+    total["slow"] += len(gone) + sum(at - asked[number] > PROVISION_SECONDS for number, at in came.items())
+    total["given_up"] += len(given_up)
+    total["early"] += sum(at - asked[number] <= PROVISION_SECONDS for number, at in given_up.items())
+    total["adopted"] += len(given_up.keys() & came.keys())
+    total["killed"] += len(gone)
 
 
 def _scenario(settings: Mapping[str, Any], place: str, seed: int) -> Scenario:
@@ -106,13 +121,6 @@ def _scenario(settings: Mapping[str, Any], place: str, seed: int) -> Scenario:
     )
 
 
-def _times(result: SimulationResult) -> list[float]:
-    """Seconds from the call to the node for every machine of group a, which the cloud numbers as they are asked for."""
-    asked = [
-        decision.at
-        for decision in result.decisions
-        if decision.group == "fake/a" and decision.what == "increase"
-        for _ in range(decision.after - decision.before)
-    ]
-    added = [(fact.at, fact.name) for fact in result.journal if fact.what == What.NODE_ADDED and fact.where == "fake/a"]
-    return [at - asked[int(name.rpartition("-")[2])] for at, name in added]
+def _number(name: str) -> int:
+    """Of a machine or its node: the cloud's names end in it."""
+    return int(name.rpartition("-")[2])

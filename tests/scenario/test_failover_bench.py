@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from false_failovers import count_false_failovers
+
 BENCH = Path(__file__).parents[2] / "bench" / "failover.py"
 MODES = ["fast", "prompt", "auto", "ca", "seed"]
 
@@ -35,3 +39,12 @@ def test_an_unknown_scenario_is_refused() -> None:
     ended = run("seed-9")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("no scenario of the name seed-9; known: seed-1,")
+
+
+@pytest.mark.parametrize(("place", "deadline"), [("unlisted", "3m"), ("booting", "8m")])
+def test_false_failovers_are_told_machine_by_machine(place: str, deadline: str) -> None:
+    """With deadlines of so few minutes, twice as many after arrivals, every machine that is given up is so before the ordinary time is over."""
+    counted = count_false_failovers("prompt", {"max-node-provision-time": deadline}, place, arrivals=400)
+    assert counted["arrivals"] >= 400
+    assert counted["given_up"] == counted["early"] > counted["slow"]
+    assert counted["adopted"] + counted["killed"] == counted["given_up"]
