@@ -1,0 +1,170 @@
+"""Our filters against the real kube-scheduler: each pod is placed by it, and judged by ours just before."""
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.e2e.cloud import RealClock
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
+
+from nodewright.adapters.kube.caches import CacheOptions, Caches
+from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.connection import connect
+from nodewright.adapters.kube.resources import Resource
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.pod import Pod
+from nodewright.predicates import feasible
+from nodewright.snapshot.snapshot import Snapshot
+
+PODS = "/api/v1/namespaces/default/pods"
+ZONES, DISKS, APPS = ("a", "b", "c"), ("ssd", "hdd"), ("web", "db", "job")
+COUNT = 250
+
+
+def make_node(number: int, random: Random) -> dict[str, Any]:
+    name = f"site-{number}"
+    amounts = {"cpu": random.choice(["4", "8", "16"]), "memory": "32Gi", "pods": random.choice(["5", "30"])}
+    if random.random() < 0.3:
+        amounts["example.com/fpga"] = "2"
+    taints = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}] if random.random() < 0.3 else []
+    labels = {"kubernetes.io/hostname": name, "disk": random.choice(DISKS), "size": str(number)}
+    if random.random() < 0.9:
+        labels["topology.kubernetes.io/zone"] = random.choice(ZONES)
+    ready = [{"type": "Ready", "status": "False", "reason": "Booting"}]
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints, "unschedulable": random.random() < 0.1},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": ready},
+    }
+
+
+def make_pod(number: int, random: Random) -> dict[str, Any]:
+    requests = {"cpu": random.choice(["100m", "500m", "1", "3"]), "memory": random.choice(["64Mi", "2Gi"])}
+    container: dict[str, Any] = {"name": "c", "image": "none.invalid/c", "resources": {"requests": requests}}
+    if random.random() < 0.1:
+        container["resources"] = {
+            "requests": {**requests, "example.com/fpga": "1"},
+            "limits": {"example.com/fpga": "1"},
+        }
+    if random.random() < 0.1:
+        container["ports"] = [{"containerPort": 80, "hostPort": random.choice([8000, 8001])}]
+    app = random.choice(APPS)
+    spec: dict[str, Any] = {"containers": [container], "affinity": {}}
+    if random.random() < 0.4:
+        spec["tolerations"] = [random.choice([{"key": "dedicated", "operator": "Exists"}, {"operator": "Exists"}])]
+    if random.random() < 0.2:
+        spec["nodeSelector"] = {"disk": random.choice(DISKS)}
+    if random.random() < 0.2:
+        spec["affinity"]["nodeAffinity"] = make_node_affinity(random)
+    add_neighbours(spec["affinity"], app, random)
+    if random.random() < 0.25:
+        spec["topologySpreadConstraints"] = [make_spread(app, random)]
+    return {"metadata": {"name": f"p{number}", "labels": {"app": app}}, "spec": spec}
+
+
+def make_node_affinity(random: Random) -> dict[str, Any]:
+    expression = random.choice(
+        [
+            {"key": "topology.kubernetes.io/zone", "operator": random.choice(["In", "NotIn"]), "values": ["a", "b"]},
+            {"key": "size", "operator": random.choice(["Gt", "Lt"]), "values": ["5"]},
+            {"key": "topology.kubernetes.io/zone", "operator": random.choice(["Exists", "DoesNotExist"])},
+        ]
+    )
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+
+def add_neighbours(affinity: dict[str, Any], app: str, random: Random) -> None:
+    """Pods of an app that this one wants near, or far."""
+    key = random.choice(["kubernetes.io/hostname", "topology.kubernetes.io/zone"])
+    for kind, share in (("podAffinity", 0.1), ("podAntiAffinity", 0.15)):
+        if random.random() < share:
+            term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": random.choice([app, *APPS])}}}
+            affinity[kind] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def make_spread(app: str, random: Random) -> dict[str, Any]:
+    return {
+        "maxSkew": random.choice([1, 2]),
+        "topologyKey": random.choice(["topology.kubernetes.io/zone", "kubernetes.io/hostname"]),
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+        "nodeTaintsPolicy": random.choice(["Ignore", "Honor"]),
+        "nodeAffinityPolicy": random.choice(["Ignore", "Honor"]),
+    }
+
+
+@pytest.fixture
+def caches(clean: ControlPlane) -> Iterator[Caches]:
+    api = connect(kubeconfig=str(clean.kubeconfig()))
+    held = Caches(api, RealClock(), Random(1), CacheOptions(config_maps=(CONFIG_MAP,)))
+    held.start()
+    assert held.wait_synced(60)
+    yield held
+    held.stop()
+
+
+def decide(plane: ControlPlane, pod: dict[str, Any]) -> tuple[str, str]:
+    """The node that the scheduler chose, or its words when it found none."""
+    plane.request(PODS, method="POST", body=pod)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        held = plane.request(f"{PODS}/{pod['metadata']['name']}")
+        if held["spec"].get("nodeName"):
+            return held["spec"]["nodeName"], ""
+        for condition in held["status"].get("conditions", ()):
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return "", condition["message"]
+    pytest.fail("the scheduler does not decide")
+
+
+def candidates(snapshot: Snapshot, pod: Pod) -> set[str]:
+    return {snapshot.name(int(row)) for row in np.flatnonzero(feasible(snapshot, snapshot.class_of(pod)))}
+
+
+def count_ready(caches: Caches) -> int:
+    nodes = [
+        node for node in caches.of("Node").all() if not any("not-ready" in taint.key for taint in node.spec.taints)
+    ]
+    return sum(c.type == "Ready" and c.status == "True" for node in nodes for c in node.status.conditions)
+
+
+def is_bound(caches: Caches, key: str) -> bool:
+    held = caches.of("Pod").get(key)
+    return held is not None and bool(held.spec.node_name)
+
+
+def is_gone(caches: Caches, key: str) -> bool:
+    return caches.of("Pod").get(key) is None
+
+
+def test_no_disagreement(clean: ControlPlane, caches: Caches) -> None:
+    random = Random(20_261_122)
+    for number in range(12):
+        clean.request("/api/v1/nodes", method="POST", body=make_node(number, random))
+    cluster = KubeCluster(connect(kubeconfig=str(clean.kubeconfig())), caches, max_age=1e9)
+    wait_until(lambda: count_ready(caches) == 12, "twelve ready nodes in the cache")
+    resource: Resource[Pod] = Resource("Pod")
+    placed = 0
+    for number in range(COUNT):
+        body = make_pod(number, random)
+        snapshot = cluster.read(RealClock().now()).snapshot
+        node, why = decide(clean, body)
+        key = f"default/p{number}"
+        plain = {**body, "metadata": {**body["metadata"], "namespace": "default", "uid": key}}
+        ours = candidates(snapshot, resource.decode(json.dumps(plain).encode()))
+        if node:
+            assert node in ours, (body, node)
+            placed += 1
+            wait_until(partial(is_bound, caches, key), "the pod in the cache")
+        else:
+            assert not ours, (body, why)
+            clean.request(f"{PODS}/p{number}", method="DELETE", body={"gracePeriodSeconds": 0})
+            wait_until(partial(is_gone, caches, key), "its end in the cache")
+    assert COUNT / 5 < placed < COUNT
