@@ -1,0 +1,173 @@
+"""What scale-down saves on a production trace, beside what nobody could do better.
+
+``scale_down.py [NAME…] [--output json]`` replays the openb trace with nodes removed after 1, 5 and 10 minutes, in real
+time and 100 times as fast (``real-1m`` … ``fast-10m``), and prints for each: node-hours, the bound of node_bound.py,
+and what lies between the two. ``--page`` writes docs/scale-down.md and its chart from all of them.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from node_bound import Amounts, Moment, NodeBound, Shape, averaged, moments
+from nodewright.adapters.simulated.build import BuildOptions, build_simulation
+from nodewright.adapters.simulated.demo import trace_scenario
+from nodewright.adapters.simulated.journal import Fact, What
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.traces.openb import Trace, load_openb
+from nodewright.engine.autoscaler import Brain
+from scale_down_page import write_page
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "tests" / "data" / "openb"
+WINDOWS = 1000
+RUNS = {f"{pace}-{wait}": (by, wait) for pace, by in (("real", 1.0), ("fast", 100.0)) for wait in ("1m", "5m", "10m")}
+_MOVED = re.compile(r"-r[0-9]+$")
+_HOUR = 3600.0
+
+
+class Place(NamedTuple):
+    """A pod that runs somewhere."""
+
+    group: str
+    asks: Amounts
+
+
+class Ran(NamedTuple):
+    """What ran when, in all and in each group: changes for ``node_bound.moments``."""
+
+    everywhere: list[tuple[float, Amounts, int]]
+    by_group: dict[str, list[tuple[float, Amounts, int]]]
+
+
+def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
+    """One run, to the end of its last pod."""
+    compression, wait = RUNS[name]
+    scenario = trace_scenario(str(folder), compression=compression)
+    waits = {"scale-down-unneeded-time": wait, "scale-down-delay-after-add": wait}
+    scenario = msgspec.structs.replace(scenario, settings={**scenario.settings, **waits})
+    return build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run()
+
+
+def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, object]:
+    """The row of one run; hours are node-hours, waits in seconds."""
+    ran = _read(result.journal, {f"default/{p.name}": (p.cpu_milli, p.memory_mib, p.gpus) for p in trace.pods})
+    shapes = {f"fake/{s.name}": Shape((s.cpu_milli, s.memory_mib, s.gpus), n) for s, n in trace.shapes.items()}
+    history = averaged(list(moments(ran.everywhere)), result.end, WINDOWS)
+    bound = NodeBound(list(shapes.values()))
+    return {
+        "name": name,
+        "node_hours": result.node_hours.used,
+        "with_pods": result.node_hours.busy,
+        "bound_of_chosen_groups": sum(
+            _hours_in_one_group(changes, shapes[group], result.end) for group, changes in ran.by_group.items()
+        ),
+        "bound": bound.node_hours(history, result.end),
+        "removed": len(result.removals),
+        "evicted": sum(len(removal.evicted) for removal in result.removals),
+        "cycles": count_cycles(result.journal),
+        "wait_p50": result.waiting.p50,
+        "wait_p99": result.waiting.p99,
+        "wait_longest": result.waiting.longest,
+        "loops": result.loops,
+        "curves": _curves(result, history, bound),
+    }
+
+
+def count_cycles(journal: Iterable[Fact]) -> int:
+    """How many moved pods ended up on a node that was added after they had been moved: it was added for them."""
+    lost: dict[str, float] = {}
+    added: dict[str, float] = {}
+    cycles = 0
+    for fact in journal:
+        base = _MOVED.sub("", fact.name)
+        if fact.what == What.NODE_ADDED:
+            added[fact.name] = fact.at
+        elif fact.what == What.POD_LOST:
+            lost[base] = fact.at
+        elif fact.what == What.POD_STARTED and base in lost:
+            cycles += added[fact.where] > lost.pop(base)
+    return cycles
+
+
+def _read(journal: Iterable[Fact], asks: Mapping[str, Amounts]) -> Ran:
+    ran = Ran([], {})
+    group_of: dict[str, str] = {}
+    running: dict[str, Place] = {}
+    for fact in journal:
+        if fact.what == What.NODE_ADDED:
+            group_of[fact.name] = fact.where
+        elif fact.what == What.POD_STARTED:
+            place = running[fact.name] = Place(group_of[fact.where], asks[_MOVED.sub("", fact.name)])
+            _note(ran, place, fact.at, 1)
+        elif fact.what in (What.POD_ENDED, What.POD_LOST) and fact.name in running:
+            _note(ran, running.pop(fact.name), fact.at, -1)
+    return ran
+
+
+def _note(ran: Ran, place: Place, at: float, count: int) -> None:
+    ran.everywhere.append((at, place.asks, count))
+    ran.by_group.setdefault(place.group, []).append((at, place.asks, count))
+
+
+def _hours_in_one_group(changes: Sequence[tuple[float, Amounts, int]], shape: Shape, end: float) -> float:
+    """The fewest hours of nodes of one shape: the resource of which most is asked decides, moment by moment."""
+    history = list(moments(changes))
+    ends = [*(moment.at for moment in history[1:]), end]
+    return (
+        sum((until - moment.at) * _filled(moment, shape) for moment, until in zip(history, ends, strict=True)) / _HOUR
+    )
+
+
+def _filled(moment: Moment, shape: Shape) -> float:
+    asked = (sum(size[k] * count for size, count in moment.running.items()) for k in range(len(shape.offers)))
+    return max((amount / offered for amount, offered in zip(asked, shape.offers, strict=True) if offered), default=0.0)
+
+
+def _curves(result: SimulationResult, history: Sequence[Moment], bound: NodeBound) -> dict[str, list[float]]:
+    """Nodes at the beginning of each window: there, with what scale-down's bound allows beside them."""
+    times = result.series.times
+    totals = [sum(counts) for counts in zip(*result.series.nodes.values(), strict=True)]
+    at, there = 0, []
+    for moment in history:
+        while at + 1 < len(times) and times[at + 1] <= moment.at:
+            at += 1
+        there.append(float(totals[at]))
+    return {
+        "hours": [(moment.at - result.start) / _HOUR for moment in history],
+        "nodes": there,
+        "bound": [bound.nodes(moment.running) for moment in history],
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    names = [word for word in arguments if not word.startswith("--") and word != "json"] or list(RUNS)
+    unknown = [name for name in names if name not in RUNS]
+    if unknown:
+        print(f"scale_down.py: there is no run {unknown[0]}; there are {', '.join(RUNS)}", file=sys.stderr)
+        return 2
+    trace = load_openb(FOLDER)
+    rows = [measure(name, replay(name), trace) for name in names]
+    if "--page" in arguments:
+        write_page(rows, ROOT / "docs")
+    if "--output" in arguments:
+        print(json.dumps([{key: value for key, value in row.items() if key != "curves"} for row in rows], indent=2))
+        return 0
+    for row in rows:
+        print(
+            ", ".join(
+                f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}"
+                for key, value in row.items()
+                if key != "curves"
+            )
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
