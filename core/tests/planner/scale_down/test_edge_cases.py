@@ -9,7 +9,8 @@ from msgspec.structs import replace as changed
 from nodewright.model.action import DecreaseTargetSize
 from nodewright.model.group import GroupOptions, NodeGroup
 from nodewright.testkit.builders import build_pod
-from nodewright.testkit.world import ref
+from nodewright.testkit.world import ref, settings_with
+from nodewright.validate import check_removals
 
 AT_ONCE = GroupOptions(scale_down_unneeded_seconds=0.0, scale_down_utilization_threshold=0.9)
 WAIT_FOR_ME = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}
@@ -86,3 +87,24 @@ def test_empty_nodes_come_first_and_of_these_those_that_need_not_be_waited_for()
         build_pod("bare", node_name="a-3", owner=None),
     ]
     assert list(loops.run().unneeded) == ["a-2", "a-1", "a-0"]
+
+
+def test_a_node_that_is_tried_in_vain_does_not_change_where_the_plan_has_pods() -> None:
+    """The pod of a-0 goes to n-0. That node is tried next: the pod would go on to x-0, but another one has no place."""
+    loops = loops_of(a=1)
+    for name, cpu, least in (("n", "2", 0), ("x", "1", 0), ("y", "1", 1)):
+        loops.world.add_group(name, 1, cpu=cpu, min_size=least, options=AT_ONCE)
+    loops.world.running = [
+        build_pod("p", "200m", node_name="a-0", priority=10),
+        build_pod("q", "1500m", node_name="n-0"),
+        build_pod("r", "100m", node_name="x-0"),
+        build_pod("s", "500m", node_name="y-0"),
+    ]
+    loops.settings = {"max_drain_parallelism": 5}
+    report = loops.run()
+    assert gone(report) == ["a-0", "x-0"]
+    assert codes(report)["n-0"] == "NoPlaceToMovePods"
+    hints = loops.world.memory.scale_down.hints
+    assert hints["uid-default-p"] == "n-0"
+    seen = loops.world.state().observation
+    assert check_removals(seen, report.removals, hints, settings_with(**loops.settings)) == ()

@@ -53,6 +53,8 @@ class Plain:
             self.open.discard(name)
             return True
         self.nodes = before
+        # CA's hint would be where the attempt had put them: here those that came from other nodes are where they are.
+        self.hints |= {pod.metadata.uid: name for pod in moving if pod.spec.node_name != name}
         return False
 
     def _place_all(self, pods: list[Pod], leaving: str) -> bool:

@@ -14,7 +14,7 @@ from nodewright.planner.explain.values import PodOutlook, Refusal
 from nodewright.planner.hints import Hints
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import Fate
+from nodewright.planner.scale_down.drain_rules import Fate, PodVerdict
 from nodewright.planner.scale_down.drainability import judge_pod
 from nodewright.planner.scale_down.simulation import tainted
 from nodewright.predicates import feasible
@@ -24,6 +24,7 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 _GOES_ITSELF = "could go, too"
+_LATER = "had no room for it when that was tried"
 _FILLED = "with the other pods of the node: "
 
 
@@ -32,7 +33,8 @@ class _Scene:
     """The cluster without the node, which a tainted copy without pods stands for, as in the simulation.
 
     ``now`` is that cluster, in ``rest`` all other unneeded nodes are gone as well, and on ``board`` the pods of the
-    node get their places on the ``open_rows`` of that. Rows are the same in all three.
+    node get their places on the ``open_rows`` of that. Rows are the same in all three. ``stuck`` is the pod for which
+    the plan found no place; ``goes``: it found one for all.
     """
 
     now: Snapshot
@@ -41,18 +43,24 @@ class _Scene:
     open_rows: Mask
     unneeded: frozenset[str]
     hints: Hints
+    stuck: str
+    goes: bool
     told: dict[PodClass, tuple[Refusal, ...]] = field(default_factory=dict)
 
 
 def outlook(
     picture: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
 ) -> tuple[PodOutlook, ...]:
-    """The pods of a node in their order; one that may not be moved does not keep the others from being judged."""
-    pods, workloads = picture.pods(picture.row(name)), state.observation.workloads
+    """The pods of a node, and those that would come to it; one that may not be moved does not keep the others from
+    being judged.
+    """
+    workloads = state.observation.workloads
     rest, left = without_unneeded(picture, name, state, plan, settings)
+    there = picture if name in plan.scale_down.unneeded else rest
+    pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets(workloads.budgets)
-    judged = [judge_pod(pod, workloads, budgets, settings.drain, state.now) for pod in pods]
+    judged = [_as_planned(judge_pod(pod, workloads, budgets, settings.drain, state.now), pod, reason) for pod in pods]
     scene = _set(picture, rest, name, state, plan)
     moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.fate is Fate.MOVE]
     places = dict(_place(scene, moving))
@@ -75,17 +83,26 @@ def _is_after_others(reason: Unremovable | None) -> bool:
     return reason.pod_code == BlockingCode.NOT_ENOUGH_PDB or reason.code == UnremovableCode.RECENTLY_UNREMOVABLE
 
 
+def _as_planned(verdict: PodVerdict, pod: Pod, reason: Unremovable | None) -> PodVerdict:
+    """The plan's word about the pod that it names: it took nodes in an order that is not known here."""
+    if reason is None or reason.pod_code is None or reason.pod != pod.key or reason.pod_code == verdict.code:
+        return verdict
+    return PodVerdict(Fate.BLOCK, "", reason.pod_code, reason.message)
+
+
 def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan: Plan) -> _Scene:
     now = _without(picture.fork(), name, state.now)
     rest = _without(rest, name, state.now)
-    unneeded = frozenset(plan.scale_down.unneeded)
+    unneeded, reason = frozenset(plan.scale_down.unneeded), plan.scale_down.unremovable.get(name)
     return _Scene(
         now=now,
         rest=rest,
         board=rest.fork(),
         open_rows=destinations(rest, state, name),
         unneeded=unneeded - {name},
+        goes=name in unneeded,
         hints=Hints(before=memory_of(state, plan).hints if name in unneeded else {}),
+        stuck=reason.pod if reason is not None and reason.code == UnremovableCode.NO_PLACE else "",
     )
 
 
@@ -100,18 +117,31 @@ def _without(snapshot: Snapshot, name: str, now: float) -> Snapshot:
 def _place(scene: _Scene, moving: Iterable[Pod]) -> Iterator[tuple[str, PodOutlook]]:
     """A place for each pod, those of high priority first; one that has none does not keep the others back."""
     for pod in sorted(moving, key=lambda pod: pod.spec.priority or 0, reverse=True):
+        told = PodOutlook(pod=pod.key, fate=Fate.MOVE)
         pod_class = scene.board.class_of(pod, placed=True)
-        fits = feasible(scene.board, pod_class) & scene.open_rows
-        hinted = scene.hints.get(pod)
-        row = scene.board.find_row(hinted) if hinted is not None else None
-        free = np.flatnonzero(fits & scene.board.schedulable)
-        if row is None or not fits[row]:
-            row = int(free[0]) if len(free) else None
+        row, choices = _choose(scene, scene.board, pod, pod_class)
+        if row is not None and pod.key != scene.stuck:
+            scene.board.place(pod_class, row, pod=pod)
+        elif scene.goes:
+            # Where the plan had it go may be known no more: another node that it tried later took the note along.
+            row, choices = _choose(scene, scene.now, pod, pod_class)
+        else:
+            row = None
         if row is None:
-            yield pod.key, PodOutlook(pod=pod.key, fate=Fate.MOVE, refusals=_refusals(scene, pod_class))
-            continue
-        scene.board.place(pod_class, row, pod=pod)
-        yield pod.key, PodOutlook(pod=pod.key, fate=Fate.MOVE, place=scene.board.name(row), choices=len(free))
+            yield pod.key, replace(told, refusals=_refusals(scene, pod_class))
+        else:
+            yield pod.key, replace(told, place=scene.board.name(row), choices=choices)
+
+
+def _choose(scene: _Scene, board: Snapshot, pod: Pod, pod_class: PodClass) -> tuple[int | None, int]:
+    """The row of the node that the plan had in mind, or else of the first that takes the pod; and how many do."""
+    fits = feasible(board, pod_class) & (scene.open_rows | _rows(board, scene.unneeded))
+    hinted = scene.hints.get(pod)
+    row = board.find_row(hinted) if hinted is not None else None
+    free = np.flatnonzero(fits & board.schedulable)
+    if row is not None and fits[row]:
+        return row, len(free)
+    return (int(free[0]) if len(free) else None), len(free)
 
 
 def _refusals(scene: _Scene, pod_class: PodClass) -> tuple[Refusal, ...]:
@@ -127,7 +157,11 @@ def _refusals(scene: _Scene, pod_class: PodClass) -> tuple[Refusal, ...]:
 def _why(scene: _Scene, pod_class: PodClass, row: int) -> str:
     if scene.now.name(row) in scene.unneeded:
         return why_not(scene.now, pod_class, row) or _GOES_ITSELF
-    return why_not(scene.rest, pod_class, row) or _FILLED + why_not(scene.board, pod_class, row)
+    at_first = why_not(scene.rest, pod_class, row)
+    if at_first:
+        return at_first
+    filled = why_not(scene.board, pod_class, row)
+    return _FILLED + filled if filled else _LATER
 
 
 def _rows(snapshot: Snapshot, names: Iterable[str]) -> Mask:

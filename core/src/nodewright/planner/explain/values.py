@@ -68,7 +68,8 @@ class PodOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """What would become of a pod if its node went: the drain rule that says so, and where it blocks what would help.
 
     Of a pod to be moved, ``place`` is the node that it would move to and ``choices`` how many would take it;
-    ``refusals`` are why not one does. ``arrives``: it is not there yet, and the node has room for it.
+    ``refusals`` are why not one does. ``arrives``: it is not there yet: it waits and has room
+    there, or comes from a node that could go before this one.
     """
 
     pod: str

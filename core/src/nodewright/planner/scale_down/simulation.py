@@ -43,6 +43,8 @@ class Simulation:
         self.board = board
         self._open = destinations & board.alive
         self._hints = hints
+        # Where pods of nodes that could go are by now: that is what the plan means.
+        self._settled: dict[str, str] = {}
         self._cursor = 0
         self._now = now
 
@@ -60,6 +62,7 @@ class Simulation:
         was_open, self._open[row] = bool(self._open[row]), False
         attempt = _Attempt(self.board, self._open)
         stuck = self._move(attempt, moving)
+        self._keep_hints(attempt, failed=stuck is not None)
         if stuck is None:
             self._take_out(row)
             return None
@@ -69,6 +72,14 @@ class Simulation:
             self.board.place(self.board.class_of(pod, placed=True), row, pod=pod)
         self._open[row] = was_open
         return stuck
+
+    def _keep_hints(self, attempt: _Attempt, *, failed: bool) -> None:
+        """A pod that was moved before stays where it was when it could not be moved on after all."""
+        for pod, _, row in attempt.placed:
+            if not failed:
+                self._settled[pod.key] = attempt.board.name(row)
+            elif pod.key in self._settled:
+                self._hints.set(pod, self._settled[pod.key])
 
     def _take_out(self, row: int) -> None:
         self._open[row] = False
@@ -82,7 +93,9 @@ class Simulation:
         ghost = board.add_node(tainted(node, self._now))
         open_rows = np.append(self._open, False)
         open_rows[row] = False
-        stuck = self._move(_Attempt(board, open_rows), moving)
+        attempt = _Attempt(board, open_rows)
+        stuck = self._move(attempt, moving)
+        self._keep_hints(attempt, failed=stuck is not None)
         if stuck is None:
             board.remove_node(ghost)
             self.board, self._open = board, open_rows
