@@ -1,6 +1,5 @@
 """Where the API server keeps each kind, and how its answers become the model's values."""
 
-from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -34,7 +33,7 @@ class Resource(Generic[T]):
         self.query = dict(query or {})
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
-        self._share: Callable[[Any], Any] = Sharing().pod if kind == "Pod" else _as_it_is
+        self._share: Any = Sharing().pod if kind == "Pod" else _as_it_is
         self._page: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_page_type(known.type), dec_hook=decode_amount)
 
     def __str__(self) -> str:
@@ -55,7 +54,8 @@ class Resource(Generic[T]):
             decoded: T = self._object.decode(raw)
         except BROKEN:
             decoded = self._decode_with_reason(raw)
-        return self._share(decoded)
+        shared: T = self._share(decoded)
+        return shared
 
     def _decode_one_by_one(self, raw: bytes) -> "Page[T]":
         try:
