@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test e2e control-plane bench bench-failover bench-mutants bench-refresh check format pictures clean
+.PHONY: setup demo test e2e control-plane bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
 
 setup: .venv/.dev
 
@@ -27,6 +27,9 @@ bench: .venv/.dev
 
 bench-failover: .venv/.dev
 	$(BIN)/python bench/failover.py
+
+bench-scale-down: .venv/.dev
+	$(BIN)/python bench/scale_down.py --page
 
 bench-mutants: .venv/.dev
 	$(BIN)/python bench/mutants.py

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -54,7 +54,7 @@ def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
     return build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run()
 
 
-def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, object]:
+def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, Any]:
     """The row of one run; hours are node-hours, waits in seconds."""
     ran = _read(result.journal, {f"default/{p.name}": (p.cpu_milli, p.memory_mib, p.gpus) for p in trace.pods})
     shapes = {f"fake/{s.name}": Shape((s.cpu_milli, s.memory_mib, s.gpus), n) for s, n in trace.shapes.items()}
@@ -81,17 +81,16 @@ def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, obje
 
 def count_cycles(journal: Iterable[Fact]) -> int:
     """How many moved pods ended up on a node that was added after they had been moved: it was added for them."""
-    lost: dict[str, float] = {}
+    moved: dict[str, float] = {}
     added: dict[str, float] = {}
     cycles = 0
     for fact in journal:
-        base = _MOVED.sub("", fact.name)
         if fact.what == What.NODE_ADDED:
             added[fact.name] = fact.at
-        elif fact.what == What.POD_LOST:
-            lost[base] = fact.at
-        elif fact.what == What.POD_STARTED and base in lost:
-            cycles += added[fact.where] > lost.pop(base)
+        elif fact.what == What.POD_ARRIVED and _MOVED.search(fact.name):
+            moved[fact.name] = fact.at
+        elif fact.what == What.POD_STARTED and fact.name in moved:
+            cycles += added[fact.where] > moved.pop(fact.name)
     return cycles
 
 

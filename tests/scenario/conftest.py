@@ -34,8 +34,6 @@ class Audit:
 
     def read(self, fact: Fact) -> None:
         at, what, name, where = fact
-        if what.startswith("pod"):
-            name = _RETRIED.sub("", name)
         assert at >= self._last, "the journal runs backwards"
         self._last = at
         if what.startswith("node"):
@@ -43,9 +41,10 @@ class Audit:
         elif what == "pod started":
             self._start(at, name, where)
         elif what in ("pod ended", "pod lost") and name in self._place:
-            self._used[self._place.pop(name)].subtract(self._pods[name])
+            base = _RETRIED.sub("", name)
+            self._used[self._place.pop(name)].subtract(self._pods[base])
             if what == "pod ended":
-                self.ended.add(name)
+                self.ended.add(base)
 
     def _node(self, what: str, name: str, group: str) -> None:
         if what == "node added":
@@ -59,12 +58,13 @@ class Audit:
             self._ready.discard(name)
 
     def _start(self, at: float, pod: str, node: str) -> None:
-        self.started.add(pod)
+        base = _RETRIED.sub("", pod)
+        self.started.add(base)
         self._place[pod] = node
         if node not in self._ready:
             self.misplaced.append((at, pod, node))
             return
-        self._used[node].update(self._pods[pod])
+        self._used[node].update(self._pods[base])
         offered = self._groups[self._group_of[node]]
         self.overcommitted += [
             (at, node, resource) for resource, used in self._used[node].items() if used > offered.get(resource, 0)

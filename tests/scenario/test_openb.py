@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import demo_scenario, trace_scenario
@@ -91,8 +92,9 @@ def check(result: SimulationResult, folder: Path, audit: MakeAudit) -> None:
 
 
 def test_the_whole_trace(audit: MakeAudit) -> None:
-    """149 days, 8,152 pods: each runs once and ends."""
+    """149 days, 8,152 pods: each runs once and ends. No node is removed: see test_openb_scale_down.py."""
     scenario = trace_scenario(str(FOLDER))
+    scenario = replace(scenario, settings={**scenario.settings, "scale-down-enabled": False})
     watcher = Watcher()
     result = build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run(watcher.callback)
     check(result, FOLDER, audit)
