@@ -88,11 +88,11 @@ class ListsFailuresAsMachines(FakeProvider):
 class UnstableIds(FakeProvider):
     def __init__(self, context: ProviderContext) -> None:
         super().__init__(context)
-        self._calls = count()
+        self._readings = count()
 
     @hookimpl
     def instances(self, group_id: str) -> Sequence[spec.Instance]:
-        number = next(self._calls)
+        number = next(self._readings)
         return [replace(found, id=f"{found.id}#{number}") for found in super().instances(group_id)]
 
 

@@ -61,5 +61,5 @@ def test_whole_pods_on_whole_nodes_never_need_fewer(pods: list[tuple[int, int]])
             nodes.append(room)
         room[0] -= cpu
         room[1] -= memory
-    running = {size: pods.count(size) for size in set(pods)}
+    running: dict[tuple[int, ...], int] = {size: pods.count(size) for size in pods}
     assert NodeBound([Shape((4, 8), 100)]).nodes(running) <= len(nodes) + 1e-6

@@ -1,5 +1,6 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
@@ -121,6 +122,19 @@ class Snapshot(NodeTable):
         self._count(pod_class, row, -count)
         if self._emptied > max(_MANY, len(self._placed) // 2):
             self._forget_empty()
+
+    def lift(self, row: int) -> tuple[Pod, ...]:
+        """Take the known pods of a node off it, all at once; answers them."""
+        pods = self._pods.pop(row, ())
+        for pod_class, count in Counter(self.class_of(pod, placed=True) for pod in pods).items():
+            self.unplace(pod_class, row, count)
+        return pods
+
+    def lay(self, row: int, pods: tuple[Pod, ...]) -> None:
+        """The reverse of ``lift``."""
+        for pod_class, count in Counter(self.class_of(pod, placed=True) for pod in pods).items():
+            self.place(pod_class, row, count)
+        self._pods[row] = (*self._pods.get(row, ()), *pods)
 
     def pods(self, row: int) -> tuple[Pod, ...]:
         """The known pods of a node, in the order in which they came."""

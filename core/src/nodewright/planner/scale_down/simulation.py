@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod
 from nodewright.planner.hints import Hints
-from nodewright.predicates import feasible
+from nodewright.predicates import feasible, is_guarded_against
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.snapshot import Snapshot
@@ -57,8 +57,7 @@ class Simulation:
             return None
         if any(_heeds_taints(self.board.class_of(pod, placed=True)) for pod in moving):
             return self._empty_beside_ghost(row, moving)
-        held = self.board.pods(row)
-        _lift(self.board, row, held)
+        held = self.board.lift(row)
         was_open, self._open[row] = bool(self._open[row]), False
         attempt = _Attempt(self.board, self._open)
         stuck = self._move(attempt, moving)
@@ -68,8 +67,7 @@ class Simulation:
             return None
         for pod, pod_class, there in reversed(attempt.placed):
             self.board.unplace(pod_class, there, pod=pod)
-        for pod in held:
-            self.board.place(self.board.class_of(pod, placed=True), row, pod=pod)
+        self.board.lay(row, held)
         self._open[row] = was_open
         return stuck
 
@@ -116,12 +114,17 @@ class Simulation:
     def _move_group(self, attempt: _Attempt, pods: Iterable[Pod]) -> Pod | None:
         """Pods of one priority; the first without a place ends it, so that CA's memory of pods alike has no effect."""
         left = [pod for pod in pods if not self._follow_hint(attempt, pod)]
-        for pod in left:
-            pod_class = attempt.board.class_of(pod, placed=True)
-            row = self._scan(attempt, pod_class)
-            if row is None:
-                return pod
-            self._settle(attempt, pod, pod_class, row)
+        for pod_class, alike in groupby(left, key=lambda pod: attempt.board.class_of(pod, placed=True)):
+            waiting = list(alike)
+            # Where only amounts keep pods apart, one that is placed changes nothing for the others of its class.
+            together = pod_class.is_plain and not is_guarded_against(attempt.board, pod_class)
+            while waiting:
+                rows = self._next_rows(attempt, pod_class, len(waiting) if together else 1)
+                if not rows:
+                    return waiting[0]
+                for pod, row in zip(waiting, rows, strict=False):
+                    self._settle(attempt, pod, pod_class, row)
+                waiting = waiting[len(rows) :]
         return None
 
     def _follow_hint(self, attempt: _Attempt, pod: Pod) -> bool:
@@ -140,17 +143,22 @@ class Simulation:
         attempt.placed.append((pod, pod_class, row))
         self._hints.set(pod, attempt.board.name(row))
 
-    def _scan(self, attempt: _Attempt, pod_class: PodClass) -> int | None:
-        """The next open node in turn that takes the pod; a cordoned one is passed by."""
+    def _next_rows(self, attempt: _Attempt, pod_class: PodClass, count: int) -> list[int]:
+        """The next so many open nodes in turn that take such a pod, fewer if there are no more; cordoned ones are
+        passed by.
+        """
+        found: list[int] = []
         rows, start = len(attempt.board), self._cursor % max(1, len(attempt.board))
         for window in (*_windows(start, rows), *_windows(0, start)):
             mask = attempt.open_rows[window] & attempt.board.schedulable[window]
             if mask.any():
                 mask &= feasible(attempt.board, pod_class, window)
-                if mask.any():
-                    self._cursor = window.start + int(mask.argmax()) + 1
-                    return self._cursor - 1
-        return None
+                found += (window.start + np.flatnonzero(mask)[: count - len(found)]).tolist()
+            if len(found) == count:
+                break
+        if found:
+            self._cursor = found[-1] + 1
+        return found
 
 
 def _windows(start: int, stop: int) -> Iterable[slice]:
@@ -159,11 +167,6 @@ def _windows(start: int, stop: int) -> Iterable[slice]:
     while start < stop:
         yield slice(start, min(stop, start + size))
         start, size = start + size, size * _GROWTH
-
-
-def _lift(board: Snapshot, row: int, pods: Iterable[Pod]) -> None:
-    for pod in pods:
-        board.unplace(board.class_of(pod, placed=True), row, pod=pod)
 
 
 def tainted(node: Node, now: float) -> Node:
