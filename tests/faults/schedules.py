@@ -125,23 +125,30 @@ def _cloud(draw: Draw) -> dict[str, Any]:
         _sell_out_silently(draw, groups[0], cloud)
     faults = draw(st.lists(_call_fault(groups), max_size=3))
     interference = draw(st.lists(_interference(groups), max_size=2))
-    cloud |= {key: found for key, found in (("faults", faults), ("interference", interference)) if found}
+    cloud["faults"] = [*cloud.get("faults", ()), *faults]
+    cloud["interference"] = interference
     if draw(st.integers(0, 5)) == 5:
         cloud["placeholder_failures"] = True
     return cloud
 
 
 def _sell_out_silently(draw: Draw, group: dict[str, Any], cloud: dict[str, Any]) -> None:
-    """The cheapest group delivers next to nothing for long, and nobody says so: only time tells."""
+    """The cheapest group delivers next to nothing for long, and nobody says so: only time tells.
+
+    In some worlds nothing can be taken back from it for as long, either.
+    """
     group["switched_off"] = {"fast_failure_detection": "the cloud does not say"}
     sold_out = {"start": 0, "end": draw(st.sampled_from((1200, 2400))), "group": group["name"]}
     cloud.setdefault("stock_outs", []).append({**sold_out, "remaining": draw(st.integers(0, 2))})
+    if draw(st.integers(0, 2)) == 2:
+        deaf = {"kind": "partial", "hook": "decrease_target_size", "at_most": 0}
+        cloud["faults"] = [{**sold_out, **deaf, "end": draw(st.sampled_from((600, 1200)))}]
 
 
 @st.composite
 def _engine_trouble(draw: Draw) -> dict[str, Any]:
     kind = draw(st.sampled_from(("crash", "restart", "pause", "unready")))
-    trouble: dict[str, Any] = {"do": kind, "at": draw(_moments())}
+    trouble: dict[str, Any] = {"do": kind, "at": draw(st.one_of(_moments(), _moments(15 * MINUTE)))}
     match kind:
         case "pause":
             trouble["for"] = draw(st.sampled_from((60, 600)))
