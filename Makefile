@@ -24,6 +24,7 @@ e2e: control-plane
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/scale_down.py
 
 bench-failover: .venv/.dev
 	$(BIN)/python bench/failover.py
