@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenario.story import MINUTE, Story
 
+from nodewright.adapters.simulated.api_server import Refusal
 from nodewright.adapters.simulated.cluster import SimulatedPod
 from nodewright.adapters.simulated.controllers import Deployment, named
 from nodewright.adapters.simulated.disruptions import BudgetRule
@@ -21,13 +22,14 @@ from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import PodTemplate, SpreadSpec
 from nodewright.adapters.simulated.workloads import pod_of
 from nodewright.model.meta import LabelSelector
+from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.predicates import explain
 from nodewright.registry.state import ClusterState
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-CORES, LATER = 4, 4 * MINUTE
+CORES, GRACE, LATER = 4, 15.0, 4 * MINUTE
 SOON = {
     "scale-down-unneeded-time": "1m",
     "scale-down-delay-after-add": 0,
@@ -53,12 +55,15 @@ PARTICULAR = {"apart", "spread", "zonal"}
 
 @dataclass(frozen=True)
 class Cluster:
-    """Two groups, one a zone, and pods: of each kind so many at first, and fewer ``LATER``."""
+    """Two groups, one a zone, and pods: of each kind so many at first, and fewer ``LATER``. ``refused``: for a while the
+    API server lets nothing be evicted.
+    """
 
     sizes: tuple[int, int]
     least: tuple[int, int]
     pods: Mapping[str, tuple[int, int]]
     drains: int
+    refused: bool
 
     @property
     def is_uniform(self) -> bool:
@@ -71,17 +76,21 @@ class Cluster:
         ]
         story = Watched(*groups, settings={**SOON, "max-drain-parallelism": self.drains}, minutes=20)
         story.simulation.api_server.budgets = (_budget("guarded", 1), _budget("frozen", 0))
+        if self.refused:
+            story.simulation.api_server.refusals.append(Refusal(start=MINUTE, end=LATER))
         for kind, (first, later) in self.pods.items():
             story.create(kind, first, later)
         return story
 
 
 class Watched(Story):
-    """Checks each plan that removes nodes: where it has the pods of a node, the scheduler may put them, all of them."""
+    """Checks each plan: where it has the pods of nodes that go, the scheduler may put them, all of them; and marked for
+    deletion are only nodes on their way out.
+    """
 
     def create(self, kind: str, first: int, later: int) -> None:
         cluster, agenda = self.simulation.cluster, self.simulation.agenda
-        template = pod_of(kind, PodTemplate(cpu="1", memory="1Gi", **{"grace": 15, **KINDS[kind]}))
+        template = pod_of(kind, PodTemplate(cpu="1", memory="1Gi", **{"grace": GRACE, **KINDS[kind]}))
         if kind == "bare":
             for number in range(first):
                 cluster.submit(SimulatedPod(pod=named(template, f"bare-{number}", 0.0), arrived=0.0))
@@ -93,6 +102,7 @@ class Watched(Story):
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         plan = super()._plan(state, settings, random)
         assert list(without_place(state, plan)) == []
+        assert list(left_marked(state)) == []
         return plan
 
 
@@ -119,6 +129,18 @@ def without_place(state: ClusterState, plan: Plan) -> Iterator[str]:
         board.remove_node(row)
 
 
+def left_marked(state: ClusterState) -> Iterator[str]:
+    """Nodes that are marked for deletion by nobody who is there any more."""
+    going = {name for group in state.groups.values() for name in group.readiness.deleted}
+    for _, node in state.observation.snapshot.nodes():
+        if node.name not in going | state.observation.removing.keys() and _is_marked(node):
+            yield node.name
+
+
+def _is_marked(node: Node) -> bool:
+    return node.spec.unschedulable or any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
+
+
 def kind_of(pod: str) -> str:
     return pod.removeprefix("default/").rpartition("-")[0]
 
@@ -143,15 +165,15 @@ def check(cluster: Cluster, story: Watched, when: str) -> SimulationResult:
     assert all(count == 1 for count in gone.values()), when
     removed = {fact.name for fact in result.journal if fact.what == What.NODE_REMOVED}
     lost = [fact for fact in result.journal if fact.what == What.POD_LOST and fact.where in removed]
-    assert all(fact.name in evicted or fact.at == LATER for fact in lost), f"{when}: {lost}"
+    ended = {fact.name: fact.at - evicted.get(fact.name, LATER) for fact in lost}
+    assert all(lasted == (GRACE if pod in evicted else 0) for pod, lasted in ended.items()), f"{when}: {lost}"
     for _, _, group, _, after in story.writes("delete"):
         size, least = (cluster.sizes["ab".index(group)], cluster.least["ab".index(group)])
         assert after >= min(size, least), when
     assert result.final.pending == 0, when
     assert result.final.running == sum(later for _, later in cluster.pods.values()), when
     live = story.simulation.cluster.live
-    assert all(not node.spec.unschedulable for _, node in live.nodes()), when
-    assert not any(t.key.startswith("ToBeDeleted") for _, node in live.nodes() for t in node.spec.taints), when
+    assert not any(_is_marked(node) for _, node in live.nodes()), when
     assert not result.problems, when
     return result
 
@@ -170,6 +192,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
         least=draw(st.tuples(st.integers(0, 2), st.integers(0, 2))),
         pods=pods,
         drains=draw(st.integers(1, 3)),
+        refused=draw(st.booleans()),
     )
 
 
