@@ -213,3 +213,13 @@ def test_tolerations_and_selectors() -> None:
     ):
         given.running = [pod]
         assert len(rules(given, removal("g-0", pod.key), places={pod.key: "t-0"})) == broken
+
+
+def test_two_budgets_for_one_pod() -> None:
+    """The API server evicts no such pod; CA does not know."""
+    pod = on_node(labels={"app": "x"})
+    given = world(pod)
+    given.budgets += [build_budget("a", 3, {"app": "x"}), build_budget("b", 3)]
+    rule = "pod default/p may not be moved: more than one disruption budget is about it"
+    assert moved(pod, given) == [rule]
+    assert moved(pod, given, profile="ca") == []

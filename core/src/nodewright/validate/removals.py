@@ -91,6 +91,9 @@ class _Course:
         if unplanned:
             yield f"pods run on it that were not planned for: {', '.join(sorted(unplanned))}"
         yield from self._broken_budgets(moving)
+        for pod in moving:
+            if not self._settings.is_ca and sum(matches(budget, pod) for budget in budgets) > 1:
+                yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
         yield from self._without_place(moving)
 
     def _broken_budgets(self, moving: Sequence[Pod]) -> Iterator[str]:

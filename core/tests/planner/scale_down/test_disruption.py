@@ -112,3 +112,13 @@ def test_removing_together_or_one_by_one_counts_the_same(budgets: list[PodDisrup
         assert all(singly.allowed()[key] in (left, left - 1) for key, left in before.items())
     assert together.allowed() == singly.allowed()
     assert DisruptionBudgets(budgets).allowed() == allowed, "the budgets themselves stay as they are"
+
+
+def test_budgets_in_each_others_way() -> None:
+    """The eviction API supports one budget a pod."""
+    pod = labelled("p", app="a")
+    two = [build_budget("a", 1, {"app": "a"}), build_budget("all", 5), build_budget("other", 0, {"app": "b"})]
+    strict = DisruptionBudgets(two, refuses_several=True)
+    assert [budget.name for budget in strict.fork().conflicting(pod)] == ["a", "all"]
+    assert strict.conflicting(labelled("q", app="c")) == ()
+    assert DisruptionBudgets(two).conflicting(pod) == ()

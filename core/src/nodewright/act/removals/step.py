@@ -105,7 +105,13 @@ def _look_again(going: Going, sight: Sight, now: float, settings: Settings) -> M
 
 def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: Settings, now: float) -> str:
     if removal.drains:
-        verdict = judge_pods(pods, workloads, DisruptionBudgets(workloads.budgets), settings.drain, now)
+        verdict = judge_pods(
+            pods,
+            workloads,
+            DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca),
+            settings.drain,
+            now,
+        )
     else:
         verdict = judge_pods(pods, Workloads(), None, settings.drain, now)
     if verdict.blocking is not None:

@@ -59,7 +59,9 @@ def outlook(
     there = picture if name in plan.scale_down.unneeded else rest
     pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
-    budgets = left if _is_after_others(reason) else DisruptionBudgets(workloads.budgets)
+    budgets = (
+        left if _is_after_others(reason) else DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
+    )
     judged = [_as_planned(judge_pod(pod, workloads, budgets, settings.drain, state.now), pod, reason) for pod in pods]
     scene = _set(picture, rest, name, state, plan)
     moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.fate is Fate.MOVE]

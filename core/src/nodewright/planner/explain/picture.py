@@ -62,7 +62,7 @@ def without_unneeded(
     """The cluster once all unneeded nodes but ``name`` are gone, and what disruption budgets then still allow."""
     board, places = picture.fork(), Hints(before=memory_of(state, plan).hints)
     workloads = state.observation.workloads
-    budgets = DisruptionBudgets(workloads.budgets)
+    budgets = DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
     for other in plan.scale_down.unneeded:
         row = board.find_row(other)
         if other == name or row is None:

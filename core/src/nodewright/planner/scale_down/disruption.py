@@ -23,9 +23,14 @@ class Allowance(NamedTuple):
 
 
 class DisruptionBudgets:
-    """What each budget still allows; counters start at ``status.disruptionsAllowed`` and may fall below zero."""
+    """What each budget still allows; counters start at ``status.disruptionsAllowed`` and may fall below zero.
 
-    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+    The eviction API refuses every pod that more than one budget is about. CA does not know, and drains its node in
+    vain again and again; so does a tracker for which ``refuses_several`` is off.
+    """
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget], *, refuses_several: bool = False) -> None:
+        self._refuses_several = refuses_several
         self._budgets = tuple(budgets)
         self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
         self._namespaces = _index(self._budgets)
@@ -34,6 +39,7 @@ class DisruptionBudgets:
         """Counters of its own over the same budgets."""
         forked = DisruptionBudgets.__new__(DisruptionBudgets)
         forked._budgets, forked._namespaces = self._budgets, self._namespaces
+        forked._refuses_several = self._refuses_several
         forked._allowed = self._allowed.copy()
         return forked
 
@@ -44,6 +50,11 @@ class DisruptionBudgets:
     def matches(self, pod: Pod) -> tuple[PodDisruptionBudget, ...]:
         """The budgets that are about this pod."""
         return tuple(self._budgets[number] for number in self._matching(pod))
+
+    def conflicting(self, pod: Pod) -> tuple[PodDisruptionBudget, ...]:
+        """The budgets that stand in each other's way for this pod; none if it may be evicted as far as that goes."""
+        found = self.matches(pod) if self._refuses_several else ()
+        return found if len(found) > 1 else ()
 
     def exhausted(self, pod: Pod) -> PodDisruptionBudget | None:
         """A budget that does not let this pod go now."""

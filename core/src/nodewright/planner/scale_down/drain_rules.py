@@ -145,8 +145,9 @@ def _daemon_set(asked: Asked, _: Court) -> PodVerdict | None:
     return _DAEMON if asked.is_daemon else None
 
 
-def _safe_to_evict(asked: Asked, _: Court) -> PodVerdict | None:
-    return _SAFE if asked.safe_to_evict == "true" else None
+def _safe_to_evict(asked: Asked, court: Court) -> PodVerdict | None:
+    """What its owner waives, the API server does not: one that no eviction can move is safe in vain."""
+    return (_conflict(asked, court) or _SAFE) if asked.safe_to_evict == "true" else None
 
 
 def _terminal(asked: Asked, _: Court) -> PodVerdict | None:
@@ -228,7 +229,21 @@ def _is_local(volume: Volume) -> bool:
     return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
 
 
+def _conflict(asked: Asked, court: Court) -> PodVerdict | None:
+    budgets = court.budgets.conflicting(asked.pod) if court.budgets is not None else ()
+    if not budgets:
+        return None
+    names = " and ".join(budget.key for budget in budgets)
+    text = (
+        f"more than one PodDisruptionBudget is about it, {names}, and then the API server evicts no pod; it takes one"
+    )
+    return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
+
+
 def _budget(asked: Asked, court: Court) -> PodVerdict | None:
+    conflict = _conflict(asked, court)
+    if conflict is not None:
+        return conflict
     exhausted = court.budgets.exhausted(asked.pod) if court.budgets is not None else None
     if exhausted is None:
         return None
