@@ -66,10 +66,10 @@ def test_a_reported_stock_out_sends_pods_elsewhere_in_the_next_loop() -> None:
     result = run("stock-out-detected")
     assert decisions(result)[:3] == [
         ("increase", "fake/spot"),
-        ("delete", "fake/spot"),
         ("increase", "fake/on-demand"),
+        ("delete", "fake/spot"),
     ]
-    first, cleanup, elsewhere = result.decisions[:3]
+    first, elsewhere, cleanup = result.decisions[:3]
     assert cleanup.at == elsewhere.at == first.at + SCAN_INTERVAL
     assert result.waiting.longest <= 90.0
     assert ("increase", "fake/spot") in decisions(result)[3:]  # in stock again, and asked again

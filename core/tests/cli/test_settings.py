@@ -251,7 +251,8 @@ def test_a_choice_names_what_there_is() -> None:
 def test_the_profile_ca_implies_its_correction() -> None:
     assert load({}).size_correction == "prompt"
     assert load({"size-correction": "seed"}).size_correction == "seed"
-    assert load({"profile": "ca", "size-correction": "seed"}).size_correction == "ca"
+    assert load({"profile": "ca"}).size_correction == "ca"
+    assert load({"profile": "ca", "size-correction": "ca"}).size_correction == "ca"
 
 
 def test_a_provision_time_may_be_learned() -> None:

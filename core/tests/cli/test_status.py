@@ -122,7 +122,7 @@ def test_a_pause_may_come_before_the_first_engine(nodewright: Nodewright, tmp_pa
         (["pause", "--for", "-5m", "--state", "s"], "--for: -5m: a pause lasts longer than nothing"),
         (["pause", "--for", "9999h", "--state", "s"], "no longer than 366 days"),
         (["status", "--state", "/no/such/state.json"], "--state: /no/such/state.json: there is no saved state"),
-        (["status", "--state", "/"], "/: state cannot be read: Is a directory"),
+        (["status", "--state", "/"], "File '/' is a directory"),
     ],
 )
 def test_bad_input_is_one_sentence(nodewright: Nodewright, arguments: list[str], message: str) -> None:

@@ -12,12 +12,17 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from nodewright.act.removals import parse_drain_priorities
 from nodewright.cli.values import Setting, read_text, read_yaml
 from nodewright.model.complaint import printable, show, suggest
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.limits import parse_gpu_limits, parse_memory_limits, parse_min_max, parse_node_group_spec
+from nodewright.model.limits import (
+    parse_drain_priorities,
+    parse_gpu_limits,
+    parse_memory_limits,
+    parse_min_max,
+    parse_node_group_spec,
+)
 from nodewright.model.settings import ProviderSettings, Section, Settings
 from nodewright.model.yaml_text import load_yaml
 

@@ -1,4 +1,4 @@
-"""Limits written as text: ``min:max``, ``type:min:max`` and ``min:max:name``."""
+"""Limits written as text: ``min:max``, ``type:min:max``, ``min:max:name`` and ``priority:seconds``."""
 
 import re
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from nodewright.model.settings import LimitSettings
 GIB = 2**30
 MAX_INT = 2**63 - 1
 _NUMBER = re.compile(r"\+?[0-9]{1,19}")
+_RANK = re.compile(r"(-?\d{1,10}):(\d{1,9})")
 
 
 class MinMax(NamedTuple):
@@ -92,6 +93,28 @@ def make_resource_limits(settings: LimitSettings) -> ResourceLimits:
         min_gpu={kind: limit.min for kind, limit in gpu.items()},
         max_gpu={kind: limit.max for kind, limit in gpu.items()},
     )
+
+
+class DrainRank(NamedTuple):
+    """Pods of this priority and above, as far as the next rank; ``grace_seconds`` is the most that they get to end."""
+
+    priority: int
+    grace_seconds: int
+
+
+def parse_drain_priorities(text: str) -> tuple[DrainRank, ...]:
+    """``priority:seconds,priority:seconds`` in ascending order; raises ConfigError."""
+    ranks = []
+    for entry in text.split(",") if text else ():
+        found = _RANK.fullmatch(entry.strip())
+        if found is None:
+            raise ConfigError(f"'{printable(entry)}' is not of the form priority:seconds")
+        ranks.append(DrainRank(int(found[1]), int(found[2])))
+    priorities = [rank.priority for rank in ranks]
+    twice = next((priority for priority in priorities if priorities.count(priority) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"the priority {twice} is given twice")
+    return tuple(sorted(ranks))
 
 
 def _read_range(low: str, high: str, text: str) -> MinMax:

@@ -14,10 +14,11 @@ from nodewright.act.removals.marks import (
     soft_untainted,
 )
 from nodewright.act.removals.pods import make_waves, running_pods
-from nodewright.act.removals.priorities import parse_drain_priorities, sort_into
+from nodewright.act.removals.priorities import sort_into
 from nodewright.act.removals.removal import Going
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
+from nodewright.model.limits import parse_drain_priorities
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage
 from nodewright.model.settings import DrainSettings, PodSettings

@@ -1,7 +1,6 @@
 """Nodes on their way out: a removal is a small state machine, stepped when it is due (docs/adr/0009-scale-down.md)."""
 
 from nodewright.act.removals.cleanup import Leftovers, clean_up, find_leftovers
-from nodewright.act.removals.priorities import parse_drain_priorities
 from nodewright.act.removals.removals import Outlet, Removals
 from nodewright.act.removals.soft import move_soft_taints
 
@@ -12,5 +11,4 @@ __all__ = [
     "clean_up",
     "find_leftovers",
     "move_soft_taints",
-    "parse_drain_priorities",
 ]
