@@ -42,7 +42,7 @@ class Reference:
             if chosen is None:
                 break
             self.put(chosen, names.pop(0), cpu, memory)
-            self.cursor = (chosen + 1) % len(self.nodes)
+            self.cursor = chosen + 1
         while names and not self.exhausted:
             if self.nodes and self.fits(len(self.nodes) - 1, cpu, memory):
                 self.put(len(self.nodes) - 1, names.pop(0), cpu, memory)

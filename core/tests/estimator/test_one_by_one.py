@@ -138,7 +138,7 @@ class Reference:
         for turn in range(count):
             index = (self.cursor + turn) % count
             if self.refusal(pod, self.first + index) is None:
-                self.cursor = (index + 1) % count
+                self.cursor = index + 1  # beyond the last node, where the next one may come (conformance, random/208)
                 return self.put(pod, self.first + index, name)
         return False
 

@@ -1,7 +1,7 @@
 """One estimation under way (behaviour/up.md §4.6b)."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from nodewright.estimator.apart import Room, find_room
 from nodewright.estimator.limits import NodeBudget
 from nodewright.estimator.new_nodes import NewNodes
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.estimator.spread import round_robin
+from nodewright.estimator.spread import dealt_in_turn, round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
 from nodewright.predicates import explain, feasible, has_guards, is_admitted, is_guarded_against, static_key
@@ -19,8 +19,9 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS, node_amounts
 from nodewright.snapshot.snapshot import Snapshot
 
-# Pods of a list, from an offset on, on new nodes: how many on each.
-Placed = tuple[PodClass, Sequence[Pod], int, Ints | list[int], Ints | list[int]]
+# Pods of a list, from an offset on, on new nodes: how many on each, and the node from which they were dealt in turn
+# (None: one node was filled after the other).
+Placed = tuple[PodClass, Sequence[Pod], int, Ints | list[int], Ints | list[int], int | None]
 
 
 class Packing:
@@ -55,10 +56,13 @@ class Packing:
     def packed(self) -> tuple[tuple[Pod, ...], ...]:
         """The pods of each new node."""
         nodes: list[list[Pod]] = [[] for _ in range(len(self._nodes))]
-        for _, pods, start, indices, counts in self._placed:
-            rest = iter(pods[start:])
-            for index, count in zip(indices, counts, strict=True):
-                nodes[index].extend(islice(rest, int(count)))
+        for _, pods, start, indices, counts, first in self._placed:
+            if first is None:
+                order = np.repeat(indices, counts).tolist()
+            else:
+                order = dealt_in_turn(np.asarray(indices), np.asarray(counts), first, len(nodes))
+            for index, pod in zip(order, pods[start:], strict=False):
+                nodes[index].append(pod)
         return tuple(map(tuple, nodes))
 
     @property
@@ -70,7 +74,7 @@ class Packing:
     def helped(self) -> dict[PodClass, int]:
         """How many pods of each class are helped."""
         helped: dict[PodClass, int] = {}
-        for pod_class, _, _, _, counts in self._placed:
+        for pod_class, _, _, _, counts, _ in self._placed:
             helped[pod_class] = helped.get(pod_class, 0) + int(sum(counts))
         for pod_class, pods in self._beside:
             helped[pod_class] = helped.get(pod_class, 0) + len(pods)
@@ -82,7 +86,7 @@ class Packing:
         return self._nodes.used + len(self._existing_rows) + self._multiplied
 
     def _parts(self) -> Iterator[tuple[PodClass, Sequence[Pod]]]:
-        for pod_class, pods, start, _, counts in self._placed:
+        for pod_class, pods, start, _, counts, _ in self._placed:
             end = start + int(sum(counts))
             yield pod_class, pods if not start and end == len(pods) else pods[start:end]
         yield from self._beside
@@ -126,8 +130,8 @@ class Packing:
             if index is None:
                 return 0
             nodes.take(pod_class, index, 1)
-            self._placed.append((pod_class, pods, 0, [index], [1]))
-            self._cursor = (index + 1) % len(nodes)
+            self._placed.append((pod_class, pods, 0, [index], [1], None))
+            self._cursor = index + 1
             return 1
         mask = nodes.fitting(pod_class)
         if not self._schedulable_scan:
@@ -137,17 +141,18 @@ class Packing:
 
     def _deal(self, pod_class: PodClass, pods: Sequence[Pod], indices: Ints, room: Ints) -> int:
         """Deal pods in turn to nodes that have room for some; answers how many."""
+        first = None
         if len(indices) == 1:
             served, counts = indices, np.minimum(room, len(pods))
             after = int(indices[0]) + 1
         else:
             turn = int(np.searchsorted(indices, self._cursor % len(self._nodes))) % len(indices)
             counts, end = round_robin(room, len(pods), turn)
-            after = int(indices[end - 1]) + 1
+            first, after = int(indices[turn]), int(indices[end - 1]) + 1
             served, counts = indices[counts > 0], counts[counts > 0]
         if self._schedulable_scan:
-            self._cursor = after % len(self._nodes)
-        return self._put_many(pod_class, pods, 0, served, counts)
+            self._cursor = after
+        return self._put_many(pod_class, pods, 0, served, counts, first)
 
     def _fill(self, pod_class: PodClass, pods: Sequence[Pod], start: int, added: range, per_node: int) -> int:
         """Put so many pods on each new node; the last takes what is left."""
@@ -156,9 +161,17 @@ class Packing:
         counts[-1] = min(per_node, max(0, left - per_node * (len(added) - 1)))
         return self._put_many(pod_class, pods, start, np.arange(added.start, added.stop), counts)
 
-    def _put_many(self, pod_class: PodClass, pods: Sequence[Pod], start: int, indices: Ints, counts: Ints) -> int:
+    def _put_many(
+        self,
+        pod_class: PodClass,
+        pods: Sequence[Pod],
+        start: int,
+        indices: Ints,
+        counts: Ints,
+        first: int | None = None,
+    ) -> int:
         self._nodes.take(pod_class, indices, counts)
-        self._placed.append((pod_class, pods, start, indices, counts))
+        self._placed.append((pod_class, pods, start, indices, counts, first))
         return start + int(counts.sum())
 
     # Pods whose places depend on other pods
@@ -239,16 +252,15 @@ class Packing:
         rows = np.flatnonzero(mask)
         if not len(rows):
             return None
-        start = self._first + self._cursor - first
-        after = int(np.searchsorted(rows, start))
-        row = int(rows[after % len(rows)]) + first
+        place = int(np.searchsorted(rows, self._first + self._cursor - first))
+        row = int(rows[place % len(rows)]) + first
         self._cursor = row + 1 - self._first
         return row
 
     def _put(self, pod_class: PodClass, row: int, pod: Pod) -> bool:
         self._shared().place(pod_class, row)
         if row >= self._first:
-            self._placed.append((pod_class, (pod,), 0, [row - self._first], [1]))
+            self._placed.append((pod_class, (pod,), 0, [row - self._first], [1], None))
             self._told = len(self._placed)
         else:
             self._beside.append((pod_class, (pod,)))
@@ -315,7 +327,7 @@ class Packing:
             rows = fork.add_copies(self._node, missing)
             for daemon in self._daemons:
                 fork.place_many(daemon, np.arange(rows.start, rows.stop), np.ones(missing, dtype=np.int64))
-        for pod_class, _, _, indices, counts in self._placed[self._told :]:
+        for pod_class, _, _, indices, counts, _ in self._placed[self._told :]:
             fork.place_many(pod_class, np.asarray(indices) + self._first, np.asarray(counts))
         self._told = len(self._placed)
         return fork

@@ -26,6 +26,14 @@ def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
     return dealt, int(served[-1] + 1) % nodes
 
 
+def dealt_in_turn(indices: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
+    """The nodes in the order in which ``round_robin`` dealt to them from ``start`` on, each as often as it got a pod."""
+    turn = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    served = np.repeat(indices, counts)
+    order: list[int] = served[np.lexsort(((served - start) % nodes, turn))].tolist()
+    return order
+
+
 def _full_rounds(capacities: Ints, pods: int) -> int:
     """The most rounds in which every node with room gets one pod, without dealing more than ``pods``."""
     steps = np.sort(capacities)
