@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from nodewright.adapters.kube.live_picture import LivePicture, host_of
+from nodewright.adapters.kube.live_picture import LivePicture
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node, NodeStatus
 from nodewright.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -49,7 +49,7 @@ def draw_anew(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Snapshot, set
     snapshot.add_nodes(list(nodes))
     pending = set()
     for pod in pods:
-        host = host_of(pod)
+        host = pod.host
         if pod.is_terminal:
             continue
         if host in snapshot:

@@ -6,8 +6,8 @@ from msgspec import structs
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL
 from nodewright.model.pod import Pod, PodCondition, PodStatus, TopologySpreadConstraint
-from nodewright.model.settings import PodSettings
-from nodewright.planner.pending import DELAY_ANNOTATION, drop_expendable, is_pending, split_young, take_fitting
+from nodewright.model.settings import PodSettings, Settings
+from nodewright.planner.pending import DELAY_ANNOTATION, drop_passed_over, is_pending, split_young, take_fitting
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import World, grown
@@ -96,7 +96,7 @@ def test_expendable_pods_hold_no_room() -> None:
     snapshot = Snapshot()
     row = snapshot.add_node(build_node("n", cpu="2"))
     snapshot.place(snapshot.class_of(build_pod("cheap", cpu="2", priority=-50)), row)
-    drop_expendable(snapshot, PLAIN)
+    drop_passed_over(snapshot, Settings(pods=PLAIN))
     assert take_fitting(snapshot, [build_pod("p", cpu="2")])[1] == []
 
 

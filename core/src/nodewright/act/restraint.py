@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodewright.act.budget import DeletionBudget, Machine
+from nodewright.act.removals.deleter import as_deletion
 from nodewright.model.action import DeleteInstances
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval
@@ -12,10 +13,6 @@ from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownRepo
 from nodewright.registry.state import ClusterState
 
 SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
-
-
-# How the reason of a deletion begins that removes a node.
-REMOVAL = "scale-down: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class Restraint:
     def apply(self, plan: Plan, state: ClusterState) -> tuple[Plan, Mapping[Machine, float]]:
         """The plan with only what may be done, and the deletions that must be remembered."""
         if self.paused:
-            writes = (*plan.actions, *(as_deletion([removal], state) for removal in plan.scale_down.removals))
+            writes = (*plan.actions, *(_as_planned([removal], state) for removal in plan.scale_down.removals))
             held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
             report = _reduced(plan.scale_down, ())
             return replace(plan, actions=(), scale_down=report, held_back=held, paused=self.paused), (
@@ -64,15 +61,9 @@ class Restraint:
         return budget.take(action)
 
 
-def as_deletion(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteInstances:
+def _as_planned(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteInstances:
     """What removals of one group will ask of the cloud in the end."""
-    group = removals[0].group
-    return DeleteInstances(
-        group=group,
-        expected_target=state.groups[group].seen.target or 0,
-        instance_ids=tuple(removal.instance_id for removal in removals),
-        reason=f"{REMOVAL}{', '.join(dict.fromkeys(str(removal.reason) for removal in removals))}",
-    )
+    return as_deletion(removals, state.groups[removals[0].group].seen.target or 0)
 
 
 def _reduced(report: ScaleDownReport, removals: tuple[NodeRemoval, ...]) -> ScaleDownReport:
@@ -89,7 +80,7 @@ def _within(
     refused: set[str] = set()
     for group in dict.fromkeys(removal.group for removal in removals):
         own = [removal for removal in removals if removal.group == group]
-        action = as_deletion(own, state)
+        action = _as_planned(own, state)
         held = budget.take_whole(action) if own[0].batch > 1 else budget.take(action)[1]
         if held is not None and isinstance(held.action, DeleteInstances):
             waiting.append(held)

@@ -2,20 +2,24 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from nodewright.expander.priority import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
-from nodewright.model.pod import Pod
 from nodewright.observe import ClusterPicture
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
-PRIORITIES = ("cluster-autoscaler-priority-expander", "priorities")
+if TYPE_CHECKING:
+    from nodewright.model.pod import Pod
+
 _HOW = (
     "make a dump with: kubectl get nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,"
     "namespaces -A -o json"
@@ -67,8 +71,7 @@ class DumpedCluster:
         pending: list[Pod] = []
         self.strays = []
         for pod in self._objects.pods:
-            going = pod.metadata.deletion_timestamp is not None
-            host = pod.spec.node_name or ("" if going else pod.status.nominated_node_name)
+            host = pod.host
             if pod.is_terminal:
                 continue
             if host in snapshot:
@@ -77,15 +80,14 @@ class DumpedCluster:
                 self.strays.append(pod)
             else:
                 pending.append(pod)
-        pending.sort(key=_arrival)
+        pending.sort(key=attrgetter("arrived"))
         maps = {config.key: config.data for config in self._objects.config_maps}
-        name, key = PRIORITIES
         return ClusterPicture(
             snapshot=snapshot,
             pending=tuple(pending),
             daemon_sets=self._objects.daemon_sets,
             workloads=Workloads.of(self._objects, listed=_lists_controllers(self._objects)),
-            priorities=maps.get(f"kube-system/{name}", {}).get(key),
+            priorities=maps.get(f"kube-system/{CONFIG_MAP}", {}).get(CONFIG_KEY),
         )
 
 
@@ -98,11 +100,6 @@ def _identified(node: Node) -> Node:
     if node.spec.provider_id:
         return node
     return replace(node, spec=replace(node.spec, provider_id=f"dump:///{node.name}"))
-
-
-def _arrival(pod: Pod) -> float:
-    created = pod.metadata.creation_timestamp
-    return created.timestamp() if created is not None else 0.0
 
 
 def _moments(objects: ClusterObjects) -> Iterator[datetime]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from nodewright.act.restraint import REMOVAL
+from nodewright.act.removals.deleter import REMOVAL
 from nodewright.adapters.simulated.result import Decision, SimulationResult
 from nodewright.cli.removals import scale_down_in_words, scale_down_json
 from nodewright.cli.screen import count, make_table, safe

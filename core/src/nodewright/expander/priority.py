@@ -8,7 +8,7 @@ from nodewright.expander.option import Option
 from nodewright.model.errors import ConfigError
 from nodewright.model.yaml_text import load_yaml
 
-CONFIG_MAP = "cluster-autoscaler-priority-expander"
+CONFIG_MAP, CONFIG_KEY = "cluster-autoscaler-priority-expander", "priorities"
 _QUIET = re2.Options()
 _QUIET.log_errors = False
 

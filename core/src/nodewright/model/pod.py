@@ -158,6 +158,11 @@ class PodCondition(Kube, frozen=True, kw_only=True):
     reason: str = ""
     last_transition_time: Time | None = None
 
+    @property
+    def finds_no_place(self) -> bool:
+        """Is it the scheduler's word that no node takes the pod?"""
+        return self.type == "PodScheduled" and self.status == "False" and self.reason == "Unschedulable"
+
 
 class ContainerStatus(Kube, frozen=True, kw_only=True):
     name: str = ""
@@ -192,3 +197,15 @@ class Pod(Object, frozen=True, kw_only=True):
     @property
     def is_terminal(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def host(self) -> str:
+        """The node that the pod is on or, unless it is going, nominated to; empty for a pending one."""
+        going = self.metadata.deletion_timestamp is not None
+        return self.spec.node_name or ("" if going else self.status.nominated_node_name)
+
+    @property
+    def arrived(self) -> float:
+        """When it was created (epoch seconds); 0 where nobody says."""
+        created = self.metadata.creation_timestamp
+        return created.timestamp() if created is not None else 0.0

@@ -16,8 +16,7 @@ from nodewright.planner.gate import count_ready_nodes, reason_to_wait
 from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
-    drop_expendable,
-    drop_foreign,
+    drop_passed_over,
     find_daemons,
     find_pending,
     find_recreated,
@@ -67,12 +66,19 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in restored.actions if awaits and not _gives_way(action, settings))
     ground = _prepare(state, settings, corrected)
-    hints = Hints(before=state.memory.scale_down.pending_hints) if removes else None
+    return _plan_loop(ground, actions, old, young, random)
+
+
+def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], young: list[Pod], random: Random) -> Plan:
+    """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
+    settings = ground.settings
+    removes = settings.scale_down.scale_down_enabled
+    hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
     daemons = find_daemons(old)
     fitting, left = take_fitting(ground.snapshot, old, hints)
     reports = _scale_up(ground, [pod for pod in left if id(pod) not in daemons] if daemons else left, random, actions)
     min_size = None
-    if enforces:
+    if settings.scale_up.enforce_node_group_min_size:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
         increases, min_size = plan_min_sizes(ground, grown)
         actions += increases
@@ -126,9 +132,7 @@ def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[Group
     """The picture to plan in: expendable pods gone, machines on their way there."""
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
-    drop_expendable(snapshot, settings.pods)
-    if settings.is_ca:
-        drop_foreign(snapshot, settings.pods)
+    drop_passed_over(snapshot, settings)
     add_upcoming(snapshot, state, templates)
     accelerators = Accelerators.of(state.observation.providers.values())
     return Ground(

@@ -6,14 +6,13 @@ from itertools import groupby
 import numpy as np
 from msgspec.structs import replace
 
-from nodewright.estimator.spread import round_robin
+from nodewright.estimator.spread import dealt_in_turn, round_robin
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.removal import Removing
-from nodewright.model.settings import PodSettings
+from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.hints import Hints
 from nodewright.predicates import capacity, feasible, is_guarded_against
-from nodewright.snapshot.column import Ints
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -26,15 +25,15 @@ def is_expendable(priority: int | None, settings: PodSettings) -> bool:
     return priority is not None and priority < settings.expendable_pods_priority_cutoff
 
 
-def drop_expendable(snapshot: Snapshot, settings: PodSettings) -> None:
-    """Free the room of running pods that give way to anything."""
-    _drop(snapshot, lambda spec: is_expendable(spec.priority, settings))
+def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
+    """Free the room of running pods that give way to anything.
 
-
-def drop_foreign(snapshot: Snapshot, settings: PodSettings) -> None:
-    """CA does not see running pods of schedulers that are not allowed either: their room looks free to it."""
-    if settings.allowed_scheduler_names:
-        _drop(snapshot, lambda spec: spec.scheduler_name not in settings.allowed_scheduler_names)
+    CA does not see running pods of schedulers that are not allowed either: their room looks free to it.
+    """
+    allowed = settings.pods.allowed_scheduler_names
+    _drop(snapshot, lambda spec: is_expendable(spec.priority, settings.pods))
+    if settings.is_ca and allowed:
+        _drop(snapshot, lambda spec: spec.scheduler_name not in allowed)
 
 
 def _drop(snapshot: Snapshot, wanted: Callable[[PodSpec], bool]) -> None:
@@ -58,7 +57,7 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     if is_expendable(pod.spec.priority, settings):
         return False
     scheduled = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-    if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
+    if scheduled is not None and scheduled.finds_no_place:
         return True
     untried = scheduled is None or (scheduled.status == "False" and not scheduled.reason)
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
@@ -224,21 +223,13 @@ def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: 
     if not len(rows):
         return [], cursor
     snapshot.place_many(pod_class, rows, counts[rows])
-    turns = _turns(rows, counts[rows], start, len(room))
+    turns = dealt_in_turn(rows, counts[rows], start, len(room))
     by_row: dict[int, list[Pod]] = {}
     for pod, row in zip(pods, turns, strict=False):
         by_row.setdefault(row, []).append(pod)
     for row, arrived in by_row.items():
         snapshot.recall(row, (*snapshot.pods(row), *arrived))
     return turns, cursor
-
-
-def _turns(rows: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
-    """The rows in the order in which pods were dealt to them, each as often as it got one."""
-    turn = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    served = np.repeat(rows, counts)
-    turns: list[int] = served[np.lexsort(((served - start) % nodes, turn))].tolist()
-    return turns
 
 
 def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:

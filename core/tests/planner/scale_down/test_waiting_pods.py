@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from nodewright.model.pod import MIRROR_ANNOTATION, Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
-from nodewright.model.settings import PodSettings
+from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.hints import Hints
-from nodewright.planner.pending import drop_expendable, find_recreated, take_fitting
+from nodewright.planner.pending import drop_passed_over, find_recreated, take_fitting
 from nodewright.predicates import feasible
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
@@ -87,7 +87,7 @@ def test_expendable_pods_are_gone_from_the_nodes_also_by_name() -> None:
     snapshot = cluster([4])
     for pod in (build_pod("dear"), build_pod("cheap", priority=-50)):
         snapshot.place(snapshot.class_of(pod), 0, pod=pod)
-    drop_expendable(snapshot, PodSettings())
+    drop_passed_over(snapshot, Settings())
     assert [pod.name for pod in snapshot.pods(0)] == ["dear"]
 
 

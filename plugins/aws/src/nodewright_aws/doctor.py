@@ -127,7 +127,7 @@ class Doctor:
                 return _unsure(one)
             return _refused(one, str(error))
         except ProviderError as error:
-            if isinstance(error, ProviderError) and error.code in ("unavailable", "throttled"):
+            if error.code in ("unavailable", "throttled"):
                 return Finding(level=_WARNING, subject=one.action, message=f"cannot be told now: {error}")
         return _granted(one, "granted")
 

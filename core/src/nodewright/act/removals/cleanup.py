@@ -9,6 +9,7 @@ from nodewright.act.removals.marks import NodeEdit, hard_untainted, has_taint, s
 from nodewright.model.errors import KubeApiError
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node
 from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.registry.state import ClusterState
 
 
@@ -60,10 +61,7 @@ def clean_up(cluster: ClusterWrites, leftovers: Leftovers, settings: Settings) -
 
 def _is_stale(node: Node, now: float, settings: Settings) -> bool:
     """Has it a soft taint that says nothing any more? A young one is read as the time since when it is unneeded."""
-    taint = next((taint for taint in node.spec.taints if taint.key == DELETION_CANDIDATE_TAINT), None)
-    if taint is None:
+    if not has_taint(node, DELETION_CANDIDATE_TAINT):
         return False
-    try:
-        return int(taint.value) + settings.scale_down.node_deletion_candidate_ttl < now
-    except ValueError:
-        return True
+    since = tainted_at(node, DELETION_CANDIDATE_TAINT)
+    return since is None or since + settings.scale_down.node_deletion_candidate_ttl < now

@@ -1,16 +1,19 @@
 """The calls that delete the machines of removed nodes, with what is known of target sizes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from nodewright.act.actor import Ended
 from nodewright.act.audit import Write
 from nodewright.act.removals.batch import Batch
-from nodewright.act.restraint import REMOVAL
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.errors import TargetChanged
 from nodewright.model.group import GroupRef
+from nodewright.model.removal import NodeRemoval
 from nodewright.registry.state import ClusterState
+
+# How the reason of a deletion begins that removes a node.
+REMOVAL = "scale-down: "
 
 
 class Calls(Protocol):
@@ -40,13 +43,7 @@ class Deleter:
 
     def delete(self, batch: Batch, label: str) -> Ended:
         """One call for all of them; ``label`` names it in the audit."""
-        reasons = dict.fromkeys(str(going.removal.reason) for going in batch.members)
-        action = DeleteInstances(
-            group=batch.group,
-            expected_target=self._targets[batch.group],
-            instance_ids=tuple(going.removal.instance_id for going in batch.members),
-            reason=f"{REMOVAL}{', '.join(reasons)}",
-        )
+        action = as_deletion([going.removal for going in batch.members], self._targets[batch.group])
         (outcome,) = self._calls.act([action], label)
         self._account(outcome)
         return outcome
@@ -58,6 +55,17 @@ class Deleter:
                 self._targets[group] = held + _sign(outcome.action) * outcome.accepted
             case Unknown() | Failed(code=TargetChanged.code):
                 self._targets.pop(group, None)
+
+
+def as_deletion(removals: Sequence[NodeRemoval], expected_target: int) -> DeleteInstances:
+    """The call that ends removals of one group."""
+    reasons = dict.fromkeys(str(removal.reason) for removal in removals)
+    return DeleteInstances(
+        group=removals[0].group,
+        expected_target=expected_target,
+        instance_ids=tuple(removal.instance_id for removal in removals),
+        reason=f"{REMOVAL}{', '.join(reasons)}",
+    )
 
 
 def _sign(action: IncreaseSize | DecreaseTargetSize | DeleteInstances) -> int:

@@ -16,7 +16,6 @@ from nodewright.act.removals.marks import hard_tainted, hard_untainted
 from nodewright.act.removals.priorities import find_ranks
 from nodewright.act.removals.removal import End, Evict, Going, Step, Tell
 from nodewright.act.removals.step import (
-    DELETION_SECONDS,
     EVICTION_RETRY_SECONDS,
     POLL_SECONDS,
     answered,
@@ -32,7 +31,10 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
 from nodewright.registry.state import ClusterState
+
+_SPOILED = End(result=RemovalResult.FAILED_TO_DELETE, message="another node of its group stays")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +171,7 @@ class Removals:
                 return
             going = self._going[going.name]
         if going.is_ready and going.removal.group in self._spoiled:
-            self._end(going, End(result=RemovalResult.FAILED_TO_DELETE, message="another node of its group stays"))
+            self._end(going, _SPOILED)
 
     def _do(self, step: Step, name: str) -> None:
         match step:
@@ -259,7 +261,7 @@ class Removals:
         self._spoiled.add(group)
         for going in [held for held in self._going.values() if held.removal.group == group and held.is_ready]:
             if going.name in self._going:
-                self._end(going, End(result=RemovalResult.FAILED_TO_DELETE, message="another node of its group stays"))
+                self._end(going, _SPOILED)
 
     def _conclude(self, removal: NodeRemoval, started: float, end: End, evicted: tuple[str, ...] = ()) -> None:
         over = RemovalEnded(

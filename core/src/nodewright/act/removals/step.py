@@ -14,13 +14,12 @@ from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
 from nodewright.snapshot.workloads import Workloads
 
 EVICTION_RETRY_SECONDS = 10.0
 POLL_SECONDS = 5.0
 EVICTION_HEADROOM_SECONDS = 30.0
-# No cloud takes longer to delete a machine (CA: MaxCloudProviderNodeDeletionTime).
-DELETION_SECONDS = 300.0
 DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
 
 
@@ -105,13 +104,7 @@ def _look_again(going: Going, sight: Sight, now: float, settings: Settings) -> M
 
 def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: Settings, now: float) -> str:
     if removal.drains:
-        verdict = judge_pods(
-            pods,
-            workloads,
-            DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca),
-            settings.drain,
-            now,
-        )
+        verdict = judge_pods(pods, workloads, DisruptionBudgets.of(workloads, settings), settings.drain, now)
     else:
         verdict = judge_pods(pods, Workloads(), None, settings.drain, now)
     if verdict.blocking is not None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from nodewright.model.errors import KubeApiError
+
+T = TypeVar("T")
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -72,6 +74,24 @@ class Api(Protocol):
 
 def get(api: Api, path: str, query: Query | None = None) -> bytes:
     return api.send(Request(method="GET", path=path, query=dict(query or {})))
+
+
+def find(api: Api, path: str) -> bytes | None:
+    """None: there is nothing at that path."""
+    try:
+        return get(api, path)
+    except ApiError as error:
+        if error.is_missing:
+            return None
+        raise
+
+
+def read_answer(raw: bytes, kind: type[T], name: str) -> T:
+    """What the API server answered; ApiError for what is no such object."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ApiError(f"the API server answered what is no {name}: {error}") from None
 
 
 class _Status(msgspec.Struct):

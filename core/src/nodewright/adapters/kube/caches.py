@@ -105,7 +105,7 @@ def is_news(pod: Pod, now: float) -> bool:
     if pod.spec.node_name or pod.is_terminal:
         return False
     for condition in pod.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
+        if condition.finds_no_place:
             since = condition.last_transition_time
             return since is not None and since.timestamp() + _FRESH_SECONDS >= now
     return False

@@ -7,14 +7,12 @@ from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.live_picture import LivePicture
 from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.engine.ports import ClusterPicture
-from nodewright.expander.priority import CONFIG_MAP
+from nodewright.expander.priority import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import KubeApiError
 from nodewright.model.objects import ClusterObjects
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.workloads import Workloads
-
-PRIORITIES_KEY = "priorities"
 
 # Kinds from which each part of the picture is made, with their names in a list of objects.
 _CONTEXT = {
@@ -92,7 +90,7 @@ class KubeCluster(KubeWrites):
 
     def _priorities(self) -> str | None:
         for held in self._caches.config_map(CONFIG_MAP).all():
-            found: str | None = held.data.get(PRIORITIES_KEY)
+            found: str | None = held.data.get(CONFIG_KEY)
             return found
         return None
 

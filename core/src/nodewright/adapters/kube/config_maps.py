@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.adapters.kube.api import Api, ApiError, Request, get
+from nodewright.adapters.kube.api import Api, ApiError, Request, find, read_answer
 from nodewright.adapters.kube.resources import collection_path
 
 
@@ -40,12 +40,8 @@ class ConfigMaps:
 
     def read(self, name: str) -> StoredMap | None:
         """None: there is none of that name."""
-        try:
-            return _decode(get(self._api, f"{self._path}/{name}"))
-        except ApiError as error:
-            if error.is_missing:
-                return None
-            raise
+        raw = find(self._api, f"{self._path}/{name}")
+        return _decode(raw) if raw is not None else None
 
     def write(self, name: str, content: StoredMap) -> StoredMap:
         """Create it, or replace the version that ``content`` names; a conflict when somebody else did meanwhile."""
@@ -72,10 +68,7 @@ class ConfigMaps:
 
 
 def _decode(raw: bytes) -> StoredMap:
-    try:
-        found = msgspec.json.decode(raw, type=_ConfigMap)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ApiError(f"the API server answered what is no ConfigMap: {error}") from None
+    found = read_answer(raw, _ConfigMap, "ConfigMap")
     meta = found.metadata
     return StoredMap(
         data=found.data or {},

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.adapters.kube.api import Api, ApiError, Request
+from nodewright.adapters.kube.api import Api, ApiError, Request, read_answer
 from nodewright.adapters.kube.resources import collection_path
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
@@ -205,7 +205,4 @@ class Leadership:
 
 
 def _decode(raw: bytes) -> _Lease:
-    try:
-        return msgspec.json.decode(raw, type=_Lease)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise ApiError(f"the API server answered what is no Lease: {error}") from None
+    return read_answer(raw, _Lease, "Lease")

@@ -34,7 +34,7 @@ class LivePicture:
 
     def pending(self) -> tuple[Pod, ...]:
         """The oldest first."""
-        aged = [(_arrival(pod), key, pod) for key, pod in self._pending.items()]
+        aged = [(pod.arrived, key, pod) for key, pod in self._pending.items()]
         aged.sort(key=itemgetter(0, 1))
         return tuple(pod for _, _, pod in aged)
 
@@ -60,7 +60,7 @@ class LivePicture:
 
     def _add_pod(self, key: str, pod: Pod) -> None:
         self._pods[key] = pod
-        host = host_of(pod)
+        host = pod.host
         if not host:
             self._pending[key] = pod
             return
@@ -73,7 +73,7 @@ class LivePicture:
         if pod is None:
             return
         self._pending.pop(key, None)
-        host = host_of(pod)
+        host = pod.host
         if host:
             del self._by_host[host][key]
             if not self._by_host[host]:
@@ -101,14 +101,3 @@ class LivePicture:
         fresh.context = self._snapshot.context
         self._add(fresh, [node for node in (nodes | dict(changes)).values() if node is not None])
         self._snapshot = fresh
-
-
-def host_of(pod: Pod) -> str:
-    """The node that a pod is on, or is about to be; empty for a pending one."""
-    going = pod.metadata.deletion_timestamp is not None
-    return pod.spec.node_name or ("" if going else pod.status.nominated_node_name)
-
-
-def _arrival(pod: Pod) -> float:
-    created = pod.metadata.creation_timestamp
-    return created.timestamp() if created is not None else 0.0

@@ -7,7 +7,7 @@ import msgspec
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from nodewright.act.ports import Eviction, EvictionAnswer, Sight
-from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, get
+from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, find, get
 from nodewright.adapters.kube.resources import Resource
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -72,12 +72,8 @@ class KubeWrites:
         return Eviction(answer=EvictionAnswer.ACCEPTED)
 
     def _read_node(self, name: str) -> Node | None:
-        try:
-            return self._nodes.decode(get(self._api, f"{self._nodes.path}/{name}"))
-        except ApiError as error:
-            if error.is_missing:
-                return None
-            raise
+        raw = find(self._api, f"{self._nodes.path}/{name}")
+        return self._nodes.decode(raw) if raw is not None else None
 
     def _edit_once(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         before = self._read_node(name)

@@ -1,7 +1,7 @@
 """The API server of a simulated cluster: what the engine reads of it, and what it may change."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nodewright.adapters.simulated.agenda import Agenda
 from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
@@ -46,14 +46,7 @@ class ApiServer:
         self._wire = wire
 
     def read(self, now: float) -> ClusterPicture:
-        picture = self._cluster.read(now)
-        return ClusterPicture(
-            snapshot=picture.snapshot,
-            pending=picture.pending,
-            daemon_sets=picture.daemon_sets,
-            priorities=picture.priorities,
-            workloads=self._workloads(),
-        )
+        return replace(self._cluster.read(now), workloads=self._workloads())
 
     def look(self, node: str) -> Sight:
         row = self._cluster.live.find_row(node)

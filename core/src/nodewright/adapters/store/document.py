@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodewright.model.group import FailedInstance, Instance
+from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.model.node import Node
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.state import Backoff, Flapping, Moves, ScaleUpRequest, SizeGap
@@ -33,7 +33,7 @@ class SavedFlight(Record, frozen=True, kw_only=True):
     template: Node | None = None
 
 
-class SavedGroup(Record, frozen=True, kw_only=True):
+class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     """One node group: how it was last seen, then what is remembered of it. Times in epoch seconds.
 
     ``target`` is None for a group that was never seen. ``in_flight`` is there when anything is remembered of its
@@ -47,15 +47,6 @@ class SavedGroup(Record, frozen=True, kw_only=True):
     target: int | None = None
     capabilities: tuple[str, ...] = ()
     switched_off: dict[str, str] = {}
-    max_node_provision_seconds: float = 900.0
-    max_node_startup_seconds: float = 900.0
-    zero_or_max_node_scaling: bool = False
-    allow_non_atomic_scale_up_to_max: bool = False
-    scale_down_unneeded_seconds: float = 600.0
-    scale_down_unready_seconds: float = 1200.0
-    scale_down_utilization_threshold: float = 0.5
-    scale_down_gpu_utilization_threshold: float = 0.5
-    ignore_daemonsets_utilization: bool = False
     in_flight: SavedFlight | None = None
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None

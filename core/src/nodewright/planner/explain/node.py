@@ -14,7 +14,6 @@ from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drain_rules import Fate
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
-from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.snapshot import Snapshot
@@ -125,16 +124,9 @@ def _usage(picture: Snapshot, name: str, state: ClusterState, settings: Settings
     ref = state.group_of_node.get(name)
     if ref is None or ref not in state.groups:
         return None
-    accelerators = Accelerators.of(state.observation.providers.values())
-    options, row = state.groups[ref].seen.options, picture.row(name)
-    measure = Measure(
-        now=state.now,
-        accelerators=accelerators,
-        ignore_mirrors=settings.scale_down.ignore_mirror_pods_utilization,
-        as_ca=settings.is_ca,
-    )
+    options, row, measure = state.groups[ref].seen.options, picture.row(name), Measure.of(state, settings)
     found = utilization_of(picture, row, measure, ignore_daemonsets=options.ignore_daemonsets_utilization)
-    is_gpu = bool(accelerators.count(picture.node(row))[0])
+    is_gpu = bool(measure.accelerators.count(picture.node(row))[0])
     return Usage(
         ratio=found.ratio if isfinite(found.ratio) and not found.problem else None,
         resource=found.resource,

@@ -16,7 +16,7 @@ from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import Fate, PodVerdict
 from nodewright.planner.scale_down.drainability import judge_pod
-from nodewright.planner.scale_down.simulation import tainted
+from nodewright.planner.scale_down.simulation import leave_ghost
 from nodewright.predicates import feasible
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.column import Mask
@@ -59,9 +59,7 @@ def outlook(
     there = picture if name in plan.scale_down.unneeded else rest
     pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
-    budgets = (
-        left if _is_after_others(reason) else DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
-    )
+    budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
     judged = [_as_planned(judge_pod(pod, workloads, budgets, settings.drain, state.now), pod, reason) for pod in pods]
     scene = _set(picture, rest, name, state, plan)
     moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.fate is Fate.MOVE]
@@ -93,8 +91,9 @@ def _as_planned(verdict: PodVerdict, pod: Pod, reason: Unremovable | None) -> Po
 
 
 def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan: Plan) -> _Scene:
-    now = _without(picture.fork(), name, state.now)
-    rest = _without(rest, name, state.now)
+    now = picture.fork()
+    for board in (now, rest):
+        leave_ghost(board, board.row(name), state.now)
     unneeded, reason = frozenset(plan.scale_down.unneeded), plan.scale_down.unremovable.get(name)
     return _Scene(
         now=now,
@@ -106,14 +105,6 @@ def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan
         hints=Hints(before=memory_of(state, plan).hints if name in unneeded else {}),
         stuck=reason.pod if reason is not None and reason.code == UnremovableCode.NO_PLACE else "",
     )
-
-
-def _without(snapshot: Snapshot, name: str, now: float) -> Snapshot:
-    row = snapshot.row(name)
-    node = snapshot.node(row)
-    snapshot.remove_node(row)
-    snapshot.add_node(tainted(node, now))
-    return snapshot
 
 
 def _place(scene: _Scene, moving: Iterable[Pod]) -> Iterator[tuple[str, PodOutlook]]:

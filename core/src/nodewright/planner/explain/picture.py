@@ -8,7 +8,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.values import Refusal
 from nodewright.planner.hints import Hints
-from nodewright.planner.pending import drop_expendable, drop_foreign
+from nodewright.planner.pending import drop_passed_over
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drainability import judge_pods
@@ -34,9 +34,7 @@ def planned_picture(state: ClusterState, plan: Plan, settings: Settings) -> Snap
     Without machines on their way: they take no pods of nodes that go.
     """
     snapshot = state.observation.snapshot.fork()
-    drop_expendable(snapshot, settings.pods)
-    if settings.is_ca:
-        drop_foreign(snapshot, settings.pods)
+    drop_passed_over(snapshot, settings)
     for group in state.groups.values():
         for name in group.readiness.not_started if group.upcoming > 0 else ():
             snapshot.remove_node(snapshot.row(name))
@@ -62,7 +60,7 @@ def without_unneeded(
     """The cluster once all unneeded nodes but ``name`` are gone, and what disruption budgets then still allow."""
     board, places = picture.fork(), Hints(before=memory_of(state, plan).hints)
     workloads = state.observation.workloads
-    budgets = DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
+    budgets = DisruptionBudgets.of(workloads, settings)
     for other in plan.scale_down.unneeded:
         row = board.find_row(other)
         if other == name or row is None:

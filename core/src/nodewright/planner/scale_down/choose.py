@@ -10,7 +10,6 @@ from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
-from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 from nodewright.planner.scale_down.examine import Removable
 from nodewright.planner.scale_down.flapping import owner_key, reason_to_wait
 from nodewright.planner.scale_down.larger import Balance
@@ -18,9 +17,6 @@ from nodewright.planner.scale_down.minima import Minima
 from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
 from nodewright.registry.state import ClusterState
 
-_DISABLED = Unremovable(
-    code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
-)
 _NO_TURN = Unremovable(
     code=UnremovableCode.AWAITS_TURN, message="as many nodes as may be removed at a time come before it"
 )
@@ -91,11 +87,9 @@ def _minima(ground: Ground) -> Minima:
 
 def _reason_to_stay(ground: Ground, found: Removable, since: float, minima: Minima) -> Unremovable | None:
     """Why a node that could go stays for now; one that goes is counted as gone."""
-    state, node = ground.state, _node(ground.state, found.name)
-    if node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
-        return _DISABLED
+    state = ground.state
     wait = too_early(state, found.name, since) or reason_to_wait(state, found, ground.settings)
-    return wait or minima.take(state.group_of_node[found.name], node)
+    return wait or minima.take(state.group_of_node[found.name], _node(state, found.name))
 
 
 def _on_completion(pod: str) -> Unremovable:

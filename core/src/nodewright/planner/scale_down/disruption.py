@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.pod import Pod
+from nodewright.model.settings import Settings
 from nodewright.predicates.selectors import Selector, parse_selector
+from nodewright.snapshot.workloads import Workloads
 
 Label = tuple[str, str]
 
@@ -34,6 +36,11 @@ class DisruptionBudgets:
         self._budgets = tuple(budgets)
         self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
         self._namespaces = _index(self._budgets)
+
+    @staticmethod
+    def of(workloads: Workloads, settings: Settings) -> "DisruptionBudgets":
+        """The budgets of a cluster, before anything is taken of them."""
+        return DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
 
     def fork(self) -> "DisruptionBudgets":
         """Counters of its own over the same budgets."""

@@ -19,7 +19,7 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 SYSTEM_NAMESPACE = "kube-system"
 DEFAULT_GRACE_SECONDS = 30
-LONG_TERMINATING_SECONDS = 30
+_LONG_TERMINATING_SECONDS = 30
 _KNOWN_CONTROLLERS = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
 
 
@@ -71,12 +71,16 @@ def is_long_terminating(pod: Pod, now: float) -> bool:
 
     The API's deletion time includes the grace period already; CA adds it again.
     """
-    deleted = pod.metadata.deletion_timestamp
+    expected = overdue_after(pod)
+    return expected is not None and expected < now
+
+
+def overdue_after(pod: Pod) -> float | None:
+    """The moment (epoch seconds) beyond which a pod that terminates will have been gone for a while."""
+    deleted, grace = pod.metadata.deletion_timestamp, pod.spec.termination_grace_period_seconds
     if deleted is None:
-        return False
-    grace = pod.spec.termination_grace_period_seconds
-    patience = (DEFAULT_GRACE_SECONDS if grace is None else grace) + LONG_TERMINATING_SECONDS
-    return deleted.timestamp() + patience < now
+        return None
+    return deleted.timestamp() + (DEFAULT_GRACE_SECONDS if grace is None else grace) + _LONG_TERMINATING_SECONDS
 
 
 def apply_rules(asked: Asked, court: Court) -> PodVerdict:

@@ -10,11 +10,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
-from nodewright.predicates.selectors import parse_int64
 from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState, GroupState
@@ -23,7 +23,8 @@ from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.snapshot import Snapshot
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-# The cloud has this long to delete a machine; a node whose taint is older is looked at again.
+# No cloud takes longer to delete a machine (CA: MaxCloudProviderNodeDeletionTime); a node whose taint is older is
+# looked at again.
 DELETION_SECONDS = 300.0
 # More tenths of a per cent than anything is used to; stands for infinity.
 _MANY_TENTHS = 2**32
@@ -35,7 +36,7 @@ _BEING_DELETED = Unremovable(
 _DISABLED = Unremovable(
     code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
 )
-_NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
+NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
 _LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="nothing is known of its node group")
 _UNREADY = Unremovable(
     code=UnremovableCode.UNREADY_DISABLED, message="it is not ready, and --scale-down-unready-enabled is off"
@@ -122,17 +123,12 @@ class _Trial:
         groups = [known[ref] for ref in dict.fromkeys(of_names) if ref is not None and ref in known]
         place_of = {group.ref: place for place, group in enumerate(groups)}
         places = np.array([-1 if ref is None else place_of.get(ref, -2) for ref in of_names], dtype=np.int64)
-        self._refuse(places == -1, [_NO_GROUP])
+        self._refuse(places == -1, [NO_GROUP])
         self._refuse(places == -2, [_LOST_GROUP])
         return groups, places
 
     def _measure(self, groups: Sequence[GroupState], places: Ids) -> Utilizations:
-        measure = Measure(
-            now=self._state.now,
-            accelerators=self._accelerators,
-            ignore_mirrors=self._settings.scale_down.ignore_mirror_pods_utilization,
-            as_ca=self._settings.is_ca,
-        )
+        measure = Measure.of(self._state, self._settings)
         ignores = _per_group((group.seen.options.ignore_daemonsets_utilization for group in groups), places)
         return utilizations(self._snapshot, self._rows, measure, ignores > 0)
 
@@ -208,15 +204,9 @@ def _used(resource: str, tenths: int, threshold: float) -> Unremovable:
 
 
 def _tainted_at(table: NodeTable, window: slice) -> NDArray[np.float64]:
+    """When hard taints were put on; NaN where nothing tells."""
     nodes = (table.template(row) for row in range(window.start, window.stop))
-    return np.array([_time_of_taint(node) for node in nodes], dtype=np.float64)
-
-
-def _time_of_taint(node: Node) -> float:
-    """When the hard taint was put on, in epoch seconds; NaN without one, or where its value is no time."""
-    value = next((taint.value for taint in node.spec.taints if taint.key == TO_BE_DELETED_TAINT), "")
-    moment = parse_int64(value)
-    return float("nan") if moment is None else float(moment)
+    return np.array([tainted_at(node, TO_BE_DELETED_TAINT) for node in nodes], dtype=np.float64)
 
 
 def _disabled(table: NodeTable, window: slice) -> Mask:

@@ -57,7 +57,7 @@ def examine(
     found, memory = Examination(), state.memory.scale_down
     if not names:
         return found
-    budgets = DisruptionBudgets(state.observation.workloads.budgets, refuses_several=not settings.is_ca)
+    budgets = DisruptionBudgets.of(state.observation.workloads, settings)
     rows = np.zeros(len(snapshot), dtype=np.bool_)
     rows[[snapshot.row(name) for name in destinations]] = True
     hints = Hints(before=memory.hints)

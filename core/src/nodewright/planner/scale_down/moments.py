@@ -7,8 +7,9 @@ from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.plan import ScaleDownReport
-from nodewright.planner.scale_down.drain_rules import DEFAULT_GRACE_SECONDS, LONG_TERMINATING_SECONDS
+from nodewright.planner.scale_down.drain_rules import overdue_after
 from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
+from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.registry.activity import MOVES_WINDOW
 from nodewright.registry.state import ClusterState, ScaleDownMemory
@@ -46,11 +47,8 @@ def _passed_at(state: ClusterState, report: ScaleDownReport) -> Iterator[float]:
             yield since + needed
     snapshot = state.observation.snapshot
     rows = {row for held, rows in snapshot.placements() if held.terminating for row in rows}
-    for pod in (pod for row in rows for pod in snapshot.pods(row)):
-        if pod.metadata.deletion_timestamp is not None:
-            grace = pod.spec.termination_grace_period_seconds
-            seconds = (DEFAULT_GRACE_SECONDS if grace is None else grace) + LONG_TERMINATING_SECONDS
-            yield pod.metadata.deletion_timestamp.timestamp() + seconds
+    overdue = (overdue_after(pod) for row in rows for pod in snapshot.pods(row))
+    yield from (at for at in overdue if at is not None)
 
 
 def _ends(
@@ -72,7 +70,5 @@ def _ends(
 
 def _marks_end(state: ClusterState, names: Iterable[str]) -> Iterator[float]:
     snapshot = state.observation.snapshot
-    for name in names:
-        for taint in snapshot.node(snapshot.row(name)).spec.taints:
-            if taint.key == TO_BE_DELETED_TAINT and taint.value.isdecimal() and len(taint.value) <= 20:
-                yield int(taint.value) + DELETION_SECONDS
+    marked = (tainted_at(snapshot.node(snapshot.row(name)), TO_BE_DELETED_TAINT) for name in names)
+    yield from (at + DELETION_SECONDS for at in marked if at is not None)

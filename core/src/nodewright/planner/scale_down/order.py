@@ -11,6 +11,7 @@ from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT
 from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.eligibility import NO_GROUP
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.workloads import Workloads
@@ -39,7 +40,7 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
     group_of_node, removing = state.group_of_node, state.observation.removing
     for name in names:
         ref = group_of_node.get(name)
-        obstacle = obstacles[ref] if ref is not None else _NO_GROUP
+        obstacle = obstacles[ref] if ref is not None else NO_GROUP
         under_way = name in removing
         going += under_way and obstacle is None
         if under_way:
@@ -83,7 +84,6 @@ def _is_ordinary(pods: Iterable[Pod]) -> bool:
 
 
 _UNDER_WAY = Unremovable(code=UnremovableCode.BEING_DELETED, message="its removal is under way")
-_NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
 
 
 def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremovable | None:

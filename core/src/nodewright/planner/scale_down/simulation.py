@@ -86,9 +86,7 @@ class Simulation:
     def _empty_beside_ghost(self, row: int, moving: Sequence[Pod]) -> Pod | None:
         """As ``empty``, where a pod counts tainted nodes no longer: a tainted copy without pods stands for the node."""
         board = self.board.fork()
-        node = board.node(row)
-        board.remove_node(row)
-        ghost = board.add_node(tainted(node, self._now))
+        ghost = leave_ghost(board, row, self._now)
         open_rows = np.append(self._open, False)
         open_rows[row] = False
         attempt = _Attempt(board, open_rows)
@@ -167,6 +165,13 @@ def _windows(start: int, stop: int) -> Iterable[slice]:
     while start < stop:
         yield slice(start, min(stop, start + size))
         start, size = start + size, size * _GROWTH
+
+
+def leave_ghost(board: Snapshot, row: int, now: float) -> int:
+    """Put a tainted copy without pods in place of a node; answers its row."""
+    node = board.node(row)
+    board.remove_node(row)
+    return board.add_node(tainted(node, now))
 
 
 def tainted(node: Node, now: float) -> Node:

@@ -1,11 +1,11 @@
 """For how long nodes have not been needed, and for how long they must (behaviour/down.md A3.5, A9)."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 
 
@@ -18,17 +18,8 @@ def since_before(memory: ScaleDownMemory, nodes: Iterable[Node], settings: Setti
     ttl = settings.scale_down.node_deletion_candidate_ttl
     if memory.updated_at or not ttl:
         return memory.unneeded_since
-    marked = {node.name: at for node in nodes if (at := marked_at(node)) is not None and at + ttl >= now}
-    return marked | dict(memory.unneeded_since)
-
-
-def marked_at(node: Node) -> float | None:
-    """When a node got its soft taint (epoch seconds); None without one, or where its value is no time."""
-    value = next((taint.value for taint in node.spec.taints if taint.key == DELETION_CANDIDATE_TAINT), "")
-    with suppress(ValueError):
-        if value.removeprefix("-").isascii() and len(value) <= 20:
-            return float(int(value))
-    return None
+    times = ((node.name, tainted_at(node, DELETION_CANDIDATE_TAINT)) for node in nodes)
+    return {name: at for name, at in times if at is not None and at + ttl >= now} | dict(memory.unneeded_since)
 
 
 def is_ready_node(state: ClusterState, name: str) -> bool:

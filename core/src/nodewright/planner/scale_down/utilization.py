@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.quantity import NANO, Quantity
+from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.drain_rules import is_long_terminating
 from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.registry.state import ClusterState
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, PodClasses, per_class
@@ -47,6 +49,15 @@ class Measure:
     accelerators: Accelerators = NO_ACCELERATORS
     ignore_mirrors: bool = False
     as_ca: bool = False
+
+    @staticmethod
+    def of(state: ClusterState, settings: Settings) -> "Measure":
+        return Measure(
+            now=state.now,
+            accelerators=Accelerators.of(state.observation.providers.values()),
+            ignore_mirrors=settings.scale_down.ignore_mirror_pods_utilization,
+            as_ca=settings.is_ca,
+        )
 
 
 class Utilization(NamedTuple):
