@@ -7,9 +7,10 @@ import msgspec
 
 from nodewright.model.duration import format_duration
 from nodewright.spec import ProviderContext
+from nodewright.spec.options import Seconds
 from nodewright.testkit import FakeClock
 from nodewright_aws.doctor import minimal_policy
-from nodewright_aws.options import Options, Seconds, load_options
+from nodewright_aws.options import Options, load_options
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

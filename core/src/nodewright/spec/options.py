@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
 
 T = TypeVar("T")
@@ -15,6 +16,10 @@ _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$\.?(?P<p
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
 
 Decoder = Callable[[type, Any], Any]
+
+
+class Seconds(float):
+    """A length of time of at least 0; written as seconds or as Go does (``60s``, ``20m``). Needs ``decode_seconds``."""
 
 
 def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook: Decoder | None = None) -> T:
@@ -27,6 +32,18 @@ def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook:
         return msgspec.convert(raw, kind, dec_hook=dec_hook)
     except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError(f"{source}: {_explain(str(error), kind)}") from error
+
+
+def decode_seconds(kind: type, raw: Any) -> Any:
+    """A ``dec_hook`` for options with ``Seconds``."""
+    if kind is not Seconds:
+        raise ValueError(f"{kind.__name__} is no part of the options")
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        raise ValueError("must be a duration like 60s or 20m")  # noqa: TRY004 - msgspec turns ValueError into its own
+    seconds = Seconds(parse_duration(raw) if isinstance(raw, str) else raw)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError("must be a duration of at least 0")
+    return seconds
 
 
 def _explain(message: str, kind: type) -> str:

@@ -12,8 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
+from nodewright.spec.cache import Kept, ask
 from nodewright_aws.api import Api
-from nodewright_aws.cache import Kept, ask
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     EksNodegroup,

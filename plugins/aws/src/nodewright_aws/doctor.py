@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from nodewright.spec import AccessDenied, Capability, Finding, FindingLevel, ProviderError
+from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
-from nodewright_aws.cache import ask
 from nodewright_aws.discovery import Selection
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Group

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from nodewright.spec import AccessDenied, Capability, Clock, NodeGroup, NodeGroupNotFound, ProviderError
+from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
-from nodewright_aws.cache import ask
 from nodewright_aws.discovery import Selection
 from nodewright_aws.failures import Ledger, judge
 from nodewright_aws.options import Options

@@ -1,20 +1,16 @@
 """The options of provider aws, decoded strictly."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from nodewright.model.duration import parse_duration
 from nodewright.spec import ConfigError, ProviderContext, decode_options
+from nodewright.spec.options import Seconds, decode_seconds
 
 Positive = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
 SERVICES = ("autoscaling", "ec2", "eks", "iam", "sts")
-
-
-class Seconds(float):
-    """A length of time; written as seconds or as Go does (``60s``, ``20m``)."""
 
 
 class StaticType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,21 +46,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def load_options(context: ProviderContext) -> Options:
     """Raises ConfigError naming the key."""
     source = "options of provider aws"
-    options = decode_options(context.options, Options, source, _decode)
+    options = decode_options(context.options, Options, source, decode_seconds)
     unknown = sorted(set(options.endpoints) - set(SERVICES))
     if unknown:
         raise ConfigError(f"{source}: endpoints: there is no service {unknown[0]}; there are {', '.join(SERVICES)}")
     if options.use_static_instance_list and not options.instance_types:
         raise ConfigError(f"{source}: use_static_instance_list needs rows in instance_types")
     return options
-
-
-def _decode(kind: type, raw: Any) -> Any:
-    if kind is not Seconds:
-        raise ValueError(f"{kind.__name__} is no part of the options")
-    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-        raise ValueError("must be a duration like 60s or 20m")  # noqa: TRY004 - msgspec turns ValueError into its own
-    seconds = Seconds(parse_duration(raw) if isinstance(raw, str) else raw)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError("must be a duration of at least 0")
-    return seconds

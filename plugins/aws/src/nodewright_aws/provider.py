@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from nodewright import spec
 from nodewright.spec import Capability, hookimpl
+from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
-from nodewright_aws.cache import ask
 from nodewright_aws.catalogue import Catalogue
 from nodewright_aws.discovery import select
 from nodewright_aws.doctor import Doctor, minimal_policy

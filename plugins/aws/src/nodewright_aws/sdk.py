@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodewright.spec import AccessDenied, Clock, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec.meter import Meter
 from nodewright_aws.api import TagFilter
 from nodewright_aws.discovery import make_filters
 from nodewright_aws.errors import from_response
-from nodewright_aws.meter import Meter
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     Activity,

@@ -2,12 +2,9 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from math import inf, nan
 
-import msgspec
-
-from nodewright.model.duration import parse_duration
 from nodewright.spec import GroupOptions, Quantity, Taint
+from nodewright.spec.group_options import overlay_options
 from nodewright_aws.shapes import Tag
 
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
@@ -16,13 +13,6 @@ _RESOURCE, _OPTION = f"{PREFIX}resources/", f"{PREFIX}autoscaling-options/"
 _EKS = "eks:"
 # CA looks for an effect somewhere behind a colon and then takes everything behind the first colon for it.
 _HAS_EFFECT = re.compile(r":(NoSchedule|NoExecute|PreferNoSchedule)")
-_MAX_TEXT = 64
-
-_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-_NAMED_FLOATS = {"nan": nan, "inf": inf, "+inf": inf, "-inf": -inf, "infinity": inf, "-infinity": -inf}
-_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-_HEXADECIMAL = re.compile(r"[-+]?0[xX][0-9a-fA-F]+\.?[0-9a-fA-F]*[pP][-+]?[0-9]+")
 
 
 def labels_of(tags: Iterable[Tag]) -> dict[str, str]:
@@ -59,22 +49,10 @@ def resources_of(tags: Mapping[str, str]) -> dict[str, Quantity]:
 
 
 def options_of(tags: Iterable[Tag], defaults: GroupOptions) -> GroupOptions:
-    """The defaults, overlaid with ``…/autoscaling-options/<name>``; a value that cannot be read keeps the default."""
+    """The defaults, overlaid with ``…/autoscaling-options/<name>``."""
     said = {_rest(tag.key, _OPTION): tag.value for tag in tags if _OPTION in tag.key}
-    durations = {
-        "scaledownunneededtime": "scale_down_unneeded_seconds",
-        "scaledownunreadytime": "scale_down_unready_seconds",
-    }
-    floats = {
-        "scaledownutilizationthreshold": "scale_down_utilization_threshold",
-        "scaledowngpuutilizationthreshold": "scale_down_gpu_utilization_threshold",
-    }
-    changes: dict[str, float | bool | None] = {
-        **{field: _duration(said[name]) for name, field in durations.items() if name in said},
-        **{field: _float(said[name]) for name, field in floats.items() if name in said},
-        "ignore_daemonsets_utilization": _bool(said.get("ignoredaemonsetsutilization", "")),
-    }
-    return msgspec.structs.replace(defaults, **{name: value for name, value in changes.items() if value is not None})
+    said.pop("maxnodeprovisiontime", None)  # no option of AWS in CA
+    return overlay_options(defaults, said)
 
 
 def tag_texts(tags: Iterable[Tag]) -> dict[str, str]:
@@ -86,26 +64,3 @@ def _rest(key: str, prefix: str) -> str:
     """What stands between the first occurrence of the prefix and the next; empty without one."""
     parts = key.split(prefix)
     return parts[1] if len(parts) > 1 else ""
-
-
-def _bool(text: str) -> bool | None:
-    return text in _TRUE if text in _TRUE | _FALSE else None
-
-
-def _duration(text: str) -> float | None:
-    try:
-        return parse_duration(text)
-    except ValueError:
-        return None
-
-
-def _float(text: str) -> float | None:
-    """Go's ParseFloat as CA's own measurements show it: underscores count, blanks do not."""
-    if len(text) > _MAX_TEXT:
-        return None
-    if text.lower() in _NAMED_FLOATS:
-        return _NAMED_FLOATS[text.lower()]
-    plain = text.replace("_", "")
-    if _DECIMAL.fullmatch(plain):
-        return float(plain)
-    return float.fromhex(plain) if _HEXADECIMAL.fullmatch(plain) else None

@@ -1,10 +1,13 @@
-"""Answers that are kept for a while, each ended a little early by chance, so that they are not all asked again at once."""
+"""PUBLIC, for plugins: answers that are kept for a while, each ended a little early by chance, so that they are not all
+asked again at once.
+"""
 
 from collections.abc import Callable, Hashable, Iterable
 from random import Random
 from typing import Generic, TypeVar
 
-from nodewright.spec import Clock, ProviderError, ProviderUnavailable, Throttled
+from nodewright.model.clock import Clock
+from nodewright.model.errors import ProviderError, ProviderUnavailable, Throttled
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -14,7 +17,7 @@ _PASSING_SECONDS = 20.0
 
 
 class NotYet(ProviderError):
-    """AWS did not tell so far. No kind of error for which the core would wait: only the next refresh can help."""
+    """The cloud did not tell so far. No kind of error for which the core would wait: only the next refresh can help."""
 
 
 class Kept(Generic[K, V]):

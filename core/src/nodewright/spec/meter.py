@@ -1,10 +1,12 @@
-"""How many calls are made to AWS, with what result; and the budget that they must keep to."""
+"""PUBLIC, for plugins: how many calls are made to a cloud, with what result, and the budget that they must keep to."""
 
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodewright.spec import ApiCalls, Clock, ProviderError, Throttled
+from nodewright.model.clock import Clock
+from nodewright.model.errors import ProviderError, Throttled
+from nodewright.spec.diagnosis import ApiCalls
 
 T = TypeVar("T")
 

@@ -1,0 +1,59 @@
+"""PUBLIC, for plugins: options of a group that are written as texts (tags, metadata), by CA's rules to the letter."""
+
+import re
+from collections.abc import Mapping
+from math import inf, nan
+
+import msgspec
+
+from nodewright.model.duration import parse_duration
+from nodewright.model.group import GroupOptions
+
+_MAX_TEXT = 64
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+_NAMED_FLOATS = {"nan": nan, "inf": inf, "+inf": inf, "-inf": -inf, "infinity": inf, "-infinity": -inf}
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_HEXADECIMAL = re.compile(r"[-+]?0[xX][0-9a-fA-F]+\.?[0-9a-fA-F]*[pP][-+]?[0-9]+")
+_DURATIONS = {
+    "scaledownunneededtime": "scale_down_unneeded_seconds",
+    "scaledownunreadytime": "scale_down_unready_seconds",
+    "maxnodeprovisiontime": "max_node_provision_seconds",
+}
+_FLOATS = {
+    "scaledownutilizationthreshold": "scale_down_utilization_threshold",
+    "scaledowngpuutilizationthreshold": "scale_down_gpu_utilization_threshold",
+}
+
+
+def overlay_options(defaults: GroupOptions, said: Mapping[str, str]) -> GroupOptions:
+    """The defaults, overlaid with what is said, by CA's names; a value that cannot be read keeps the default."""
+    changes: dict[str, float | bool | None] = {
+        **{field: _duration(said[name]) for name, field in _DURATIONS.items() if name in said},
+        **{field: _float(said[name]) for name, field in _FLOATS.items() if name in said},
+        "ignore_daemonsets_utilization": _bool(said.get("ignoredaemonsetsutilization", "")),
+    }
+    return msgspec.structs.replace(defaults, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _bool(text: str) -> bool | None:
+    return text in _TRUE if text in _TRUE | _FALSE else None
+
+
+def _duration(text: str) -> float | None:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        return None
+
+
+def _float(text: str) -> float | None:
+    """Go's ParseFloat as CA's own measurements show it: underscores count, blanks do not."""
+    if len(text) > _MAX_TEXT:
+        return None
+    if text.lower() in _NAMED_FLOATS:
+        return _NAMED_FLOATS[text.lower()]
+    plain = text.replace("_", "")
+    if _DECIMAL.fullmatch(plain):
+        return float(plain)
+    return float.fromhex(plain) if _HEXADECIMAL.fullmatch(plain) else None
