@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodewright.cli.settings import EXPANDERS, SECTIONS, SETTINGS, load_settings, parse_expanders
+from nodewright.cli.setting_names import SECTIONS, SETTINGS
+from nodewright.cli.settings import EXPANDERS, load_settings, parse_expanders
 from nodewright.cli.values import Kind, write_default
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import LimitSettings, LoopSettings, ProviderSettings, ScaleUpSettings, Settings

@@ -5,59 +5,86 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
-from nodewright.cli.settings import CONFIG_VARIABLE, SETTINGS, SHORT_FORM, load_settings
+from nodewright.cli.ca_flags import CA_FLAGS
+from nodewright.cli.setting_names import CONFIG_VARIABLE, KNOWN
+from nodewright.cli.settings import Flags, Loaded, load
 from nodewright.cli.values import Kind, Setting, parse_bool, write_default
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 _META = "nodewright.flags"
 _ASSIGNED = re.compile(r"--(?P<flag>[a-z0-9-]+)=(?P<value>.*)", re.DOTALL)
-_BOOLEANS = frozenset(flag for flag, setting in SETTINGS.items() if setting.kind is Kind.BOOLEAN)
+_UNDERSCORED = re.compile(r"--[a-z0-9_-]+")
+_BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is Kind.BOOLEAN)
 
 
 class SettingsCommand(click.Command):
-    """A command whose boolean flags also take CA's form, ``--force-ds=true`` and ``--force-ds=false``."""
+    """A command whose flags also take CA's forms: ``--force-ds=true``, ``--force-ds=false`` and ``--force_ds``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
-        return super().parse_args(ctx, [*(_switch(arg) for arg in args[:end]), *args[end:]])
+        return super().parse_args(ctx, [*(_switch(_dashed(arg)) for arg in args[:end]), *args[end:]])
 
 
-def settings_options(command: F) -> F:
-    """Give a function every settings flag and ``--config``; it gets them as one argument ``settings``.
+class SettingsSource(NamedTuple):
+    """Where one process's settings come from; ``config`` is the file's path or None."""
 
-    Use with ``@click.command(cls=SettingsCommand)``. A wrong value raises ConfigError.
+    flags: Flags
+    config: str | None
+
+    def load(self) -> Loaded:
+        """Flags, this process's environment and the file together. Raises ConfigError."""
+        text = self.read_file()
+        return load(self.flags, os.environ, text, self.config or "")
+
+    def read_file(self) -> bytes | None:
+        if self.config is None:
+            return None
+        try:
+            return Path(self.config).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"--config: {self.config}: {error.strerror}") from None
+
+
+def source_options(command: F) -> F:
+    """Give a function every settings flag and ``--config``; it gets them as one argument ``source``.
+
+    Use with ``@click.command(cls=SettingsCommand)``.
     """
 
     @functools.wraps(command)
-    def with_settings(*args: Any, config: str | None, **kwargs: Any) -> Any:
+    def with_source(*args: Any, config: str | None, **kwargs: Any) -> Any:
         flags = click.get_current_context().meta.get(_META, {})
-        return command(*args, settings=read_settings(flags, config), **kwargs)
+        return command(*args, source=SettingsSource(flags, config), **kwargs)
 
-    decorated: Any = with_settings
-    for setting in reversed([*SETTINGS.values(), *SHORT_FORM.values()]):
-        decorated = _make_option(setting)(decorated)
+    decorated: Any = with_source
+    for flag, setting in reversed(KNOWN.items()):
+        decorated = _make_option(setting, hidden=flag in CA_FLAGS)(decorated)
     option = click.option(
         "--config", metavar="FILE", envvar=CONFIG_VARIABLE, help="YAML file of settings; flags are stronger."
     )
     return cast("F", option(decorated))
 
 
-def read_settings(flags: dict[str, str | tuple[str, ...]], config: str | None) -> Settings:
-    """Flags, this process's environment and the file ``config`` together."""
-    if config is None:
-        return load_settings(flags, os.environ)
-    try:
-        text = Path(config).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"--config: {config}: {error.strerror}") from None
-    return load_settings(flags, os.environ, text, config)
+def settings_options(command: F) -> F:
+    """As source_options, for a function that only wants the argument ``settings``. A wrong value raises ConfigError."""
+
+    @functools.wraps(command)
+    def with_settings(*args: Any, source: SettingsSource, **kwargs: Any) -> Any:
+        return command(*args, settings=source.load().settings, **kwargs)
+
+    return cast("F", source_options(with_settings))
+
+
+def _dashed(arg: str) -> str:
+    """CA takes underscores in the names of flags, too."""
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value if _UNDERSCORED.fullmatch(name) else arg
 
 
 def _switch(arg: str) -> str:
@@ -71,7 +98,7 @@ def _switch(arg: str) -> str:
         raise ConfigError(f"--{found['flag']}: {error}") from None
 
 
-def _make_option(setting: Setting) -> Callable[[F], F]:
+def _make_option(setting: Setting, *, hidden: bool) -> Callable[[F], F]:
     default = write_default(setting)
     help_text = f"Default: {default}." if default else None
     if setting.kind is Kind.BOOLEAN:
@@ -81,6 +108,7 @@ def _make_option(setting: Setting) -> Callable[[F], F]:
             expose_value=False,
             callback=_remember,
             help=help_text,
+            hidden=hidden,
         )
     return click.option(
         f"--{setting.flag}",
@@ -89,6 +117,7 @@ def _make_option(setting: Setting) -> Callable[[F], F]:
         expose_value=False,
         callback=_remember,
         help=help_text,
+        hidden=hidden,
     )
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "explain": Entry("nodewright.cli.explain", "Why a node is still there, a pod waits, a group does not grow."),
     "run": Entry("nodewright.cli.run", "The daemon: scale the node groups of a live cluster."),
     "simulate": Entry("nodewright.cli.simulate", "Run a scenario or a trace on virtual time, and measure it."),
+    "config": Entry("nodewright.cli.config", "Check a file of settings, and show what it sets."),
     "status": Entry("nodewright.cli.status", "What is under way, what is left alone, and for how long."),
     "pause": Entry("nodewright.cli.pause", "Stop every write to every cloud for a while."),
     "resume": Entry("nodewright.cli.resume", "End a pause before its time."),

@@ -9,9 +9,9 @@ import msgspec
 from nodewright.adapters.provider import InstalledProvider, installed_providers
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
-from nodewright.cli.flags import read_settings
+from nodewright.cli.flags import SettingsSource
 from nodewright.cli.screen import make_console, make_table, output_option, safe, write_json
-from nodewright.cli.settings import CONFIG_VARIABLE
+from nodewright.cli.setting_names import CONFIG_VARIABLE
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import ProviderSettings
@@ -41,7 +41,7 @@ def command(config: str | None, output: str) -> None:
     Every plugin is loaded, with its options from the settings if they have any; one that is broken is shown
     with its problem and hides no other. Exit code 0, also then.
     """
-    settings = read_settings({}, config)
+    settings = SettingsSource({}, config).load().settings
     found = describe(installed_providers(), settings.providers, Connector(clock=SystemClock()))
     if output == "json":
         write_json(as_json(found))

@@ -9,7 +9,7 @@ import click
 
 from nodewright.cli.daemon import DaemonOptions, LiveEngine
 from nodewright.cli.flags import SettingsCommand, settings_options
-from nodewright.model.errors import ConfigError
+from nodewright.cli.setting_checks import check_lease
 from nodewright.model.settings import Settings
 
 LOOP_FAILED, LEADERSHIP_LOST = 3, 4
@@ -54,26 +54,3 @@ def _stop_when_told(engine: LiveEngine) -> None:
     threading.Thread(target=obey, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: told.put(number))
-
-
-def check_lease(settings: Settings) -> None:
-    """Raises ConfigError for times with which nothing could ever be written, or two could write at once."""
-    leader = settings.leader
-    if not leader.leader_elect:
-        return
-    lease, renew, retry = (
-        leader.leader_elect_lease_duration,
-        leader.leader_elect_renew_deadline,
-        leader.leader_elect_retry_period,
-    )
-    if not lease > renew > 1.2 * retry > 0:
-        raise ConfigError(
-            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than "
-            "--leader-elect-retry-period and a fifth"
-        )
-    slowest = max((provider.call_timeout for provider in settings.providers.values()), default=0.0)
-    if lease - renew <= slowest:
-        raise ConfigError(
-            f"--leader-elect-lease-duration: a call to a cloud may take {slowest:g} s, and must end before the lease "
-            f"does: give more than {renew + slowest:g}s, or providers a shorter call-timeout"
-        )

@@ -12,9 +12,21 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from nodewright.cli.ca_flags import CA_FLAGS
+from nodewright.cli.setting_checks import check_together
+from nodewright.cli.setting_names import (
+    CONFIG_VARIABLE,
+    KNOWN,
+    PREFIX,
+    PROVIDER_FIELDS,
+    SECTIONS,
+    SETTINGS,
+    SHORT_FORM,
+    Given,
+    Layer,
+)
 from nodewright.cli.values import Setting, read_text, read_yaml
 from nodewright.model.complaint import printable, show, suggest
-from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.limits import (
     parse_drain_priorities,
@@ -23,11 +35,9 @@ from nodewright.model.limits import (
     parse_min_max,
     parse_node_group_spec,
 )
-from nodewright.model.settings import ProviderSettings, Section, Settings
+from nodewright.model.settings import ProviderSettings, Settings
 from nodewright.model.yaml_text import load_yaml
 
-PREFIX = "NODEWRIGHT_"
-CONFIG_VARIABLE = "NODEWRIGHT_CONFIG"
 EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority")
 _CHOOSES_ONE = "random"
 
@@ -36,56 +46,44 @@ _SERVICE_LINK = re.compile(r"NODEWRIGHT_(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_[
 _PROVIDER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-class Given(NamedTuple):
-    """A value as somebody wrote it, and where: ``--expander`` or ``config.yaml: expander``."""
+class Loaded(NamedTuple):
+    """Settings, and by flag what was given and where. ``idle`` says which of CA's flags were given for nothing."""
 
-    origin: str
-    value: Any
-    read: Callable[[Any, Setting], Any]
+    settings: Settings
+    given: Layer
+    idle: tuple[str, ...]
 
 
 Flags = Mapping[str, str | Sequence[str]]
-_Layer = dict[str, Given]
-
-
-def _list_settings(section: str, owner: type[msgspec.Struct]) -> list[Setting]:
-    return [
-        Setting(section, field.name, field.encode_name, field.type, field.default)
-        for field in msgspec.structs.fields(owner)
-    ]
-
-
-SECTIONS: dict[str, msgspec.structs.FieldInfo] = {
-    field.encode_name: field
-    for field in msgspec.structs.fields(Settings)
-    if isinstance(field.type, type) and issubclass(field.type, Section)
-}
-SETTINGS = {setting.flag: setting for field in SECTIONS.values() for setting in _list_settings(field.name, field.type)}
-_PROVIDER_FIELDS = {setting.flag: setting for setting in _list_settings("providers", ProviderSettings)}
-SHORT_FORM = {
-    "cloud-provider": Setting("", "cloud_provider", "cloud-provider", str, ""),
-    "nodes": _PROVIDER_FIELDS["nodes"],
-    "node-group-auto-discovery": _PROVIDER_FIELDS["node-group-auto-discovery"],
-}
-_KNOWN = SETTINGS | SHORT_FORM
 
 
 def load_settings(
     flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
 ) -> Settings:
     """The whole tree; anything unknown or malformed is a ConfigError that names where it stands."""
+    return load(flags, env, file_text, file_name).settings
+
+
+def load(
+    flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
+) -> Loaded:
+    """As load_settings, with where everything comes from."""
     document = _read_document(file_text, file_name) if file_text is not None else {}
     given = _read_file(document, file_name) | _read_env(env) | _read_flags(flags)
-    values = {flag: _read_value(_KNOWN[flag], place) for flag, place in given.items()}
+    values = {flag: _read_value(KNOWN[flag], place) for flag, place in given.items()}
     providers = _read_providers(document.get("providers"), f"{file_name}: providers")
-    _check_schedulers(given, values)
-    _check_bounds(given, values)
-    _check_rules(given, values)
-    _check_graces(given, values)
-    return Settings(
+    check_together(given, values)
+    settings = Settings(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
         providers=_add_short_form(providers, given, values),
     )
+    idle = (f"{place.origin}: {CA_FLAGS[flag].why}" for flag, place in given.items() if _is_idle(flag, values[flag]))
+    return Loaded(settings, given, tuple(idle))
+
+
+def _is_idle(flag: str, value: Any) -> bool:
+    """Whether somebody asked for something and does not get it: a default asks for nothing."""
+    return flag in CA_FLAGS and value != CA_FLAGS[flag].default
 
 
 def parse_expanders(text: str) -> tuple[str, ...]:
@@ -134,16 +132,16 @@ def _read_value(setting: Setting, given: Given) -> Any:
     return value
 
 
-def _read_flags(flags: Flags) -> _Layer:
+def _read_flags(flags: Flags) -> Layer:
     for flag in flags:
-        if flag not in _KNOWN:
-            raise ConfigError(f"there is no flag --{printable(flag)}{suggest(flag, _KNOWN)}")
+        if flag not in KNOWN:
+            raise ConfigError(f"there is no flag --{printable(flag)}{suggest(flag, KNOWN)}")
     return {flag: Given(f"--{flag}", value, read_text) for flag, value in flags.items()}
 
 
-def _read_env(env: Mapping[str, str]) -> _Layer:
-    variables = {PREFIX + flag.upper().replace("-", "_"): flag for flag in _KNOWN}
-    layer: _Layer = {}
+def _read_env(env: Mapping[str, str]) -> Layer:
+    variables = {PREFIX + flag.upper().replace("-", "_"): flag for flag in KNOWN}
+    layer: Layer = {}
     for variable, text in env.items():
         if variable in variables:
             if text:  # a chart's empty value says nothing
@@ -164,17 +162,17 @@ def _read_document(text: str | bytes, name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", documents[0])
 
 
-def _read_file(document: dict[str, Any], name: str) -> _Layer:
-    layer: _Layer = {}
+def _read_file(document: dict[str, Any], name: str) -> Layer:
+    layer: Layer = {}
     for key, value in document.items():
         if key in SECTIONS:
             found = _read_section(key, value, f"{name}: {key}")
-        elif key in _KNOWN:
+        elif key in KNOWN:
             found = {key: Given(f"{name}: {key}", value, read_yaml)}
         elif key == "providers":
             continue
         else:
-            near = suggest(key, [*_KNOWN, *SECTIONS, "providers"])
+            near = suggest(key, [*KNOWN, *SECTIONS, "providers"])
             raise ConfigError(f"{name}: there is no setting {printable(key)}{near}")
         twice = next((flag for flag in found if flag in layer), None)
         if twice:
@@ -183,7 +181,7 @@ def _read_file(document: dict[str, Any], name: str) -> _Layer:
     return layer
 
 
-def _read_section(section: str, value: object, origin: str) -> _Layer:
+def _read_section(section: str, value: object, origin: str) -> Layer:
     owned = [flag for flag, setting in SETTINGS.items() if setting.section == SECTIONS[section].name]
     return {key: Given(f"{origin}.{key}", part, read_yaml) for key, part in _known_items(value, owned, origin).items()}
 
@@ -227,17 +225,17 @@ def _read_provider(name: str, value: object, origin: str) -> ProviderSettings:
         parse_provider_name(name)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    items = _known_items(value, list(_PROVIDER_FIELDS), origin)
+    items = _known_items(value, list(PROVIDER_FIELDS), origin)
     return ProviderSettings(
         **{
-            _PROVIDER_FIELDS[key].field: _read_value(_PROVIDER_FIELDS[key], Given(f"{origin}.{key}", part, read_yaml))
+            PROVIDER_FIELDS[key].field: _read_value(PROVIDER_FIELDS[key], Given(f"{origin}.{key}", part, read_yaml))
             for key, part in items.items()
         }
     )
 
 
 def _add_short_form(
-    providers: dict[str, ProviderSettings], given: _Layer, values: Mapping[str, Any]
+    providers: dict[str, ProviderSettings], given: Layer, values: Mapping[str, Any]
 ) -> dict[str, ProviderSettings]:
     """``providers`` with what the short form says of one of them."""
     groups = {SHORT_FORM[flag].field: values[flag] for flag in SHORT_FORM if flag in values}
@@ -250,46 +248,3 @@ def _add_short_form(
     if name is None:
         return providers
     return providers | {name: msgspec.structs.replace(providers.get(name, ProviderSettings()), **groups)}
-
-
-def _check_schedulers(given: _Layer, values: Mapping[str, Any]) -> None:
-    """Pods of a bypassed scheduler are acted on, so they must be among those looked at (CA's start-up check)."""
-    allowed = values.get("allowed-scheduler-names", ())
-    outside = [name for name in values.get("bypassed-scheduler-names", ()) if allowed and name not in allowed]
-    if outside:
-        origin = given["bypassed-scheduler-names"].origin
-        raise ConfigError(f"{origin}: {printable(outside[0])} is not among allowed-scheduler-names")
-
-
-_BOUNDS = {
-    "a learned provision time": ("min-learned-provision-time", "max-learned-provision-time"),
-    "a backoff": ("initial-node-group-backoff-duration", "max-node-group-backoff-duration"),
-}
-
-
-def _check_bounds(given: _Layer, values: Mapping[str, Any]) -> None:
-    """What lies between two settings."""
-    for what, names in _BOUNDS.items():
-        least, most = (values.get(name, SETTINGS[name].default) for name in names)
-        if least > most:
-            origin = next(given[name].origin for name in names if name in given)
-            bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
-            raise ConfigError(f"{origin}: {what} cannot be {bounds}")
-
-
-def _check_rules(given: _Layer, values: Mapping[str, Any]) -> None:
-    """What a profile or a rule of size correction switches off cannot be asked for."""
-    rule = values.get("size-correction", SETTINGS["size-correction"].default)
-    is_ca = values.get("profile") == "ca"
-    if is_ca and "size-correction" in given and rule != "ca":
-        raise ConfigError(f"{given['size-correction'].origin}: {given['profile'].origin} decides by the rule ca")
-    if values.get("probe-after-backoff") and (is_ca or rule != "prompt"):
-        other = given["profile" if is_ca else "size-correction"].origin
-        raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {other}")
-
-
-def _check_graces(given: _Layer, values: Mapping[str, Any]) -> None:
-    """Each says how long evicted pods may take to end (CA's start-up check)."""
-    if values.get("drain-priority-config") and "max-graceful-termination-sec" in given:
-        origin, other = given["drain-priority-config"].origin, given["max-graceful-termination-sec"].origin
-        raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")

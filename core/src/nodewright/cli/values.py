@@ -127,11 +127,16 @@ def read_yaml(value: object, setting: Setting) -> Any:
 
 def write_default(setting: Setting) -> str:
     """A default as help shows it; empty where there is none."""
+    return write_value(setting, setting.default)
+
+
+def write_value(setting: Setting, value: Any) -> str:
+    """A value as a flag would give it."""
     if setting.kind is Kind.BOOLEAN:
-        return str(setting.default).lower()
-    if setting.kind is Kind.DURATION:
-        return format_duration(setting.default)
-    return ",".join(setting.default) if setting.kind is Kind.LIST else str(setting.default)
+        return str(value).lower()
+    if setting.kind is Kind.DURATION and value not in setting.words:
+        return format_duration(value)
+    return ",".join(value) if setting.kind is Kind.LIST else str(value)
 
 
 def _split(text: str, setting: Setting) -> list[str]:

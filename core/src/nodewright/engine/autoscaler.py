@@ -118,7 +118,7 @@ class Autoscaler:
         self._actor = Actor(
             world.providers, clock, self._inbox, world.audit, stops_at_refusal=settings.stops_at_refusal
         )
-        self._filter = EventFilter()
+        self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         loaded = world.store.load()
         self._memory: Memory = recalled(loaded.memory, clock.now())
         self._warning = loaded.warning
@@ -130,6 +130,12 @@ class Autoscaler:
         # Nodes that a former engine left tainted; None: nobody has looked yet.
         self._inherited: frozenset[str] | None = None
         self._is_unhealthy = False
+
+    def use(self, settings: Settings) -> None:
+        """Other settings from the next loop on. The profile, providers, and whatever the world was built from stay."""
+        self._removals.use(settings)
+        self._observer.use(settings)
+        self._settings = settings
 
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
@@ -205,8 +211,8 @@ class Autoscaler:
         begun = self._removals.start(report.removals)
         never = [removal for removal in report.removals if removal not in begun]
         self._memory = without_charge(self._memory, never)
-        most = self._settings.scale_down.max_bulk_soft_taint_count
-        move_soft_taints(self._world.cluster, self._clock, mark=report.mark, unmark=report.unmark, attempts=most)
+        limits = self._settings.scale_down
+        move_soft_taints(self._world.cluster, self._clock, mark=report.mark, unmark=report.unmark, settings=limits)
         return begun
 
     def _restrain(self, plan: Plan, state: ClusterState, problem: str) -> Plan:

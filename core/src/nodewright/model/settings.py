@@ -26,10 +26,12 @@ class LoopSettings(Section, frozen=True, kw_only=True):
     """How often the loop runs and when the cluster is too broken to act on.
 
     ``profile`` "ca" switches off everything that departs from CA: for comparison and migration.
+    ``frequent_loops_enabled`` runs a loop at once when the scheduler finds no place for a pod.
     """
 
     profile: Profile = "nodewright"
     scan_interval: Duration = 10.0
+    frequent_loops_enabled: bool = True
     ok_total_unready_count: Count = 3
     max_total_unready_percentage: Annotated[float, Meta(ge=0, le=100)] = 45.0
     scale_up_from_zero: bool = True
@@ -76,6 +78,24 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
     memory_difference_ratio: Ratio = 0.015
 
 
+class ProvisioningSettings(Section, frozen=True, kw_only=True):
+    """Requests for the capacity of groups of pods (docs/provisioning-requests.md).
+
+    What was not found is looked for again after ``provisioning_request_initial_backoff_time``, twice as long with each
+    failure, up to the maximum. ``check_capacity_processor_instance`` is the name under which this process serves requests.
+    CA examines one request of a loop, or with ``check_capacity_batch_processing`` as many as fit in a batch; here as many
+    are examined in every profile but "ca".
+    """
+
+    enable_provisioning_requests: bool = False
+    provisioning_request_initial_backoff_time: Duration = 60.0
+    provisioning_request_max_backoff_time: Duration = 600.0
+    check_capacity_batch_processing: bool = False
+    check_capacity_provisioning_request_max_batch_size: Count = 10
+    check_capacity_provisioning_request_batch_timebox: Duration = 10.0
+    check_capacity_processor_instance: str = ""
+
+
 class ScaleDownSettings(Section, frozen=True, kw_only=True):
     """Which nodes are not needed, for how long before they go, and how many at once (behaviour/down.md A0).
 
@@ -100,6 +120,7 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
     max_scale_down_parallelism: Count = 10
     max_drain_parallelism: Count = 1
     max_bulk_soft_taint_count: Count = 10
+    max_bulk_soft_taint_time: Duration = 3.0
     node_deletion_candidate_ttl: Duration = 0.0
     balance_scale_down: bool = False
     max_pod_moves_per_hour: Count = 6
@@ -179,7 +200,9 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
     """The API server, and what is kept there. ``kubernetes`` is its address, where kubeconfig does not say it.
 
     Without ``kubeconfig``: the cluster around the pod, else kubectl's own choice. What is known of the cluster and
-    older than ``max_cache_age`` is not acted upon.
+    older than ``max_cache_age`` is not acted upon. ``user_agent`` is what the API server's logs call us: not
+    "cluster-autoscaler" as in CA, so that the two can be told apart. ``record_duplicated_events`` writes an event
+    as often as it happens, not once in five minutes.
     """
 
     kubeconfig: str = ""
@@ -188,17 +211,21 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
     write_status_configmap: bool = True
     status_config_map_name: str = "cluster-autoscaler-status"
     max_cache_age: Duration = 180.0
+    user_agent: str = "nodewright"
+    record_duplicated_events: bool = False
 
 
 class LeaderSettings(Section, frozen=True, kw_only=True):
     """One leader among several processes, CA's among them: by its name, the lease excludes both.
 
     A call to a cloud starts only while the lease outlasts its time-out, so that the lease must be longer than that:
-    90 s where CA has 15 s. It is released at an orderly end.
+    90 s where CA has 15 s, and 5 s of retry where it has 2 s. It is released at an orderly end. Its namespace is
+    the daemon's, unless ``leader_elect_resource_namespace`` says otherwise.
     """
 
     leader_elect: bool = True
     leader_elect_resource_name: str = "cluster-autoscaler"
+    leader_elect_resource_namespace: str = ""
     leader_elect_lease_duration: Duration = 90.0
     leader_elect_renew_deadline: Duration = 20.0
     leader_elect_retry_period: Duration = 5.0
@@ -235,6 +262,7 @@ class Settings(Section, frozen=True, kw_only=True):
     pods: PodSettings = PodSettings()
     templates: TemplateSettings = TemplateSettings()
     scale_up: ScaleUpSettings = ScaleUpSettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
     scale_down: ScaleDownSettings = ScaleDownSettings()
     drain: DrainSettings = DrainSettings()
     limits: LimitSettings = LimitSettings()

@@ -69,6 +69,12 @@ class ProviderWatch:
         self._seen = ProviderSeen(name=provider.name)
         self.name = provider.name
 
+    def use(self, defaults: GroupOptions) -> None:
+        """Other defaults: every group is asked again for what it makes of them."""
+        self._defaults = defaults
+        for facts in self._facts.values():
+            facts.read_again_at, facts.seen = -math.inf, None
+
     def read(
         self, wanted: frozenset[str], last_known: dict[GroupRef, GroupSeen], now: float
     ) -> tuple[ProviderSeen, dict[GroupRef, GroupSeen]]:

@@ -21,6 +21,11 @@ class Observer:
         kept = 0.0 if settings.is_ca else KEPT_SECONDS
         self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
+    def use(self, settings: Settings) -> None:
+        """Other settings from the next loop on."""
+        for watch in self._watches:
+            watch.use(default_options(settings))
+
     def observe(
         self,
         now: float,
@@ -52,6 +57,7 @@ class Observer:
             priorities=picture.priorities,
             workloads=picture.workloads,
             removing=removing or {},
+            provisioning=picture.provisioning,
         )
         return seen, picture.problem
 

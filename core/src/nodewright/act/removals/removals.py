@@ -68,6 +68,11 @@ class Removals:
         self._spoiled: set[GroupRef] = set()
         self._rests_until = -math.inf
 
+    def use(self, settings: Settings) -> None:
+        """Other settings, also for what is under way. Raises ConfigError."""
+        find_ranks(settings.drain)
+        self._settings = settings
+
     def under_way(self) -> dict[str, Removing]:
         """By node name."""
         return {name: going.shown for name, going in self._going.items()}

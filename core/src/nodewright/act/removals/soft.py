@@ -7,15 +7,13 @@ from nodewright.act.removals.marks import NodeEdit, has_taint, soft_tainted, sof
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
-
-# CA's ``--max-bulk-soft-taint-time``.
-_MOST_SECONDS = 3.0
+from nodewright.model.settings import ScaleDownSettings
 
 
 def move_soft_taints(
-    cluster: ClusterWrites, clock: Clock, *, mark: Sequence[str], unmark: Sequence[str], attempts: int
+    cluster: ClusterWrites, clock: Clock, *, mark: Sequence[str], unmark: Sequence[str], settings: ScaleDownSettings
 ) -> None:
-    """Take them off, then put them on, until so many attempts or 3 s are used up; the rest waits for the next loop."""
+    """Take them off, then put them on, until attempts or time are used up; the rest waits for the next loop."""
     began = clock.now()
 
     def add(node: Node) -> Node:
@@ -25,8 +23,8 @@ def move_soft_taints(
         return node if has_taint(node, TO_BE_DELETED_TAINT) else soft_untainted(node)
 
     edits: list[tuple[str, NodeEdit]] = [*((name, drop) for name in unmark), *((name, add) for name in mark)]
-    for name, edit in edits[:attempts]:
-        if clock.now() - began >= _MOST_SECONDS:
+    for name, edit in edits[: settings.max_bulk_soft_taint_count]:
+        if clock.now() - began >= settings.max_bulk_soft_taint_time:
             return
         try:
             cluster.edit_node(name, edit)
