@@ -178,10 +178,11 @@ class FakeProvider:
     def has_instance(self, node: spec.Node) -> str:
         with self.cloud.faults.around("has_instance"):
             provider_id = node.spec.provider_id
-            if not provider_id.startswith("fake:///"):
+            if not provider_id.lower().startswith("fake:///"):
                 return "unknown"
-            ids = (instance.id for view in self._views.values() for instance in view.instances)
-            return "yes" if provider_id in ids else "no"
+            fold = str.lower if self.cloud.options.ignores_id_case else str
+            ids = (fold(instance.id) for view in self._views.values() for instance in view.instances)
+            return "yes" if fold(provider_id) in ids else "no"
 
     @hookimpl
     def ignored_labels(self) -> Sequence[str]:

@@ -3,12 +3,13 @@
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.spec.hooks import GroupSpec
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import demand_target, group, refresh, target
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
 
-@check(Capability.ATOMIC_RESIZE)
+@check(Promise.ATOMIC, touches=Touch.OWN_CLOUD, capability=Capability.ATOMIC_RESIZE)
 def atomic_increase_is_all_or_nothing(world: ContractWorld) -> None:
     """An atomic increase grants every machine, or refuses and changes nothing."""
     refresh(world)
@@ -22,7 +23,7 @@ def atomic_increase_is_all_or_nothing(world: ContractWorld) -> None:
     demand_target(world, before + accepted, f"atomic_increase_size by 3, {accepted} accepted,")
 
 
-@check(Capability.ATOMIC_RESIZE)
+@check(Promise.ATOMIC, touches=Touch.REFUSED, capability=Capability.ATOMIC_RESIZE)
 def atomic_increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
     """An atomic increase beyond the maximum changes nothing."""
     refresh(world)
@@ -32,7 +33,7 @@ def atomic_increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
     demand_target(world, before, what)
 
 
-@check(Capability.ATOMIC_RESIZE)
+@check(Promise.EXPECTED_TARGET, touches=Touch.REFUSED, capability=Capability.ATOMIC_RESIZE)
 def wrong_expected_target_refuses_atomic_increase(world: ContractWorld) -> None:
     """An atomic increase whose expected_target is not the target raises TargetChanged and changes nothing."""
     refresh(world)
@@ -43,7 +44,7 @@ def wrong_expected_target_refuses_atomic_increase(world: ContractWorld) -> None:
     demand_target(world, before, what)
 
 
-@check(Capability.AUTOPROVISIONING)
+@check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_can_be_made_and_removed(world: ContractWorld) -> None:
     """A group made on demand is listed, empty, has a template, and can be removed while it is empty."""
     refresh(world)
@@ -63,7 +64,7 @@ def groups_can_be_made_and_removed(world: ContractWorld) -> None:
     demand(made.id not in _listed(world), f"node_groups lists {made.id}, which was removed")
 
 
-@check(Capability.AUTOPROVISIONING)
+@check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_of_others_are_not_removed(world: ContractWorld) -> None:
     """A group that has machines, or that somebody else made, is never removed."""
     refresh(world)

@@ -1,6 +1,7 @@
 """Demands on decreases: they withdraw what has no machine, and nothing ever dies of one."""
 
 from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
@@ -10,10 +11,10 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def decrease_never_kills(world: ContractWorld) -> None:
     """A decrease below what runs kills nothing and withdraws nothing."""
     refresh(world)
@@ -25,7 +26,7 @@ def decrease_never_kills(world: ContractWorld) -> None:
     demand(target(world) == before, f"decrease_target_size left {target(world)} for {len(alive)} machines")
 
 
-@check()
+@check(Promise.ACCEPTED, touches=Touch.RESIZES)
 def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
     """A decrease lowers the target by what was accepted, at once and after the next refresh."""
     alive = world.machines(world.group_id)
@@ -37,7 +38,7 @@ def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
     demand_alive(world, alive, "decrease_target_size")
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def decrease_stops_at_what_runs(world: ContractWorld) -> None:
     """A decrease that asks for too much never lowers the target below the machines that exist."""
     alive = world.machines(world.group_id)
@@ -49,7 +50,7 @@ def decrease_stops_at_what_runs(world: ContractWorld) -> None:
     demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> None:
     """A machine that arrives between the read and the decrease survives it."""
     raised = ask_without_arrival(world, 1)
@@ -62,7 +63,7 @@ def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> No
     demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
 
 
-@check()
+@check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
 def wrong_expected_target_refuses_decrease(world: ContractWorld) -> None:
     """A decrease whose expected_target is not the target raises TargetChanged and changes nothing."""
     raised = ask_without_arrival(world, 2)
@@ -71,7 +72,7 @@ def wrong_expected_target_refuses_decrease(world: ContractWorld) -> None:
     demand_target(world, raised, "decrease_target_size with a wrong expected_target")
 
 
-@check()
+@check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
 def resize_from_outside_refuses_decrease(world: ContractWorld) -> None:
     """A decrease after somebody else's resize, not yet refreshed, raises TargetChanged; nothing dies."""
     alive = world.machines(world.group_id)
@@ -84,7 +85,7 @@ def resize_from_outside_refuses_decrease(world: ContractWorld) -> None:
     demand(target(world) == raised - 1, f"a refused decrease_target_size made the target {target(world)}")
 
 
-@check()
+@check(Promise.ONCE, touches=Touch.RESIZES)
 def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
     """The same decrease sent twice lowers the target once."""
     raised = ask_without_arrival(world, 2)

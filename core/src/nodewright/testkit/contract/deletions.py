@@ -2,6 +2,7 @@
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import TargetChanged
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
@@ -11,12 +12,12 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _GONE = "no-such-instance-of-the-contract-suite"
 
 
-@check()
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_removes_exactly_the_named(world: ContractWorld) -> None:
     """A deletion ends the named machine, leaves its neighbours alone and lowers the target by one."""
     refresh(world)
@@ -29,7 +30,7 @@ def delete_removes_exactly_the_named(world: ContractWorld) -> None:
     demand_target(world, before - 1, "delete_instances of one machine")
 
 
-@check()
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_of_several_lowers_the_target_by_as_many(world: ContractWorld) -> None:
     """Deleting two of three machines leaves the third and a target of one less each."""
     raised = ask_without_arrival(world, 1)
@@ -42,7 +43,7 @@ def delete_of_several_lowers_the_target_by_as_many(world: ContractWorld) -> None
     demand_target(world, raised - len(victims), f"delete_instances of {len(victims)} machines")
 
 
-@check()
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
     """A deletion next to capacity that is still on its way lowers the target by the deleted only."""
     alive = world.machines(world.group_id)
@@ -54,7 +55,7 @@ def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
     demand_alive(world, alive - {victim}, f"delete_instances of {victim}")
 
 
-@check()
+@check(Promise.DELETION, touches=Touch.REFUSED)
 def delete_skips_what_is_gone(world: ContractWorld) -> None:
     """An id that is unknown or gone is skipped; it lowers nothing and harms nothing."""
     refresh(world)
@@ -65,7 +66,7 @@ def delete_skips_what_is_gone(world: ContractWorld) -> None:
     demand_alive(world, alive, "delete_instances of an unknown id")
 
 
-@check()
+@check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def repeated_delete_lowers_once(world: ContractWorld) -> None:
     """Deleting a machine again lowers the target no further."""
     refresh(world)
@@ -79,7 +80,7 @@ def repeated_delete_lowers_once(world: ContractWorld) -> None:
     demand_alive(world, alive - {victim}, "delete_instances sent twice")
 
 
-@check()
+@check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD)
 def wrong_expected_target_refuses_delete(world: ContractWorld) -> None:
     """A deletion whose expected_target is not the target raises TargetChanged and deletes nothing."""
     refresh(world)
@@ -91,7 +92,7 @@ def wrong_expected_target_refuses_delete(world: ContractWorld) -> None:
     demand_target(world, before, what)
 
 
-@check()
+@check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD)
 def resize_from_outside_kills_nobody_else_on_delete(world: ContractWorld) -> None:
     """A deletion after somebody else's resize, not yet refreshed, kills nothing but the named at most."""
     refresh(world)
@@ -106,7 +107,7 @@ def resize_from_outside_kills_nobody_else_on_delete(world: ContractWorld) -> Non
     demand(target(world) == before + 1, f"{what} made the target {target(world)}, not {before + 1}")
 
 
-@check()
+@check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
 def deleted_machines_leave_the_listing(world: ContractWorld) -> None:
     """A deleted machine is listed as deleting or not at all, and is gone in the end."""
     refresh(world)
@@ -121,7 +122,7 @@ def deleted_machines_leave_the_listing(world: ContractWorld) -> None:
         demand(victim not in ids(world), f"deleted {victim} is still listed a day later")
 
 
-@check(Capability.FORCE_DELETE)
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
 def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
     """A forced deletion ends the named machine at once and nothing else."""
     refresh(world)
@@ -132,3 +133,15 @@ def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
     demand_alive(world, alive - {victim}, f"force_delete_instances of {victim}")
     demand(victim not in world.machines(world.group_id), f"force_delete_instances left {victim} alone")
     demand_target(world, before - 1, "force_delete_instances of one machine")
+
+
+@check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
+def wrong_expected_target_refuses_force_delete(world: ContractWorld) -> None:
+    """A forced deletion whose expected_target is not the target raises TargetChanged and deletes nothing."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    what = "force_delete_instances with a wrong expected_target"
+    error = refusal(lambda: world.client.force_delete_instances(world.group_id, sorted(alive)[:1], before + 1), what)
+    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    demand_alive(world, alive, what)
+    demand_target(world, before, what)

@@ -2,14 +2,15 @@
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand
 from nodewright.testkit.contract.situations import demand_alive, demand_target, refresh, target
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _DIAGNOSIS = Capability.DIAGNOSIS
 
 
-@check(_DIAGNOSIS)
+@check(Promise.DIAGNOSIS, capability=_DIAGNOSIS)
 def diagnosis_changes_nothing(world: ContractWorld) -> None:
     """A diagnosis moves no target and ends no machine."""
     refresh(world)
@@ -19,7 +20,7 @@ def diagnosis_changes_nothing(world: ContractWorld) -> None:
     demand_alive(world, alive, "diagnose")
 
 
-@check(_DIAGNOSIS)
+@check(Promise.DIAGNOSIS, capability=_DIAGNOSIS)
 def findings_say_what_and_how(world: ContractWorld) -> None:
     """Every finding names what was looked at and how it is; groups in findings are listed ones."""
     refresh(world)
@@ -32,7 +33,7 @@ def findings_say_what_and_how(world: ContractWorld) -> None:
         demand(not strange, f"a finding names {finding.group_id}, which node_groups does not list")
 
 
-@check(_DIAGNOSIS)
+@check(Promise.DIAGNOSIS, capability=_DIAGNOSIS)
 def minimal_policy_is_told(world: ContractWorld) -> None:
     """The permissions that are needed are told without asking the cloud."""
     before = _total(world)
@@ -40,7 +41,7 @@ def minimal_policy_is_told(world: ContractWorld) -> None:
     demand(_total(world) == before, "minimal_policy called the cloud")
 
 
-@check(_DIAGNOSIS)
+@check(Promise.DIAGNOSIS, touches=Touch.REFUSED, capability=_DIAGNOSIS)
 def calls_are_counted(world: ContractWorld) -> None:
     """Refreshes and refused writes are counted, reads between them cost nothing."""
     refresh(world)

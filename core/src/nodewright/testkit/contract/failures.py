@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import Violation, check, demand
 from nodewright.testkit.contract.situations import ask_and_fail, demand_alive, demand_target, ids, refresh
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _FAST = Capability.FAST_FAILURE_DETECTION
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def nothing_failed_is_empty(world: ContractWorld) -> None:
     """Without a failure the answer is empty, which differs from not supported."""
     refresh(world)
@@ -19,7 +20,7 @@ def nothing_failed_is_empty(world: ContractWorld) -> None:
     demand(not found, f"failed_instances tells of {len(found)} failures although nothing failed")
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failure_shows_in_the_next_refresh(world: ContractWorld) -> None:
     """A creation that failed is told after the very next refresh."""
     ask_and_fail(world)
@@ -27,7 +28,7 @@ def failure_shows_in_the_next_refresh(world: ContractWorld) -> None:
     demand(told == 1, f"one creation failed, failed_instances tells of {told}")
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def every_failure_is_told(world: ContractWorld) -> None:
     """Three failures are three, each with an id of its own or in one count."""
     ask_and_fail(world, failures=3)
@@ -35,7 +36,7 @@ def every_failure_is_told(world: ContractWorld) -> None:
     demand(told == 3, f"three creations failed, failed_instances tells of {told}")
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_are_stable_until_deleted(world: ContractWorld) -> None:
     """A failure keeps its id and its words over refreshes and time, until it is deleted."""
     ask_and_fail(world, failures=2)
@@ -44,7 +45,15 @@ def failures_are_stable_until_deleted(world: ContractWorld) -> None:
     demand(_failures(world) == first, "failed_instances changed over a refresh although nothing happened")
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def failures_keep_the_clouds_code(world: ContractWorld) -> None:
+    """A failure carries the cloud's own code: people look it up, and the class alone does not tell it."""
+    ask_and_fail(world)
+    for failure in _failures(world):
+        demand(bool(failure.code), f"failure {failure.failure_id} has no code")
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failed_machines_are_not_instances(world: ContractWorld) -> None:
     """A failed creation is not listed as a machine that runs or comes."""
     ask_and_fail(world)
@@ -53,7 +62,7 @@ def failed_machines_are_not_instances(world: ContractWorld) -> None:
     demand(not listed, f"{', '.join(listed)} failed and is in instances too")
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failed_machines_can_be_deleted(world: ContractWorld) -> None:
     """What failed_instances named can be deleted: the target falls by as many, the failure is told no more."""
     alive = world.machines(world.group_id)
@@ -67,7 +76,7 @@ def failed_machines_can_be_deleted(world: ContractWorld) -> None:
     demand(left == 0, f"failed_instances still tells of {left} failures that were deleted")
 
 
-@check(_FAST)
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def new_failures_have_new_ids(world: ContractWorld) -> None:
     """A failure after a deleted one has another failure_id."""
     raised = ask_and_fail(world)

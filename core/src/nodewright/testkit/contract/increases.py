@@ -3,12 +3,13 @@
 from contextlib import suppress
 
 from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import demand_alive, demand_answered, demand_target, group, refresh, target
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
-@check()
+@check(Promise.ACCEPTED, touches=Touch.RESIZES)
 def increase_raises_the_target_exactly(world: ContractWorld) -> None:
     """An increase raises the target by what was accepted, at once and after the next refresh."""
     refresh(world)
@@ -18,7 +19,7 @@ def increase_raises_the_target_exactly(world: ContractWorld) -> None:
     demand_alive(world, alive, "increase_size")
 
 
-@check()
+@check(Promise.ACCEPTED, touches=Touch.RESIZES)
 def increase_is_granted(world: ContractWorld) -> None:
     """A group with room and a cloud with stock grants at least one machine."""
     refresh(world)
@@ -28,7 +29,7 @@ def increase_is_granted(world: ContractWorld) -> None:
     demand_answered(world, "increase_size")
 
 
-@check()
+@check(Promise.ONCE, touches=Touch.RESIZES)
 def repeated_increase_changes_nothing(world: ContractWorld) -> None:
     """The same increase sent twice raises the target once."""
     refresh(world)
@@ -38,7 +39,7 @@ def repeated_increase_changes_nothing(world: ContractWorld) -> None:
     demand_target(world, before + accepted, "increase_size sent twice")
 
 
-@check()
+@check(Promise.ONCE, touches=Touch.RESIZES)
 def repeated_increase_by_a_restarted_process_changes_nothing(world: ContractWorld) -> None:
     """The same increase sent again after a refresh raises the target once: nothing is remembered but the cloud."""
     refresh(world)
@@ -49,7 +50,7 @@ def repeated_increase_by_a_restarted_process_changes_nothing(world: ContractWorl
     demand_target(world, before + accepted, "increase_size repeated after a refresh")
 
 
-@check()
+@check(Promise.EXPECTED_TARGET, touches=Touch.REFUSED)
 def wrong_expected_target_refuses_increase(world: ContractWorld) -> None:
     """An increase whose expected_target is not the target raises TargetChanged and changes nothing."""
     refresh(world)
@@ -66,7 +67,7 @@ def wrong_expected_target_refuses_increase(world: ContractWorld) -> None:
     demand_target(world, before, "increase_size with a wrong expected_target")
 
 
-@check()
+@check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
 def resize_from_outside_refuses_increase(world: ContractWorld) -> None:
     """An increase after somebody else's resize, not yet refreshed, raises TargetChanged and changes nothing."""
     refresh(world)
@@ -84,7 +85,7 @@ def resize_from_outside_refuses_increase(world: ContractWorld) -> None:
     demand_alive(world, alive, "a refused increase_size")
 
 
-@check()
+@check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
 def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
     """An increase never goes beyond the maximum, whatever is asked."""
     refresh(world)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand
 from nodewright.testkit.contract.situations import ask_without_arrival, demand_alive, refresh, target
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def machine_that_arrives_during_a_decrease_survives(world: ContractWorld) -> None:
     """A machine that arrives between the provider's read and its decrease survives, and the target keeps it."""
     raised = ask_without_arrival(world, 1)
@@ -25,7 +26,7 @@ def machine_that_arrives_during_a_decrease_survives(world: ContractWorld) -> Non
     _demand_kept(world, alive.union(arrived), "decrease_target_size during an arrival")
 
 
-@check(Capability.FAST_FAILURE_DETECTION)
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD, capability=Capability.FAST_FAILURE_DETECTION)
 def machine_that_arrives_while_failures_are_deleted_survives(world: ContractWorld) -> None:
     """A machine that arrives between the provider's read and the deletion of a failure survives."""
     raised = ask_without_arrival(world, 2)
@@ -38,7 +39,7 @@ def machine_that_arrives_while_failures_are_deleted_survives(world: ContractWorl
     _demand_kept(world, alive.union(arrived), "delete_instances of a failure during an arrival")
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def resize_from_outside_during_a_decrease_kills_nobody(world: ContractWorld) -> None:
     """Somebody else's resize between the provider's read and its decrease: nothing dies."""
     raised = ask_without_arrival(world, 2)
@@ -49,7 +50,7 @@ def resize_from_outside_during_a_decrease_kills_nobody(world: ContractWorld) -> 
     _demand_kept(world, alive, "decrease_target_size during a resize from outside")
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def resize_from_outside_during_an_increase_kills_nobody(world: ContractWorld) -> None:
     """Somebody else's resize between the provider's read and its increase: nothing dies, nothing goes too far."""
     refresh(world)
@@ -63,7 +64,7 @@ def resize_from_outside_during_an_increase_kills_nobody(world: ContractWorld) ->
     demand(target(world) <= before + 3, f"both resizes together made {target(world)} of {before}")
 
 
-@check()
+@check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def resize_from_outside_during_a_delete_kills_nobody_else(world: ContractWorld) -> None:
     """Somebody else's resize between the provider's read and a deletion: only the named machine goes."""
     refresh(world)

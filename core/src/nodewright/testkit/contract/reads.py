@@ -5,6 +5,7 @@ from collections.abc import Callable
 from nodewright.model.capability import Capability
 from nodewright.model.errors import NodeGroupNotFound, ProviderError
 from nodewright.model.group import GroupOptions, InstanceState
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     UNKNOWN_GROUP,
@@ -14,7 +15,7 @@ from nodewright.testkit.contract.situations import (
     refresh,
     target,
 )
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 OPTIONAL_GROUP_HOOKS = {
     Capability.FAST_FAILURE_DETECTION: "failed_instances",
@@ -25,7 +26,7 @@ OPTIONAL_GROUP_HOOKS = {
 }
 
 
-@check()
+@check(Promise.VALUES, touches=Touch.OWN_CLOUD)
 def world_is_as_promised(world: ContractWorld) -> None:
     """The world starts with two running machines, target 2, minimum 0 and room for four more."""
     refresh(world)
@@ -37,15 +38,17 @@ def world_is_as_promised(world: ContractWorld) -> None:
     demand(len(running) == 2, f"this world's group starts with {len(running)} running machines, not 2")
 
 
-@check()
+@check(Promise.IDENTITY)
 def instances_are_the_machines_of_the_cloud(world: ContractWorld) -> None:
-    """After a refresh instances lists exactly the machines that exist."""
+    """After a refresh instances lists exactly the machines that exist, and besides them only such that are going."""
     refresh(world)
-    seen, there = ids(world), world.machines(world.group_id)
+    listed = world.client.instances(world.group_id)
+    seen = {instance.id for instance in listed if instance.state != InstanceState.DELETING}
+    there = world.machines(world.group_id)
     demand(seen == there, f"instances lists {sorted(seen)}, the cloud has {sorted(there)}")
 
 
-@check()
+@check(Promise.IDENTITY)
 def ids_are_stable_over_refreshes(world: ContractWorld) -> None:
     """Group and instance ids and their order do not change when nothing changed."""
     refresh(world)
@@ -55,7 +58,7 @@ def ids_are_stable_over_refreshes(world: ContractWorld) -> None:
     demand(ids(world) == seen, f"instance ids changed over a refresh from {sorted(seen)} to {sorted(ids(world))}")
 
 
-@check()
+@check(Promise.VALUES)
 def target_is_within_limits(world: ContractWorld) -> None:
     """The target lies between minimum and maximum when nobody moved it beyond."""
     refresh(world)
@@ -67,7 +70,7 @@ def target_is_within_limits(world: ContractWorld) -> None:
         )
 
 
-@check()
+@check(Promise.REFRESH, touches=Touch.RESIZES)
 def reads_answer_from_the_last_refresh(world: ContractWorld) -> None:
     """Between refreshes reads answer the same, whatever happens outside."""
     refresh(world)
@@ -76,7 +79,7 @@ def reads_answer_from_the_last_refresh(world: ContractWorld) -> None:
     demand((target(world), ids(world)) == before, "a read changed without a refresh: it asks the cloud on its own")
 
 
-@check()
+@check(Promise.REFRESH, touches=Touch.RESIZES)
 def refresh_bypasses_caches_for_wanted_groups(world: ContractWorld) -> None:
     """A refresh sees what changed a moment ago in a wanted group."""
     refresh(world)
@@ -86,7 +89,7 @@ def refresh_bypasses_caches_for_wanted_groups(world: ContractWorld) -> None:
     demand(target(world) == changed, f"refresh of a wanted group kept the target {target(world)}, not {changed}")
 
 
-@check()
+@check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
 def arriving_machines_are_listed(world: ContractWorld) -> None:
     """A machine that arrived is in instances after the next refresh, under the cloud's id."""
     ask_without_arrival(world, 1)
@@ -95,7 +98,7 @@ def arriving_machines_are_listed(world: ContractWorld) -> None:
     demand(arrived in ids(world), f"machine {arrived} arrived and instances does not list it")
 
 
-@check()
+@check(Promise.REFUSALS)
 def unknown_groups_are_refused_in_reads(world: ContractWorld) -> None:
     """Every read of an unknown group raises NodeGroupNotFound."""
     refresh(world)
@@ -113,7 +116,7 @@ def unknown_groups_are_refused_in_reads(world: ContractWorld) -> None:
         _demand_not_found(hook, refusal(call, f"{hook} of an unknown group"))
 
 
-@check()
+@check(Promise.REFUSALS, touches=Touch.REFUSED)
 def unknown_groups_are_refused_in_writes(world: ContractWorld) -> None:
     """Every write to an unknown group raises NodeGroupNotFound."""
     refresh(world)

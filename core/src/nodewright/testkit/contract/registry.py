@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.promises import Promise
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
 class Violation(AssertionError):
@@ -18,6 +19,8 @@ class Check:
 
     name: str
     demand: str
+    promise: Promise
+    touches: Touch
     capability: Capability | None
     run: Callable[[ContractWorld], None]
 
@@ -29,13 +32,15 @@ CHECKS: list[Check] = []
 
 
 def check(
-    capability: Capability | None = None,
+    promise: Promise, *, touches: Touch = Touch.READS, capability: Capability | None = None
 ) -> Callable[[Callable[[ContractWorld], None]], Callable[[ContractWorld], None]]:
     """Puts a function into the suite; its docstring is the demand, its name the name."""
 
     def register(function: Callable[[ContractWorld], None]) -> Callable[[ContractWorld], None]:
         demand = (function.__doc__ or function.__name__).splitlines()[0]
-        CHECKS.append(Check(name=function.__name__, demand=demand, capability=capability, run=function))
+        name = function.__name__
+        made = Check(name=name, demand=demand, promise=promise, touches=touches, capability=capability, run=function)
+        CHECKS.append(made)
         return function
 
     return register

@@ -3,6 +3,7 @@
 import unittest
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from enum import StrEnum
 
 import msgspec
@@ -25,6 +26,7 @@ class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
 
     check: str
     demand: str
+    promise: str
     outcome: ContractOutcome
     reason: str = ""
 
@@ -38,7 +40,8 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
     """One check on a new world."""
     outcome, reason = ContractOutcome.PASSED, ""
     try:
-        _run(check, world_factory())
+        with closing(world_factory()) as world:
+            _run(check, world)
     except CannotSteer as cannot:
         outcome, reason = ContractOutcome.SKIPPED, str(cannot)
     except Violation as violation:
@@ -47,12 +50,15 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
         outcome, reason = ContractOutcome.FAILED, f"{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001 - the cloud under the world may break in any way
         outcome, reason = ContractOutcome.FAILED, f"the world broke, {type(error).__name__}: {error}"
-    return ContractResult(check=check.name, demand=check.demand, outcome=outcome, reason=reason)
+    return ContractResult(
+        check=check.name, demand=check.demand, promise=check.promise.key, outcome=outcome, reason=reason
+    )
 
 
 def _run(check: Check, world: ContractWorld) -> None:
     if check.capability is not None and check.capability not in world.client.info.capabilities:
         raise CannotSteer(f"{check.capability.value} is not declared")
+    world.admit(check.touches)
     check.run(world)
 
 

@@ -8,16 +8,18 @@ from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import GroupOptions
 from nodewright.model.quantity import Quantity
-from nodewright.spec.hooks import MachineType
+from nodewright.spec.hooks import MachineType, ProvisioningRequest
 from nodewright.testkit.builders import build_node
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import Violation, check, demand
 from nodewright.testkit.contract.situations import group, refresh
-from nodewright.testkit.contract.world import ContractWorld
+from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _HOUR = 3600.0
+_NO_CLASS = "no-such-class.of-the-contract-suite"
 
 
-@check()
+@check(Promise.VALUES)
 def templates_parse(world: ContractWorld) -> None:
     """Every group has a template with cpu, memory and pods above zero, of valid types throughout."""
     refresh(world)
@@ -28,7 +30,20 @@ def templates_parse(world: ContractWorld) -> None:
             demand(template.allocatable[resource].nano > 0, f"template_node of {listed.id} offers no {resource}")
 
 
-@check()
+@check(Promise.VALUES, touches=Touch.OWN_CLOUD)
+def empty_groups_have_a_template(world: ContractWorld) -> None:
+    """A group without machines still tells what its next one will look like."""
+    refresh(world)
+    alive = sorted(world.machines(world.group_id))
+    world.client.delete_instances(world.group_id, alive, world.client.target_size(world.group_id))
+    world.pass_time(24 * 3600)
+    refresh(world)
+    left = world.client.instances(world.group_id)
+    demand(not left, f"{len(left)} machines are still listed a day after the last one was deleted")
+    _demand_types(world.client.template_node(world.group_id), "template_node of an empty group")
+
+
+@check(Promise.VALUES)
 def values_have_valid_types_throughout(world: ContractWorld) -> None:
     """Groups, instances and provider_info hold what their types say, in every field."""
     refresh(world)
@@ -39,7 +54,7 @@ def values_have_valid_types_throughout(world: ContractWorld) -> None:
             _demand_types(instance, f"instances about {instance.id}")
 
 
-@check()
+@check(Promise.CAPABILITIES)
 def undeclared_capabilities_are_absent(world: ContractWorld) -> None:
     """What is not declared is not offered, and only declared capabilities are switched off, with a reason."""
     refresh(world)
@@ -51,7 +66,7 @@ def undeclared_capabilities_are_absent(world: ContractWorld) -> None:
     demand(offered <= declared, f"group {world.group_id} offers {sorted(offered - declared)} undeclared")
 
 
-@check(Capability.GROUP_OPTIONS)
+@check(Promise.OPTIONS, capability=Capability.GROUP_OPTIONS)
 def group_options_start_from_the_defaults(world: ContractWorld) -> None:
     """Options answer the defaults where the group has none of its own."""
     refresh(world)
@@ -66,7 +81,7 @@ def group_options_start_from_the_defaults(world: ContractWorld) -> None:
         demand(own or kept, f"group_options changes {field} from the defaults at will")
 
 
-@check(Capability.PRICING)
+@check(Promise.PRICES, capability=Capability.PRICING)
 def prices_are_proportional_to_time(world: ContractWorld) -> None:
     """Two hours cost twice as much as one, more than nothing, at the same place in time."""
     refresh(world)
@@ -76,7 +91,7 @@ def prices_are_proportional_to_time(world: ContractWorld) -> None:
     demand(abs(two - 2 * one) <= 1e-6 * two, f"node_price says {one} for one hour and {two} for two")
 
 
-@check(Capability.HAS_INSTANCE)
+@check(Promise.PRESENCE, capability=Capability.HAS_INSTANCE)
 def has_instance_knows_its_machines(world: ContractWorld) -> None:
     """A node with a machine is never answered no, and a node of a lost machine never yes."""
     refresh(world)
@@ -87,7 +102,19 @@ def has_instance_knows_its_machines(world: ContractWorld) -> None:
     demand(gone != "yes", "has_instance affirms a machine that never was")
 
 
-@check(Capability.GPU)
+@check(Promise.PRESENCE, capability=Capability.HAS_INSTANCE)
+def ids_compare_as_declared(world: ContractWorld) -> None:
+    """Another spelling of a machine's id is its id exactly where the provider says that ids compare without case."""
+    refresh(world)
+    other = min(world.machines(world.group_id)).swapcase()
+    answer = world.client.has_instance(build_node("there", provider_id=other))
+    if world.client.info.ignores_id_case:
+        demand(answer != "no", f"has_instance denies {other}, and ignores_id_case is declared")
+    else:
+        demand(answer != "yes", f"has_instance affirms {other}, and ignores_id_case is not declared")
+
+
+@check(Promise.ACCELERATORS, capability=Capability.GPU)
 def gpu_names_are_told(world: ContractWorld) -> None:
     """The accelerator label and at least one resource name are told."""
     label, resources = world.client.gpu_label(), world.client.gpu_resources()
@@ -96,14 +123,14 @@ def gpu_names_are_told(world: ContractWorld) -> None:
     demand(world.client.gpu_types() is not None, "gpu_types is not answered")
 
 
-@check(Capability.SIMILARITY)
+@check(Promise.SIMILARITY, capability=Capability.SIMILARITY)
 def similarity_labels_are_disjoint(world: ContractWorld) -> None:
     """No label is ignored and decisive at once."""
     both = set(world.client.ignored_labels() or ()) & set(world.client.same_group_labels() or ())
     demand(not both, f"{', '.join(sorted(both))} is in ignored_labels and in same_group_labels")
 
 
-@check(Capability.AUTOPROVISIONING)
+@check(Promise.AUTOPROVISIONING, capability=Capability.AUTOPROVISIONING)
 def machine_types_are_complete(world: ContractWorld) -> None:
     """Machine types have unique names and templates with cpu, memory and pods."""
     kinds = world.client.machine_types() or ()
@@ -114,14 +141,27 @@ def machine_types_are_complete(world: ContractWorld) -> None:
         _demand_complete(kind)
 
 
-@check(Capability.PROVISIONING_CLASSES)
+@check(Promise.PROVISIONING, capability=Capability.PROVISIONING_CLASSES)
 def provisioning_classes_have_names(world: ContractWorld) -> None:
     """Classes of ProvisioningRequests have unique, non-empty names."""
     names = [served.name for served in world.client.provisioning_classes() or ()]
     demand(all(names) and len(set(names)) == len(names), f"provisioning_classes names {names}")
 
 
-@check(Capability.SIMULATION)
+@check(Promise.PROVISIONING, touches=Touch.REFUSED, capability=Capability.PROVISIONING_CLASSES)
+def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
+    """A request of a class that the provider does not serve is not accepted."""
+    refresh(world)
+    request = ProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
+    try:
+        verdict = world.client.provision(request)
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"provision of an unknown class crashed: {error}")
+        return
+    demand(verdict is not None and not verdict.accepted, f"provision accepted the unknown class {_NO_CLASS}")
+
+
+@check(Promise.SIMULATION, capability=Capability.SIMULATION)
 def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
     """running_machines tells of machines that exist, node_start agrees, next_change is not in the past."""
     refresh(world)

@@ -2,10 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from enum import StrEnum
 
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.model.clock import Clock
+
+
+class Touch(StrEnum):
+    """What a check does to the cloud, from harmless to unfit for a cloud that somebody needs."""
+
+    READS = "reads"
+    REFUSED = "sends writes that must be refused or change nothing"
+    RESIZES = "asks for at most two more machines"
+    OWN_CLOUD = "ends machines, or steers the cloud from outside"
 
 
 class CannotSteer(Exception):
@@ -22,6 +32,12 @@ class ContractWorld(ABC):
 
     client: ProviderClient
     group_id: str
+
+    def admit(self, touches: Touch) -> None:  # noqa: B027 - only clouds that somebody needs have a reason to refuse
+        """Raises CannotSteer if a check that does so must not run here; a cloud of the test's own admits all."""
+
+    def close(self) -> None:  # noqa: B027 - a world in memory holds nothing
+        """The check is over: give back what the world holds, a server or the size that a live group had."""
 
     @abstractmethod
     def machines(self, group_id: str) -> frozenset[str]:
