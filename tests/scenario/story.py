@@ -79,13 +79,13 @@ class Story:
 
         self.simulation.steer(moment, happen)
 
-    def turn(self, *names: str, at: float, ready: bool, taint: str = "") -> None:
-        """Nodes turn ready or not, and may get a further taint."""
+    def turn(self, *names: str, at: float, ready: bool, taint: str = "", condition: str = "") -> None:
+        """Nodes turn ready or not, and may get a further taint, or a condition that is True."""
 
         def happen() -> None:
             live = self.simulation.cluster.live
             for name in names:
-                node = _turned(live.node(live.row(name)), ready=ready, at=at)
+                node = _turned(live.node(live.row(name)), ready=ready, at=at, condition=condition)
                 if taint:
                     node = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, Taint(key=taint))))
                 self.simulation.cluster.change_node(node)
@@ -171,9 +171,12 @@ class Story:
         return plan
 
 
-def _turned(node: Node, *, ready: bool, at: float) -> Node:
+def _turned(node: Node, *, ready: bool, at: float, condition: str = "") -> Node:
     since = datetime.fromtimestamp(at, tz=UTC)
-    condition = NodeCondition(type="Ready", status="True" if ready else "False", last_transition_time=since)
+    said = {"Ready": "True" if ready else "False", **({condition: "True"} if condition else {})}
+    conditions = tuple(
+        NodeCondition(type=what, status=is_so, last_transition_time=since) for what, is_so in said.items()
+    )
     others = tuple(taint for taint in node.spec.taints if taint.key != NOT_READY.key)
     spec = replace(node.spec, taints=others if ready else (*others, NOT_READY))
-    return replace(node, spec=spec, status=replace(node.status, conditions=(condition,)))
+    return replace(node, spec=spec, status=replace(node.status, conditions=conditions))

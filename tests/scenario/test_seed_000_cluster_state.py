@@ -123,6 +123,17 @@ def test_uc7_nodes_that_are_being_removed_are_no_sign_of_ill_health() -> None:
     assert story.writes() == [(1200, "increase", "a", 6, 7)]
 
 
+def test_nodes_whose_machines_sleep_are_neither_ill_nor_awaited() -> None:
+    """CA's class Suspended: four of six nodes without a sign of life would halt everything (UC8) otherwise."""
+    story = Story({**A, "size": 6}, settings=STAYS, minutes=60)
+    story.turn(*FOUR, at=1000, ready=False, condition="Suspended")
+    story.pods(3, at=1200)
+    assert story.events("ClusterUnhealthy") == []
+    asleep = story.state("a", 1200)
+    assert (asleep.readiness.suspended, asleep.readiness.unready, asleep.upcoming) == (FOUR, (), 0)
+    assert story.writes() == [(1200, "increase", "a", 6, 7)], "two are awake"
+
+
 def test_uc8_operations_halt_while_too_many_nodes_are_unready_and_go_on_afterwards() -> None:
     story = Story({**A, "size": 8}, settings=STAYS, minutes=90)
     story.turn(*FOUR, at=1000, ready=False)

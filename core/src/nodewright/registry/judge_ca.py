@@ -56,7 +56,7 @@ def with_outlook(group: GroupState, target: int, settings: LoopSettings, *, hidd
 def count_coming(readiness: Readiness, target: int) -> int:
     """Machines that the target still owes: nodes that are starting are among them."""
     unready = len(readiness.unready) + len(readiness.leaving)
-    there = len(readiness.ready) + unready + len(readiness.long_unregistered)
+    there = len(readiness.ready) + len(readiness.suspended) + unready + len(readiness.long_unregistered)
     return max(0, target - there)
 
 
@@ -65,7 +65,7 @@ def is_in_range(readiness: Readiness, target: int, increase: int, settings: Loop
     least = target - len(readiness.long_unregistered) - increase
     if not _count_nodes(readiness) and not readiness.unregistered and not readiness.long_unregistered:
         return target == 0 or least == 0
-    missing = max(0, least - len(readiness.ready))
+    missing = max(0, least - len(readiness.ready) - len(readiness.suspended))
     share = settings.max_total_unready_percentage / 100 * readiness.registered
     return not (missing > settings.ok_total_unready_count and missing > share)
 

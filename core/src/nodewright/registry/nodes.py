@@ -8,7 +8,7 @@ from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.membership import Basis, Membership
-from nodewright.registry.readiness import is_being_deleted, is_ready, was_never_ready
+from nodewright.registry.readiness import is_being_deleted, is_ready, is_suspended, was_never_ready
 from nodewright.registry.state import Readiness
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
@@ -78,6 +78,7 @@ def sort_readiness(
         classes["long_unregistered" if late else "unregistered"].append(instance_id)
     return Readiness(
         ready=settled.ready,
+        suspended=settled.suspended,
         deleted=settled.deleted,
         never_ready=tuple(never_ready),
         **{name: tuple(names) for name, names in classes.items()},
@@ -85,23 +86,26 @@ def sort_readiness(
 
 
 class _Settled(NamedTuple):
-    """Nodes by name of which time changes nothing, and those that are neither ready nor going."""
+    """Nodes by name of which time changes nothing, and those that are neither ready, asleep nor going."""
 
     ready: tuple[str, ...]
+    suspended: tuple[str, ...]
     deleted: tuple[str, ...]
     others: tuple[Node, ...]
 
 
 def _settle(ref: GroupRef, members: Membership, settings: Settings) -> _Settled:
-    ready, deleted, others = list[str](), list[str](), list[Node]()
+    ready, suspended, deleted, others = list[str](), list[str](), list[str](), list[Node]()
     for node in members.nodes.get(ref, ()):
         if not members.going.isdisjoint(_names_of(node)):
             deleted.append(node.name)
+        elif is_suspended(node):
+            suspended.append(node.name)
         elif is_up(node, settings, members.accelerators):
             ready.append(node.name)
         else:
             others.append(node)
-    return _Settled(tuple(ready), tuple(deleted), tuple(others))
+    return _Settled(tuple(ready), tuple(suspended), tuple(deleted), tuple(others))
 
 
 def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
@@ -128,10 +132,12 @@ def class_of(
     now: float,
     accelerators: Accelerators = NO_ACCELERATORS,
 ) -> str:
-    """Ready, not started within its start-up time, or unready; a node of no group has the default time.
+    """Suspended, ready, not started within its start-up time, or unready; a node of no group has the default time.
 
     A node whose accelerators have not appeared yet is not ready.
     """
+    if is_suspended(node):
+        return "suspended"
     if is_up(node, settings, accelerators):
         return "ready"
     created = node.metadata.creation_timestamp

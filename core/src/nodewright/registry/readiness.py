@@ -25,6 +25,11 @@ def is_ready(node: Node, settings: TemplateSettings) -> bool:
     return not any(t.key in _UNREADY_TAINTS or is_startup_taint(t.key, settings) for t in node.spec.taints)
 
 
+def is_suspended(node: Node) -> bool:
+    """Whether somebody has put its machine to sleep: it is neither up nor ill, and nothing is awaited in its place."""
+    return any(condition.type == "Suspended" and condition.status == "True" for condition in node.status.conditions)
+
+
 def ready_since(node: Node) -> float:
     """When the conditions and taints that make up readiness last changed; epoch seconds, 0 if unknown."""
     times = [c.last_transition_time for c in node.status.conditions if c.type in _READINESS_CONDITIONS]

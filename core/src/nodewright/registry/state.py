@@ -161,9 +161,10 @@ class Memory:
 class Readiness:
     """Nodes and instances of a group by class (behaviour/up.md §2.3); node names, instance ids.
 
-    ``deleted`` are nodes whose instance is gone or going; ``leaving`` are unready ones that scale-down is taking
-    away (seed 000, UC7); ``unregistered`` are instances without a node. ``never_ready`` are those of ``unready``
-    that never were anything else, and are overdue only now (UC3).
+    ``deleted`` are nodes whose instance is gone or going; ``suspended`` are asleep (condition ``Suspended``);
+    ``leaving`` are unready ones that scale-down is taking away (seed 000, UC7); ``unregistered`` are instances
+    without a node. ``never_ready`` are those of ``unready`` that never were anything else, and are overdue only
+    now (UC3).
     """
 
     ready: tuple[str, ...] = ()
@@ -171,6 +172,7 @@ class Readiness:
     never_ready: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
     not_started: tuple[str, ...] = ()
+    suspended: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
     unregistered: tuple[str, ...] = ()
     long_unregistered: tuple[str, ...] = ()
@@ -178,7 +180,8 @@ class Readiness:
     @property
     def registered(self) -> int:
         """Nodes with an instance behind them."""
-        return len(self.ready) + len(self.unready) + len(self.leaving) + len(self.not_started)
+        up = len(self.ready) + len(self.suspended)
+        return up + len(self.unready) + len(self.leaving) + len(self.not_started)
 
 
 @dataclass(frozen=True, kw_only=True)

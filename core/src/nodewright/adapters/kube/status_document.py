@@ -122,6 +122,7 @@ def _sum(parts: Iterable[Readiness]) -> Readiness:
         unready=tuple(name for one in found for name in one.unready),
         leaving=tuple(name for one in found for name in one.leaving),
         not_started=tuple(name for one in found for name in one.not_started),
+        suspended=tuple(name for one in found for name in one.suspended),
         deleted=tuple(name for one in found for name in one.deleted),
         unregistered=tuple(name for one in found for name in one.unregistered),
         long_unregistered=tuple(name for one in found for name in one.long_unregistered),
@@ -133,7 +134,7 @@ def _node_counts(readiness: Readiness) -> dict[str, Any]:
         "total": readiness.registered + len(readiness.deleted),
         "ready": len(readiness.ready),
         "notStarted": len(readiness.not_started),
-        "suspended": 0,
+        "suspended": len(readiness.suspended),
         "unready": {"total": len(readiness.unready) + len(readiness.leaving), "resourceUnready": 0},
     }
     if readiness.deleted:

@@ -197,6 +197,7 @@ def _node_counts(groups: Iterable[GroupState]) -> dict[str, int]:
     for group in groups:
         ready = group.readiness
         counts["ready"] += len(ready.ready)
+        counts["suspended"] += len(ready.suspended)
         counts["unready"] += len(ready.unready) + len(ready.leaving)
         counts["notStarted"] += len(ready.not_started)
         counts["longUnregistered"] += len(ready.long_unregistered)
