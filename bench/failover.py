@@ -81,8 +81,7 @@ def measure(name: str, mode: str) -> Row:
 
 
 def broken_promises(rows: Iterable[Row]) -> Iterator[str]:
-    """Fast: one loop. Prompt: one provision time for each group that fails in turn, and one loop each."""
-    failing = {"zone-wide": 2, "quota": 2}
+    """Fast: one loop. Prompt: one provision time and one loop."""
     for row in rows:
         name, mode, minutes = row["scenario"], row["mode"], row["minutes_to_next_group"]
         # Machines that boot dead are told by no cloud; the engine is down for half a minute in seed-3; of a group
@@ -90,8 +89,7 @@ def broken_promises(rows: Iterable[Row]) -> Iterator[str]:
         if mode == "fast" and name != "never-registering":
             most = 0.5 if name == "seed-3" else LOOP
         elif mode == "prompt" and name not in ("flapping", "partial-stock-out"):
-            most = failing.get(name, 1) * (PROVISION + LOOP)
-            most += {"seed-3": 0.5, "never-registering": LOOP}.get(name, 0.0)
+            most = PROVISION + LOOP + {"seed-3": 0.5, "never-registering": LOOP}.get(name, 0.0)
         else:
             continue
         if minutes is None or minutes > most + ROUNDING:
@@ -159,7 +157,8 @@ def _document(rows: Sequence[Row]) -> list[str]:
         for count in counts
         if (count["mode"] == "auto" and count["given_up"] > count["arrivals"] / 1000)
         or (count["mode"] == "prompt" and count["early"])
-        or (count["place"] == "unlisted" and (count["killed"] or count["adopted"] != count["given_up"]))
+        or count["killed"]
+        or count["adopted"] != count["given_up"]
     ]
 
 

@@ -63,9 +63,9 @@ def _results(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "four hours. What to know when reading:",
         "",
         "- In seed-2 and flapping pods keep coming, for 29 and 110 minutes; the last of them decides when all run.",
-        "- In zone-wide and quota a second group fails in the same way. Only a provider that tells says that it shares",
-        "  the cause; a timeout teaches about one group at a time: a stock-out looks like one slow machine type, and to",
-        "  pass over every group of its zone on that guess would overrule the expander each time that a machine is slow.",
+        "- In zone-wide and quota a second group would fail in the same way. A provider that tells says what they share.",
+        "  Where only time tells, `prompt` and `auto` send the pods that waited in vain to the group that has least in",
+        "  common with the one that failed, zone or machine type; `ca` and `seed` ask the next cheapest.",
         "- In flapping the group delivers after all, within the provision time; only who hears of a failure earlier leaves",
         "  it, and `never` is no harm there.",
         "- Of a group that delivers in part, arrivals extend the deadline of the rest (partial-stock-out).",
@@ -97,9 +97,9 @@ def _false_failovers(counts: Sequence[Mapping[str, Any]]) -> list[str]:
         *lines,
         "",
         "What comes after it was given up is adopted: it counts in limits and serves pods before anything more is bought.",
-        "A machine that has been there for 30 minutes and is no node yet is deleted, slow or broken: nobody can tell. It",
-        "was given up after 15, or the learned time, which only sends pods elsewhere",
-        "([ADR 11](adr/0011-late-machines.md)).",
+        "To be given up, after 15 minutes or the learned time, only sends pods elsewhere. A machine that is there and no",
+        "node is deleted after an hour, or after half of one if no other machine of its group has joined meanwhile: slow",
+        "or broken, nobody can tell ([ADR 11](adr/0011-late-machines.md)).",
     ]
 
 

@@ -31,8 +31,7 @@ PLACES: Mapping[str, str] = {"unlisted": "request_delay", "booting": "provision_
 class FalseFailovers(TypedDict):
     """Counts of machines, each told by its id. ``slow`` took longer than the ordinary provision time, ``given_up`` were
     backed off for or withdrawn, ``early`` of them before that time was over; ``adopted`` of those given up became
-    nodes, ``killed`` were deleted, which only happens to machines that run for twice the ordinary time and are no
-    nodes yet.
+    nodes, ``killed`` were deleted before they could.
     """
 
     mode: str

@@ -9,6 +9,7 @@ from tests.faults.facts import (
     TOLERATED_UNREADY,
     Facts,
     in_time,
+    last_joined,
     said,
     unready,
     unregistered,
@@ -47,7 +48,7 @@ def check_unknown(facts: Facts) -> Findings:
 
 
 def check_deletions(facts: Facts) -> Findings:
-    """Only failures are deleted, and machines that were no nodes for two provision times, one in a full group."""
+    """Only failures are deleted, and machines that were no nodes for as long as they may be: less in a full group."""
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         for doomed in write.ids if seen is not None else ():
@@ -55,8 +56,7 @@ def check_deletions(facts: Facts) -> Findings:
                 yield said(loop, write, f"{doomed} is a node")
             elif seen is not None and doomed not in seen.failed and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
-                is_full = seen.target >= facts.groups[write.group].most
-                if age <= facts.patience * (1 if is_full else 2):
+                if age <= facts.patience * _times_at_least(facts, loop, write.group, age):
                     yield said(loop, write, f"{doomed} has been there for only {age:g} s")
 
 
@@ -129,11 +129,12 @@ def _idle_after(facts: Facts, number: int, write: Write) -> float:
 
 
 def check_strangers_go(facts: Facts) -> Findings:
-    """A machine that is no node in twice its time is deleted, one after the other, as far as the minimum allows."""
+    """A machine that is no node in time is deleted, one after the other, as far as the minimum allows."""
     held: set[str] = set()
-    free_since: dict[str, float] = {}
+    free_since, joined = dict[str, float](), dict[str, float]()
     for loop in facts.loops:
         for group, seen in loop.seen.items():
+            joined[group] = max(joined.get(group, 0.0), last_joined(seen, loop))
             if group in held:
                 free_since[group] = loop.at
             (held.add if seen.target <= facts.groups[group].least else held.discard)(group)
@@ -141,9 +142,23 @@ def check_strangers_go(facts: Facts) -> Findings:
                 since = max(facts.first_seen[group, machine], facts.knows_since(loop.at))
                 if loop.at - free_since.get(group, 0.0) < SLACK:
                     continue
-                bound = 2 * facts.patience + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
+                time = _times_to_join(joined[group], since) * facts.patience
+                bound = time + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
                 if loop.at - since > bound:
                     yield f"{loop.at:g} s: {machine} is no node since {since:g} s"
+
+
+def _times_at_least(facts: Facts, loop: Loop, group: str, age: float) -> int:
+    """Provision times that a machine of that age must have been left; who forgot everything saw it later."""
+    seen = loop.seen[group]
+    if loop.pending and seen.target >= facts.groups[group].most:
+        return 1
+    return _times_to_join(last_joined(seen, loop), max(loop.at - age, facts.knows_since(loop.at)))
+
+
+def _times_to_join(joined: float, since: float) -> int:
+    """Provision times of a machine seen ``since``: twice as many if another of its group has joined later."""
+    return 4 if joined > since else 2
 
 
 def check_pauses(facts: Facts) -> Findings:

@@ -198,7 +198,7 @@ def _pods(draw: Draw) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[
 def schedules(draw: Draw) -> Schedule:
     """One world with everything that will happen to it."""
     deployments, steps, jobs = draw(_pods())
-    troubles = draw(st.lists(_engine_trouble(), max_size=draw(st.sampled_from((1, 2, 0)))))
+    troubles = draw(st.lists(_engine_trouble(), max_size=draw(st.sampled_from((2, 4, 0)))))
     settings: dict[str, Any] = {
         "expander": draw(st.sampled_from(("price", "least-waste"))),
         "max-node-provision-time": draw(st.sampled_from(("5m", "10m"))),

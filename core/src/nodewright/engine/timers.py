@@ -8,8 +8,8 @@ from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
-from nodewright.planner.correction import time_to_join
 from nodewright.planner.gate import YOUNG_SECONDS
+from nodewright.planner.late import last_moments_to_join
 from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
 from nodewright.registry.readiness import ready_since
@@ -23,7 +23,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
-    moments.append(plan.scale_down.next_change)
+    moments += [plan.scale_down.next_change, plan.provisioning.next_change]
     if plan.scale_up.result == ScaleUpResult.IN_COOLDOWN:
         moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
@@ -56,9 +56,7 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
         yield group.size_gap.since + patience
     for instance_id in group.readiness.unregistered:
         yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
-    for instance_id in group.readiness.long_unregistered:
-        since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)
-        yield since + time_to_join(group, state, settings)
+    yield from last_moments_to_join(group, state, settings).values()
 
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:

@@ -8,6 +8,7 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance, InstanceState
 from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
+from nodewright.planner.late import last_moments_to_join
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.registry.tried import is_resting
 
@@ -81,24 +82,12 @@ def _remove_unregistered(group: GroupState, state: ClusterState, settings: Setti
 
 def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
     """Machines that have had their time to join."""
-    patience = time_to_join(group, state, settings)
-    since = {i: state.memory.unregistered_since.get((group.ref, i), 0.0) for i in group.readiness.long_unregistered}
-    return [instance_id for instance_id, seen in since.items() if seen + patience < state.now]
+    ends = last_moments_to_join(group, state, settings)
+    return [instance_id for instance_id, end in ends.items() if end < state.now]
 
 
 def _is_resting(state: ClusterState, group: GroupState, instance_id: str, settings: Settings) -> bool:
     return is_resting(state, group.ref, instance_id, settings.failures.initial_node_group_backoff_duration)
-
-
-def time_to_join(group: GroupState, state: ClusterState, settings: Settings) -> float:
-    """Seconds after which a machine that is there and no node is deleted (docs/adr/0011-late-machines.md).
-
-    A provision time, learned or not, only decides when its pods go elsewhere. The machine has come as far as being
-    there, and has twice the ordinary time, unless it takes the last place of its group.
-    """
-    ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
-    is_full = (group.seen.target or 0) >= group.seen.group.max_size
-    return ordinary if is_full or settings.size_correction != "prompt" else 2 * ordinary
 
 
 def delete_failed(

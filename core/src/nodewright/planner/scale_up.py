@@ -18,6 +18,7 @@ from nodewright.planner.candidates import Ground, find_similar, make_option, ski
 from nodewright.planner.gallery import Gallery
 from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
 from nodewright.planner.probe import Probes, Trial, is_cut
+from nodewright.planner.suspects import least_alike
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -94,7 +95,7 @@ class ScaleUp:
             priorities=ground.state.observation.priorities,
         )
         expanders = [name.strip() for name in ground.settings.scale_up.expander.split(",")]
-        return choose(options, expanders, market, self._random)
+        return choose(least_alike(ground, options), expanders, market, self._random)
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
         """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it.

@@ -17,7 +17,7 @@ NEVER_REGISTERED = "neverRegistered"
 NEVER_READY = "neverReady"
 NOTHING_ACCEPTED = "nothingAccepted"
 TAKEN_BACK = "takenBack"
-_INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
 def refused(case: GroupCase) -> list[Failure]:
@@ -108,7 +108,7 @@ def _in_scope(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[Gr
     peers = [ref for ref in groups if ref.provider == failure.group.provider]
     if failure.scope == FailureScope.ACCOUNT:
         return peers
-    key = ZONE_LABEL if failure.scope == FailureScope.ZONE else _INSTANCE_TYPE_LABEL
+    key = ZONE_LABEL if failure.scope == FailureScope.ZONE else INSTANCE_TYPE_LABEL
     own = _template_label(groups[failure.group], key)
     return [ref for ref in peers if ref == failure.group or (own and _template_label(groups[ref], key) == own)]
 

@@ -1,0 +1,40 @@
+"""How long a machine that is there and no node may still become one (docs/adr/0011-late-machines.md)."""
+
+from nodewright.model.settings import Settings
+from nodewright.registry.backoff import is_active
+from nodewright.registry.state import ClusterState, GroupState
+
+# Provision times from first sight: what arrives extends a deadline to twice at most, and a machine that is there has
+# arrived that far. As long again where others of its group have joined since, so that the way in is open.
+_ALONE, _AMONG_OTHERS = 2, 4
+
+
+def last_moments_to_join(group: GroupState, state: ClusterState, settings: Settings) -> dict[str, float]:
+    """The end of the time (epoch seconds) of each machine that is long unregistered, by its id; then it is deleted.
+
+    A provision time, learned or not, only decides when its pods go elsewhere. Rules ``ca`` and ``seed`` leave it no
+    more than that, and so it is where it takes a place that is wanted.
+    """
+    ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
+    is_patient = settings.size_correction == "prompt" and not _takes_a_wanted_place(group, state)
+    joined = _last_joined(group, state) if is_patient and group.readiness.long_unregistered else 0.0
+    ends = dict[str, float]()
+    for instance_id in group.readiness.long_unregistered:
+        since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)
+        times = (_AMONG_OTHERS if joined > since else _ALONE) if is_patient else 1
+        ends[instance_id] = since + times * ordinary
+    return ends
+
+
+def _takes_a_wanted_place(group: GroupState, state: ClusterState) -> bool:
+    """Pods wait, and the group, which could be asked again, cannot grow."""
+    is_full = (group.seen.target or 0) >= group.seen.group.max_size
+    return is_full and bool(state.observation.pending) and not is_active(group.backoff, state.now)
+
+
+def _last_joined(group: GroupState, state: ClusterState) -> float:
+    """When the youngest node of the group registered; epoch seconds, 0 if that is not known."""
+    members = state.memory.members
+    nodes = members.nodes.get(group.ref, ()) if members is not None else ()
+    registered = (node.metadata.creation_timestamp for node in nodes)
+    return max((moment.timestamp() for moment in registered if moment is not None), default=0.0)
