@@ -17,7 +17,16 @@ from nodewright.model.group import (
     NodeGroup,
 )
 from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
-from nodewright.registry.state import Backoff, Flapping, Memory, Moves, ScaleDownMemory, ScaleUpRequest, SizeGap
+from nodewright.registry.state import (
+    Backoff,
+    Flapping,
+    Memory,
+    Moves,
+    ScaleDownMemory,
+    ScaleUpRequest,
+    Setback,
+    SizeGap,
+)
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
 
@@ -77,6 +86,7 @@ def _scale_downs(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[Scale
         quarantined_until=positive,
         flapping=_few(groups, st.builds(Flapping, turns=st.integers(1, 9), last=moments, until=moments)),
         moves=_few(names, st.lists(st.builds(Moves, moments, st.integers(1, 99)), max_size=2).map(tuple)),
+        setbacks=_few(names, st.builds(Setback, times=st.integers(0, 9), at=moments, until=moments, message=names)),
         removal_started_at=moments,
         marking_failed_at=moments,
     )

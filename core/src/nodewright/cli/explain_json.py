@@ -33,6 +33,7 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
         "group": found.group and _facts(found.group),
         "utilization": _plain(found.usage),
         **{name: _moment(at) for name, at in timers.items()},
+        "setback": found.setback or None,
         "pods": [_outlook(pod) for pod in found.pods],
     }
 

@@ -57,6 +57,8 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("cool-down", safe(f"no removal begins before {_when(timers.cooldown_until, found.now)}"))
     if timers.recheck_at is not None:
         facts.add_row("looked at again", safe(f"after {_when(timers.recheck_at, found.now)}"))
+    if timers.given_back_at is not None:
+        facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.setback}"))
     console.print(facts, end="\n\n")
     _print_outlooks(console, found.pods)
 

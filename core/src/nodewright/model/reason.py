@@ -91,6 +91,7 @@ class UnremovableCode(StrEnum):
     NO_NODE_INFO = "NoNodeInfo"
     FLAPPING = "Flapping"
     QUARANTINED = "Quarantined"
+    GIVEN_BACK = "GivenBackLately"
     IN_COOLDOWN = "InCooldown"
     NOT_EXAMINED = "NotExaminedYet"
     AWAITS_TURN = "AwaitsItsTurn"

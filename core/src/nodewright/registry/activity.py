@@ -10,6 +10,7 @@ from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright.model.settings import Settings
+from nodewright.registry.setbacks import no_later, setbacks_after
 from nodewright.registry.state import Flapping, Moves, ScaleDownMemory
 from nodewright.snapshot.observation import Observation
 
@@ -44,6 +45,7 @@ def with_activity(
         removal_started_at=max(memory.removal_started_at, *begun, *_starts(ended), 0.0),
         marking_failed_at=max(memory.marking_failed_at, *unmarked, 0.0),
         quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
+        setbacks=setbacks_after(memory.setbacks, ended, seen, settings),
     )
     if settings.is_ca:
         return found
@@ -66,6 +68,7 @@ def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleD
         removal_started_at=min(memory.removal_started_at, now),
         marking_failed_at=min(memory.marking_failed_at, now),
         flapping={ref: _flap_no_later(held, now) for ref, held in memory.flapping.items()},
+        setbacks={name: no_later(held, now) for name, held in memory.setbacks.items()},
         engine_started=now,
     )
 

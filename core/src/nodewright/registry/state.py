@@ -82,6 +82,17 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
     until: float
 
 
+class Setback(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that was given back: when last (``at``) and why, how many ``times`` running it could not be emptied or
+    deleted, and when that may be tried again (``until``). Times in epoch seconds.
+    """
+
+    times: int
+    at: float
+    until: float
+    message: str
+
+
 class Moves(NamedTuple):
     """So many pods of one controller were moved by removals ``at`` one time (epoch seconds)."""
 
@@ -97,7 +108,7 @@ class ScaleDownMemory:
     last grew, lost a node by scale-down, or was refused it; ``removal_started_at`` when any removal last began,
     ``marking_failed_at`` when a node last could not be tainted for one. ``quarantined_until`` are groups where
     something else died with a node, ``flapping`` those that grow and shrink in turn, ``moves`` what was moved within
-    an hour, by the controller's key.
+    an hour, by the controller's key, ``setbacks`` nodes that were given back.
 
     The rest is not kept over a restart. ``recheck_at`` says when a node that could not go is looked at again,
     ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``pending_hints`` where one that waits
@@ -115,6 +126,7 @@ class ScaleDownMemory:
     quarantined_until: Mapping[GroupRef, float] = field(default_factory=dict)
     flapping: Mapping[GroupRef, Flapping] = field(default_factory=dict)
     moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
+    setbacks: Mapping[str, Setback] = field(default_factory=dict)
     recheck_at: Mapping[str, float] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
     pending_hints: Mapping[str, str] = field(default_factory=dict)

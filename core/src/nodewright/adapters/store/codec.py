@@ -134,6 +134,7 @@ def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
     saved = SavedScaleDown(
         unneeded=dict(sorted(memory.unneeded_since.items())),
         moves=dict(sorted(memory.moves.items())),
+        setbacks=dict(sorted(memory.setbacks.items())),
         removal_started_at=memory.removal_started_at or None,
         marking_failed_at=memory.marking_failed_at or None,
     )
@@ -157,6 +158,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
             **of_groups,
             unneeded_since=scale_down.unneeded,
             moves=scale_down.moves,
+            setbacks=scale_down.setbacks,
             removal_started_at=scale_down.removal_started_at or 0.0,
             marking_failed_at=scale_down.marking_failed_at or 0.0,
         ),

@@ -12,7 +12,7 @@ from msgspec import Meta
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.model.node import Node
 from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.state import Backoff, Flapping, Moves, ScaleUpRequest, SizeGap
+from nodewright.registry.state import Backoff, Flapping, Moves, ScaleUpRequest, Setback, SizeGap
 
 KIND = "nodewright-state"
 SCHEMA = 1
@@ -71,11 +71,12 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
 class SavedScaleDown(Record, frozen=True, kw_only=True):
     """What scale-down knows of no group in particular; times in epoch seconds.
 
-    ``unneeded`` is by node, ``moves`` by the key of the pods' controller.
+    ``unneeded`` and ``setbacks`` are by node, ``moves`` by the key of the pods' controller.
     """
 
     unneeded: dict[str, Moment] = {}
     moves: dict[str, tuple[Moves, ...]] = {}
+    setbacks: dict[str, Setback] = {}
     removal_started_at: Moment | None = None
     marking_failed_at: Moment | None = None
 

@@ -51,6 +51,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         group=_group(state, name),
         usage=_usage(picture, name, state, settings) if is_seen else None,
         timers=_timers(state, plan, name),
+        setback=back.message if (back := memory_of(state, plan).setbacks.get(name)) is not None else "",
         pods=pods,
     )
 
@@ -137,10 +138,12 @@ def _usage(picture: Snapshot, name: str, state: ClusterState, settings: Settings
 
 def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
     report, now = plan.scale_down, state.now
-    since, recheck = report.unneeded.get(name), memory_of(state, plan).recheck_at.get(name)
+    since, memory = report.unneeded.get(name), memory_of(state, plan)
+    recheck, setback = memory.recheck_at.get(name), memory.setbacks.get(name)
     return Timers(
         unneeded_since=since,
         removable_at=since + needed_seconds(state, name) if since is not None else None,
         cooldown_until=report.cooldown_until if report.cooldown_until > now else None,
         recheck_at=recheck if recheck is not None and recheck > now else None,
+        given_back_at=setback.at if setback is not None else None,
     )

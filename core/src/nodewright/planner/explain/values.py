@@ -48,12 +48,14 @@ class Timers(msgspec.Struct, frozen=True, kw_only=True):
 
     The node has been unneeded since ``unneeded_since``, which is long enough once ``removable_at`` is past. No removal
     begins anywhere before ``cooldown_until``. A node that could not be emptied is looked at again at ``recheck_at``.
+    ``given_back_at`` is when the last attempt to remove it failed.
     """
 
     unneeded_since: float | None = None
     removable_at: float | None = None
     cooldown_until: float | None = None
     recheck_at: float | None = None
+    given_back_at: float | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +89,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a node is still there, as the plan made at ``now`` (epoch seconds) has it.
 
     ``reason`` is the one reason for which it stays or waits. ``removal`` is how it goes, ``stage`` how far that has
-    come. ``note`` is what is to be said where there is neither, or what a node that is looked at later would be kept by now.
+    come. ``setback`` is why the last attempt failed. ``note`` is what is to be said where there is neither, or what a node that is looked at later would be kept by now.
     """
 
     node: str
@@ -101,4 +103,5 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     group: GroupFacts | None = None
     usage: Usage | None = None
     timers: Timers = Timers()
+    setback: str = ""
     pods: tuple[PodOutlook, ...] = ()

@@ -38,7 +38,22 @@ def reason_to_wait(state: ClusterState, found: Removable, settings: Settings) ->
             f"it keeps its nodes for another {flapping.until - now:.0f} s"
         )
         return Unremovable(code=UnremovableCode.FLAPPING, message=text)
-    return _moved_too_often(state, found.moving, settings.scale_down.max_pod_moves_per_hour)
+    return _given_back(state, found.name) or _moved_too_often(
+        state, found.moving, settings.scale_down.max_pod_moves_per_hour
+    )
+
+
+def _given_back(state: ClusterState, name: str) -> Unremovable | None:
+    """Whether the last attempt to remove the node failed, and the pause after it is not over."""
+    held = state.memory.scale_down.setbacks.get(name)
+    if held is None or held.until <= state.now:
+        return None
+    times = f", {held.times} times running" if held.times > 1 else ""
+    text = (
+        f"the last attempt to remove it failed{times} ({held.message}); "
+        f"the next one may begin in {held.until - state.now:.0f} s"
+    )
+    return Unremovable(code=UnremovableCode.GIVEN_BACK, message=text)
 
 
 def _moved_too_often(state: ClusterState, moving: Iterable[Pod], most: int) -> Unremovable | None:
