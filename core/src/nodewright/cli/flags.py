@@ -32,10 +32,11 @@ class SettingsCommand(click.Command):
 
 
 class SettingsSource(NamedTuple):
-    """Where one process's settings come from; ``config`` is the file's path or None."""
+    """Where one process's settings come from; ``config`` is the file's path or None, ``flag`` what names it."""
 
     flags: Flags
     config: str | None
+    flag: str = "--config"
 
     def load(self) -> Loaded:
         """Flags, this process's environment and the file together. Raises ConfigError."""
@@ -48,7 +49,7 @@ class SettingsSource(NamedTuple):
         try:
             return Path(self.config).read_bytes()
         except OSError as error:
-            raise ConfigError(f"--config: {self.config}: {error.strerror}") from None
+            raise ConfigError(f"{self.flag}: {self.config}: {error.strerror}") from None
 
 
 def source_options(command: F) -> F:

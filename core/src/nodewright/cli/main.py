@@ -39,6 +39,7 @@ COMMANDS = {
     "pause": Entry("nodewright.cli.pause", "Stop every write to every cloud for a while."),
     "resume": Entry("nodewright.cli.resume", "End a pause before its time."),
     "doctor": Entry("nodewright.cli.doctor", "May the providers do what is asked of them, and who else writes?"),
+    "provider": Entry("nodewright.cli.provider", "Does a plugin keep the provider contract? A certificate."),
     "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
 }
 

@@ -11,6 +11,9 @@ from nodewright.testkit.contract import (
     reads,
     values,
 )
+from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify
+from nodewright.testkit.contract.live import LiveWorld, MemoryWorld
+from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import CHECKS, Check, Violation
 from nodewright.testkit.contract.suite import (
     ContractOutcome,
@@ -19,7 +22,7 @@ from nodewright.testkit.contract.suite import (
     run_check,
     run_contract,
 )
-from nodewright.testkit.contract.world import CannotSteer, ContractWorld, connect
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, connect
 
 CHECK_MODULES = (reads, increases, decreases, deletions, failures, races, atomic, values, diagnosis)
 
@@ -31,8 +34,15 @@ __all__ = [
     "ContractOutcome",
     "ContractResult",
     "ContractWorld",
+    "LiveWorld",
+    "MemoryWorld",
+    "Promise",
+    "PromiseVerdict",
     "ProviderContract",
+    "Touch",
+    "Verdict",
     "Violation",
+    "certify",
     "connect",
     "run_check",
     "run_contract",

@@ -124,10 +124,11 @@ def gpu_names_are_told(world: ContractWorld) -> None:
 
 
 @check(Promise.SIMILARITY, capability=Capability.SIMILARITY)
-def similarity_labels_are_disjoint(world: ContractWorld) -> None:
-    """No label is ignored and decisive at once."""
-    both = set(world.client.ignored_labels() or ()) & set(world.client.same_group_labels() or ())
-    demand(not both, f"{', '.join(sorted(both))} is in ignored_labels and in same_group_labels")
+def similarity_labels_are_keys(world: ContractWorld) -> None:
+    """Labels are named once each, by keys. One may be in both lists: equal it decides, different it tells nothing."""
+    for labels in (world.client.ignored_labels() or (), world.client.same_group_labels() or ()):
+        demand(all(labels), "a label of the similarity hooks has an empty key")
+        demand(len(set(labels)) == len(labels), f"a label of {', '.join(sorted(labels))} is named twice")
 
 
 @check(Promise.AUTOPROVISIONING, capability=Capability.AUTOPROVISIONING)

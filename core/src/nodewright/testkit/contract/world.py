@@ -59,7 +59,8 @@ class ContractWorld(ABC):
         """``happening`` takes place once, when the provider's next write of a size has arrived at the cloud and the
         cloud has not looked at it yet; it may call the other hands.
         """
-        raise CannotSteer(f"nothing can be made to happen in the middle of a write ({happening!r})")
+        del happening
+        raise CannotSteer("nothing can be made to happen in the middle of a write")
 
     def pass_time(self, seconds: float) -> None:
         """Let time go by, in the cloud and on the provider's clock."""
