@@ -3,6 +3,9 @@
 import pytest
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
+from nodewright.adapters.store.codec import decode_memory, encode_memory
+from nodewright.engine.status import make_status
+
 CHEAP = {"name": "a", "price_per_hour": 0.1}
 DEAR = {"name": "b", "price_per_hour": 0.2}
 
@@ -84,3 +87,13 @@ def test_switched_off_the_whole_demand_goes_to_the_pool_that_failed(settings: di
     story = pools(30 * MINUTE, **settings)
     story.pods(8, at=7 * MINUTE + 5, name="more")
     assert (7 * MINUTE + LOOP, "increase", "a", 0, 8) in story.writes("increase")
+
+
+@pytest.mark.parametrize(("probes", "allowed"), [(True, 1), (False, None)])
+def test_a_saved_state_tells_whether_a_group_is_on_probation(probes: bool, allowed: int | None) -> None:
+    """Who reads it knows the engine's settings from nowhere else."""
+    story = pools(end=30 * MINUTE, **{"probe-after-backoff": probes})
+    saved = next(state.memory for state in reversed(story.states()) if state.now <= 4 * MINUTE)
+    held = decode_memory(encode_memory(saved))
+    told = {str(group.ref): group.probation for group in make_status(held, 6 * MINUTE, window=600).groups}
+    assert told == {"fake/a": allowed, "fake/b": None}

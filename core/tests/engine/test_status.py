@@ -3,6 +3,7 @@
 from nodewright.act import Pause
 from nodewright.engine.status import Detection, make_status
 from nodewright.model.capability import Capability
+from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.state import Backoff, Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World, ref
@@ -55,11 +56,10 @@ def test_what_is_over_is_left_out() -> None:
     assert make_status(memory, NOW, pause=Pause(since=0, until=NOW + 1), window=600).pause is not None
 
 
-def test_a_group_that_must_prove_itself_is_on_probation_unless_groups_are_not_probed() -> None:
+def test_a_group_that_must_prove_itself_is_on_probation() -> None:
     over = Backoff(until=NOW - 1, duration=300, last_failure=NOW - 301, delivered=1)
     memory = Memory(backoffs={A: over, B: Backoff(until=NOW, duration=300, last_failure=NOW - 300)})
     assert [group.probation for group in make_status(memory, NOW, window=600).groups] == [2, None]
-    assert [group.probation for group in make_status(memory, NOW, window=600, probes=False).groups] == [None, None]
 
 
 def test_when_the_next_instance_without_a_node_is_given_up() -> None:
@@ -75,6 +75,18 @@ def test_what_scale_down_knows_is_told() -> None:
     report = make_status(Memory(scale_down=known), NOW, window=600)
     assert report.unneeded == {"n": NOW - 60}
     assert [group.quarantined_until for group in report.groups] == [NOW + 60, None]
+
+
+def test_removals_under_way_are_told_the_oldest_first() -> None:
+    removals = [
+        NodeRemoval(node=name, group=A, instance_id=name, reason=RemovalReason.EMPTY) for name in ("new", "old")
+    ]
+    going = [
+        Removing(removal=removal, stage=RemovalStage.DRAINING, started=NOW - ago)
+        for removal, ago in zip(removals, (10, 20), strict=True)
+    ]
+    report = make_status(Memory(), NOW, window=600, removing=going)
+    assert [held.removal.node for held in report.removing] == ["old", "new"]
 
 
 def test_machines_that_are_there_and_no_nodes_end_with_their_own_clock_not_with_their_request() -> None:

@@ -118,11 +118,11 @@ def test_a_failure_ends_probation_by_the_next_backoff_which_begins_anew() -> Non
 
 
 @pytest.mark.parametrize("changes", [{"probe_after_backoff": False}, {"size_correction": "seed"}])
-def test_without_probing_nothing_is_counted(changes: dict[str, object]) -> None:
+def test_without_probing_nobody_is_on_probation(changes: dict[str, object]) -> None:
     world = World()
     world.memory = ended_backoff(world)
     settings = settings_with(**changes)
     look(world, 0, 1, ask(world, 1, 1), settings=settings)
     backoff = look(world, 1, 1, settings=settings).groups[G].backoff
     assert backoff is not None
-    assert backoff.delivered == 0
+    assert allowance(backoff, world.now) is None

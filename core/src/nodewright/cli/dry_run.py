@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from nodewright.engine.autoscaler import Brain
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterReader, Observer, ProviderReads
-from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
 from nodewright.registry.fold import fold
 from nodewright.registry.state import ClusterState, Memory
-from nodewright.validate import check_actions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,12 @@ class Trial:
 
 
 def try_once(
-    cluster: ClusterReader, providers: Sequence[ProviderReads], settings: Settings, random: Random, now: float
+    cluster: ClusterReader,
+    providers: Sequence[ProviderReads],
+    settings: Settings,
+    random: Random,
+    now: float,
+    brain: Brain | None = None,
 ) -> Trial:
     """Plans the world as it is at ``now``, from scratch: without memory of earlier loops.
 
@@ -38,8 +42,9 @@ def try_once(
     if settings.limits.gpu_total and not any(held.gpu_label for held in seen.providers.values()):
         raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
     state = fold(Memory(), seen, (), settings)
-    plan = make_plan(state, settings, random)
-    violations = check_actions(seen, plan.actions, settings)
+    brain = brain or Brain()
+    plan = brain.make_plan(state, settings, random)
+    violations = brain.check(seen, plan.actions, plan.scale_down, settings)
     if violations:
         raise InvariantError(f"a plan breaks its rules: {violations}")
     return Trial(state=state, plan=plan, settings=settings)

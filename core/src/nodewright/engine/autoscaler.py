@@ -46,6 +46,16 @@ class Brain:
     check_removals: CheckRemovals = check_removals
     strict: bool = False
 
+    def check(
+        self, seen: Observation, actions: Sequence[PlannedAction], down: ScaleDownReport, settings: Settings
+    ) -> tuple[Violation, ...]:
+        """What of a plan, writes to clouds and removals, breaks a rule."""
+        violations = self.check_actions(seen, actions, settings)
+        if not down.removals:
+            return violations
+        places = down.memory.hints if down.memory is not None else {}
+        return violations + self.check_removals(seen, down.removals, places, settings)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoopReport:
@@ -237,11 +247,7 @@ class Autoscaler:
         return (str(pause), pause.until) if pause is not None and pause.holds(now) else ("", 0.0)
 
     def _check(self, state: ClusterState, plan: Plan) -> tuple[Violation, ...]:
-        violations = self._brain.check_actions(state.observation, plan.actions, self._settings)
-        down = plan.scale_down
-        if down.removals:
-            places = down.memory.hints if down.memory is not None else {}
-            violations += self._brain.check_removals(state.observation, down.removals, places, self._settings)
+        violations = self._brain.check(state.observation, plan.actions, plan.scale_down, self._settings)
         if violations and self._brain.strict:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from nodewright.act import Pause
 from nodewright.model.capability import Capability
@@ -80,12 +80,8 @@ def make_status(
     pause: Pause | None = None,
     window: float,
     deletion_limit: int | None = None,
-    probes: bool = True,
 ) -> StatusReport:
-    """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out.
-
-    ``probes`` says whether groups are probed after a backoff, which memory does not tell.
-    """
+    """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out."""
     deletions = recent_deletions(memory.deletions, window, now)
     machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": deletions}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
@@ -95,7 +91,7 @@ def make_status(
     groups = (_group_status(ref, memory, counts, waiting.get(ref, ()), now) for ref in sorted(known))
     return StatusReport(
         now=now,
-        groups=tuple(group if probes else replace(group, probation=None) for group in groups),
+        groups=tuple(groups),
         pause=pause if pause is not None and pause.holds(now) else None,
         deleted=len(deletions),
         deletion_limit=deletion_limit,
@@ -119,9 +115,9 @@ def _with_ends(requests: Iterable[ScaleUpRequest], ends: Sequence[float]) -> Ite
     for request in requests:
         covering, ends = ends[: request.increase], ends[request.increase :]
         if covering:
-            yield changed(request, increase=len(covering), deadline=covering[0])
+            yield replace(request, increase=len(covering), deadline=covering[0])
         if len(covering) < request.increase:
-            yield changed(request, increase=request.increase - len(covering))
+            yield replace(request, increase=request.increase - len(covering))
 
 
 def _group_status(

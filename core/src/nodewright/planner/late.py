@@ -15,9 +15,11 @@ def last_moments_to_join(group: GroupState, state: ClusterState, settings: Setti
     A provision time, learned or not, only decides when its pods go elsewhere. Rules ``ca`` and ``seed`` leave it no
     more than that, and so it is where it takes a place that is wanted.
     """
+    if not group.readiness.long_unregistered:
+        return {}
     ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
     is_patient = settings.size_correction == "prompt" and not _takes_a_wanted_place(group, state)
-    joined = _last_joined(group, state) if is_patient and group.readiness.long_unregistered else 0.0
+    joined = _last_joined(group, state) if is_patient else 0.0
     ends = dict[str, float]()
     for instance_id in group.readiness.long_unregistered:
         since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)

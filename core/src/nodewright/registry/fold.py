@@ -20,7 +20,7 @@ from nodewright.registry.judge_seed import judge_seed
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
 from nodewright.registry.nodes import class_of, find_members, sort_readiness, unregistered_ids
-from nodewright.registry.probation import after_deliveries
+from nodewright.registry.probation import after_deliveries, without_probation
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
@@ -122,7 +122,7 @@ def _backoffs(
     backoffs = without_stale(memory.backoffs, settings.failures, now)
     backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
     if not settings.probes_after_backoff:
-        return backoffs
+        return without_probation(backoffs)
     return after_deliveries(backoffs, memory, outcomes, found.states, found.members, now)
 
 

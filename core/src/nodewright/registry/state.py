@@ -51,7 +51,8 @@ class Failure:
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds.
 
-    ``delivered`` counts the requests that arrived in full since it ended (registry/probation.py).
+    ``delivered`` counts the requests that arrived in full since it ended, up to as many as prove the group
+    (registry/probation.py); where nothing is probed it is proven from the start.
     """
 
     until: float

@@ -368,5 +368,4 @@ class Simulation:
             pause=self.store.load_pause(),
             window=limits.deletion_window,
             deletion_limit=cluster_limit(state, limits) if state is not None else None,
-            probes=self._options.settings.probes_after_backoff,
         )

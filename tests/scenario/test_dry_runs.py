@@ -1,0 +1,63 @@
+"""Plans that are only shown pass the same independent check as those that are carried out, removals included."""
+
+from dataclasses import replace
+from json import dumps
+from random import Random
+
+import pytest
+from msgspec.structs import replace as changed
+from tests.scenario.story import LOOP, MINUTE, Story
+
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.cli.dry_brain import DryBrain
+from nodewright.cli.dry_run import try_once
+from nodewright.cli.dump import DumpedCluster, read_dump
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.errors import InvariantError
+from nodewright.model.group import GroupRef
+from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.model.settings import Settings
+from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.registry.state import ClusterState
+from nodewright.spec import ProviderContext
+from nodewright.testkit.contract import connect
+from nodewright_fake import FakeProvider
+
+A = GroupRef("fake", "a")
+
+
+def empty_node() -> ClusterState:
+    """The state in which a node that nobody needs is about to go."""
+    story = Story({"name": "a", "size": 1}, minutes=30)
+    assert story.writes("delete"), "it goes"
+    return next(state for state, plan in story.loops if plan.scale_down.removals)
+
+
+def test_a_withheld_removal_is_checked() -> None:
+    state, settings, dry = empty_node(), Settings(), DryBrain()
+    held = dry.brain.make_plan(state, settings, Random(1))
+    assert held.scale_down.removals == ()
+    assert dry.brain.check_actions(state.observation, held.actions, settings) == ()
+    group = state.observation.groups[A]
+    needed = replace(group, group=changed(group.group, min_size=1))
+    seen = replace(state.observation, groups={A: needed})
+    (violation,) = dry.brain.check_actions(seen, held.actions, settings)
+    assert violation.rule == "group fake/a would fall below its minimum of 1"
+
+
+def faulty(state: ClusterState, settings: Settings, random: Random) -> Plan:
+    """Wants a node away that is not there."""
+    assert state is not None, (settings, random)
+    ghost = NodeRemoval(node="ghost", group=A, instance_id="i-1", reason=RemovalReason.EMPTY)
+    return Plan(scale_down=ScaleDownReport(removals=(ghost,)))
+
+
+def test_a_plan_that_is_only_shown_may_not_remove_what_is_not_there() -> None:
+    clock = VirtualClock()
+    context = ProviderContext(clock=clock, random=Random(1), options={"groups": [{"name": "a", "cpu": 1}]})
+    providers = [connect("fake", FakeProvider(context), clock)]
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}}
+    cluster = DumpedCluster(read_dump(dumps({"kind": "List", "apiVersion": "v1", "items": [node]}).encode(), "dump"))
+    assert try_once(cluster, providers, Settings(), Random(1), LOOP).plan.scale_down.removals == ()
+    with pytest.raises(InvariantError, match="there is no node ghost"):
+        try_once(cluster, providers, Settings(), Random(1), MINUTE, Brain(make_plan=faulty))
