@@ -1,6 +1,6 @@
 """Where pods were placed last time, so that they are placed there again (behaviour/down.md A6.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nodewright.model.pod import Pod
@@ -21,9 +21,22 @@ class Hints:
         key = _key(pod)
         return self.fresh.get(key) or self.before.get(key)
 
+    def get_all(self, pods: Iterable[Pod]) -> list[str | None]:
+        """``get`` of many."""
+        fresh, before = self.fresh.get, self.before.get
+        return [fresh(key) or before(key) for key in _keys(pods)]
+
     def set(self, pod: Pod, node: str) -> None:
         self.fresh[_key(pod)] = node
+
+    def set_all(self, pods: Iterable[Pod], nodes: Iterable[str]) -> None:
+        """``set`` of many."""
+        self.fresh.update(zip(_keys(pods), nodes, strict=False))
 
 
 def _key(pod: Pod) -> str:
     return pod.metadata.uid or pod.key
+
+
+def _keys(pods: Iterable[Pod]) -> list[str]:
+    return [pod.metadata.uid or pod.key for pod in pods]

@@ -2,9 +2,10 @@
 
 from nodewright.predicates.check import capacity, explain, feasible, is_admitted, static_fit, static_key
 from nodewright.predicates.inter_pod_affinity import has_guards, is_guarded_against
-from nodewright.predicates.node_resources_fit import amounts_room
+from nodewright.predicates.node_resources_fit import amounts_fit, amounts_room
 
 __all__ = [
+    "amounts_fit",
     "amounts_room",
     "capacity",
     "explain",

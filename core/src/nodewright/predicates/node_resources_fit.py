@@ -23,12 +23,13 @@ def _demand(snapshot: Snapshot, pod: PodClass) -> tuple[tuple[int, int], ...]:
     return known
 
 
-def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
-    found: Mask | None = None
-    demand, free = _demand(snapshot, pod), snapshot.free
-    for column, amount in demand:
-        passing = free[window, column] >= amount
-        found = passing if found is None else np.logical_and(found, passing, out=found)
+def amounts_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
+    """Rows that take one more pod of the class, by amounts and number of pods alone."""
+    (column, amount), *others = _demand(snapshot, pod)
+    free = snapshot.free
+    found: Mask = free[window, column] >= amount
+    for column, amount in others:
+        np.logical_and(found, free[window, column] >= amount, out=found)
     return found
 
 
@@ -60,4 +61,4 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
     return tuple(reasons) or None
 
 
-PREDICATE = Predicate(name="NodeResourcesFit", mask=_mask, explain=_explain)
+PREDICATE = Predicate(name="NodeResourcesFit", mask=amounts_fit, explain=_explain)

@@ -107,8 +107,8 @@ class PodClasses:
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
         """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
         meta = pod.metadata
-        parts = (id(pod.spec), id(meta.labels), meta.namespace)
-        shared = None if placed else self._by_parts.get(parts)
+        parts = None if placed else (id(pod.spec), id(meta.labels), meta.namespace)
+        shared = self._by_parts.get(parts) if parts is not None else None
         if shared is not None and has_only_parts(pod):
             found = shared[2]()
             if found is not None:
@@ -123,7 +123,7 @@ class PodClasses:
         pod_class = self._intern(bare)
         if uid:
             self._by_pod[uid] = (pod, placed, pod_class)
-        if not placed and has_only_parts(pod):
+        if parts is not None and has_only_parts(pod):
             if len(self._by_parts) >= _MAX_PARTS:
                 self._by_parts.clear()
             self._by_parts[parts] = (pod.spec, meta.labels, ref(pod_class))

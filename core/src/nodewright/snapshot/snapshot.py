@@ -1,6 +1,5 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
@@ -77,8 +76,9 @@ class Snapshot(NodeTable):
 
     def remove_node(self, row: int) -> None:
         """Take a node and its pods away; the row stays, dead."""
-        for pod_class in [held for held, rows in self._placed.items() if row in rows]:
-            self.unplace(pod_class, row, self._placed[pod_class][row])
+        if self.free[row, 0] != self.allocatable[row, 0]:  # a node without pods is in none of the classes
+            for pod_class in [held for held, rows in self._placed.items() if row in rows]:
+                self.unplace(pod_class, row, self._placed[pod_class][row])
         self._pods.pop(row, None)
         self._departed.append(row)
         self._alive.writable[row] = False
@@ -103,6 +103,19 @@ class Snapshot(NodeTable):
         held = self._own_rows(pod_class)
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             held[row] = held.get(row, 0) + count
+        self._count_many(pod_class, rows, counts)
+
+    def unplace_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
+        """The reverse of ``place_many``."""
+        held = self._own_rows(pod_class)
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+            held[row] -= count
+            if not held[row]:
+                del held[row]
+        self._count_many(pod_class, rows, -counts)
+        self._note_empty(held)
+
+    def _count_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         amounts = self.request_row(pod_class, placed=True)
         self._free.writable[:, rows] -= amounts[:, None] * counts
         for query in self._watchers(pod_class):
@@ -114,27 +127,17 @@ class Snapshot(NodeTable):
         rows[row] -= count
         if not rows[row]:
             del rows[row]
-            self._emptied += not rows
         amounts = self.request_row(pod_class, placed=True)
         self._free.writable[:, row] += count * amounts
         if pod is not None:
             self._pods[row] = tuple(other for other in self._pods[row] if other is not pod)
         self._count(pod_class, row, -count)
+        self._note_empty(rows)
+
+    def _note_empty(self, rows: Placements) -> None:
+        self._emptied += not rows
         if self._emptied > max(_MANY, len(self._placed) // 2):
             self._forget_empty()
-
-    def lift(self, row: int) -> tuple[Pod, ...]:
-        """Take the known pods of a node off it, all at once; answers them."""
-        pods = self._pods.pop(row, ())
-        for pod_class, count in Counter(self.class_of(pod, placed=True) for pod in pods).items():
-            self.unplace(pod_class, row, count)
-        return pods
-
-    def lay(self, row: int, pods: tuple[Pod, ...]) -> None:
-        """The reverse of ``lift``."""
-        for pod_class, count in Counter(self.class_of(pod, placed=True) for pod in pods).items():
-            self.place(pod_class, row, count)
-        self._pods[row] = (*self._pods.get(row, ()), *pods)
 
     def pods(self, row: int) -> tuple[Pod, ...]:
         """The known pods of a node, in the order in which they came."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.meta import OwnerReference
@@ -12,7 +14,7 @@ from nodewright.model.pod import MIRROR_ANNOTATION, ClaimTemplate, EmptyDir, Hos
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, Fate, PodVerdict
+from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, Court, Fate, PodVerdict
 from nodewright.planner.scale_down.drainability import judge_pod, judge_pods
 from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_budget, build_controller, build_owner, build_pod
@@ -247,3 +249,40 @@ def test_bad_input_contradictory_budgets_block_by_the_strictest() -> None:
     assert (verdict.code, "default/strict" in verdict.message) == (BlockingCode.NOT_ENOUGH_PDB, True)
     assert judge(build_pod("p"), budgets=budgets[:2]).fate == Fate.MOVE
     assert judge(build_pod("p"), budgets=budgets[2:]).code == BlockingCode.NOT_ENOUGH_PDB
+
+
+KINDS = st.fixed_dictionaries(
+    {
+        "namespace": st.sampled_from(["default", "kube-system"]),
+        "labels": st.sampled_from([{}, {"app": "b"}]),
+        "annotations": st.sampled_from([{}, safe("true"), safe("false"), safe("on-completion"), {"own": "x"}]),
+        "owner": st.sampled_from([None, ("ReplicaSet", "rs"), ("DaemonSet", "ds"), ("Foo", "f")]),
+        "phase": st.sampled_from(["Running", "Failed"]),
+        "created_at": st.sampled_from([0.0, NOW - 10]),
+    },
+    optional={"deleted_at": st.sampled_from([NOW - 500, NOW - 5])},
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(KINDS, max_size=8), st.integers(0, 1), st.booleans())
+def test_pods_that_are_judged_as_one_kind_are_those_that_are_judged_alike(
+    shapes: list[dict[str, Any]], allowed: int, listed: bool
+) -> None:
+    pods = [build_pod(f"p{number}", node_name="n", **shape) for number, shape in enumerate(shapes)]
+    found = {("ReplicaSet", "default/rs"): build_controller("ReplicaSet", "rs")} if listed else None
+    court = Court(
+        Workloads(controllers=found),
+        DisruptionBudgets([build_budget("b", allowed, {"app": "b"})]),
+        DrainSettings(),
+        NOW,
+    )
+    verdict = judge_pods(pods, *court)
+    alone = [judge_pod(pod, *court) for pod in pods]
+    stop = next((at for at, one in enumerate(alone) if one.code is not None), len(pods))
+    assert (verdict.blocking.pod if verdict.blocking else None) == (pods[stop].key if stop < len(pods) else None)
+    if verdict.blocking is not None:
+        assert (verdict.blocking.code, verdict.blocking.message) == (alone[stop].code, alone[stop].message)
+    lists = {Fate.MOVE: verdict.pods, Fate.DAEMON: verdict.daemons, Fate.AWAIT: verdict.on_completion}
+    for fate, members in lists.items():
+        assert list(members) == [pod for pod, one in zip(pods[:stop], alone, strict=False) if one.fate == fate]

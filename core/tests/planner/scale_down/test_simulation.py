@@ -1,6 +1,8 @@
 """The fast simulation of removals against a plain one: a fork for every candidate, one pod and one node at a time."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +11,12 @@ from hypothesis import strategies as st
 
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
-from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.simulation import Simulation, tainted
 from nodewright.predicates import explain
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.testkit.builders import build_node, build_pod
+from nodewright.testkit.builders import build_node, build_pod, build_taint
 
 NOW = 1000.0
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -107,29 +109,41 @@ SHAPES = st.sampled_from(
         {"labels": APPS, "topology_spread_constraints": [spread("Honor", ZONE)]},
         {"node_selector": {ZONE: "z1"}},
         {"host_ports": [80]},
+        {"tolerations": [Toleration(key="own", operator="Exists")]},
+        {"extended": {"acme.com/gpu": 1}},
+        {"owner": ("DaemonSet", "ds"), "labels": APPS},
     ]
 )
+# Cores, zone, whether it is cordoned, whether it takes no pods, what it offers and forbids besides.
 NODES = st.lists(
-    st.tuples(st.integers(1, 4), st.sampled_from(["z0", "z1"]), st.booleans(), st.booleans()), min_size=2, max_size=6
+    st.tuples(
+        st.integers(1, 4),
+        st.sampled_from(["z0", "z1"]),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from([{}, {}, {"taints": [build_taint("own")]}, {"extended": {"acme.com/gpu": 2}}]),
+    ),
+    min_size=2,
+    max_size=6,
 )
-PODS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 8), SHAPES), max_size=12)
+PODS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 8), SHAPES), max_size=14)
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(NODES, PODS, st.permutations(range(6)), st.booleans())
 def test_what_could_go_is_what_a_plain_simulation_finds(
-    shapes: list[tuple[int, str, bool, bool]],
-    running: list[tuple[int, int, dict[str, object]]],
+    shapes: list[tuple[int, str, bool, bool, dict[str, Any]]],
+    running: list[tuple[int, int, dict[str, Any]]],
     order: list[int],
     again: bool,
 ) -> None:
     nodes = [
-        (build_node(f"n{i}", cpu=cores, zone=zone, unschedulable=cordoned and i % 3 == 0), list[Pod]())
-        for i, (cores, zone, cordoned, _) in enumerate(shapes)
+        (build_node(f"n{i}", cpu=cores, zone=zone, unschedulable=cordoned and i % 3 == 0, **extras), list[Pod]())
+        for i, (cores, zone, cordoned, _, extras) in enumerate(shapes)
     ]
-    for number, (at, quarters, extras) in enumerate(running):
+    for number, (at, quarters, more) in enumerate(running):
         node, pods = nodes[at % len(nodes)]
-        pods.append(build_pod(f"p{number}", cpu=f"{quarters * 250}m", node_name=node.name, **extras))  # type: ignore[arg-type]  # any of build_pod's
+        pods.append(build_pod(f"p{number}", cpu=f"{quarters * 250}m", node_name=node.name, **more))
     closed = {f"n{i}" for i, shape in enumerate(shapes) if shape[3] and i % 2}
     plain = Plain(nodes=nodes, open={node.name for node, _ in nodes} - closed)
     board = plain.snapshot()
@@ -141,25 +155,25 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
         if name not in {node.name for node, _ in plain.nodes}:
             continue
         row = fast.board.row(name)
-        moving = list(fast.board.pods(row))
+        moving = fast.load(row)
         expected = next(pods for node, pods in plain.nodes if node.name == name)
-        assert {pod.key for pod in moving} == {pod.key for pod in expected}
+        assert {pod.key for pod in moving.pods} == {pod.key for pod in expected}
         stuck = fast.empty(row, moving)
-        assert (stuck is None) == plain.empty(name, moving)
+        assert (stuck is None) == plain.empty(name, list(moving.pods))
         assert hints.fresh == plain.hints
-        assert pods_of(fast.board) == {node.name: _names(pods) for node, pods in plain.nodes if pods}
+        assert pods_of(fast) == {node.name: _names(pods) for node, pods in plain.nodes if pods}
         fresh = plain.snapshot()
         for node, _ in plain.nodes:
             if node.name in fast.board:
                 assert free(fast.board, node.name) == free(fresh, node.name)
 
 
-def pods_of(snapshot: Snapshot) -> dict[str, list[str]]:
-    found = {node.name: _names(list(snapshot.pods(row))) for row, node in snapshot.nodes()}
+def pods_of(simulation: Simulation) -> dict[str, list[str]]:
+    found = {node.name: _names(simulation.load(row).pods) for row, node in simulation.board.nodes()}
     return {name: pods for name, pods in found.items() if pods}
 
 
-def _names(pods: list[Pod]) -> list[str]:
+def _names(pods: Iterable[Pod]) -> list[str]:
     return sorted(pod.key for pod in pods)
 
 
@@ -178,5 +192,5 @@ def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
     board.place(board.class_of(pod, placed=True), first, pod=pod)
     hints = Hints()
     simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), hints, NOW)
-    assert simulation.empty(first, [pod]) is None
+    assert simulation.empty(first, simulation.load(first)) is None
     assert list(hints.fresh.values()) == ["room"]

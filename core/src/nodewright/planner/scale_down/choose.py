@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
@@ -61,8 +62,9 @@ def choose(
         ground.settings,
     )
     choice.waiting = {name: _NO_TURN for name in going if name not in batches}
+    ids = {ref: _instance_ids(state, ref) for ref in {state.group_of_node[name] for name in batches}}
     choice.removals = tuple(
-        _removal(state, by_name[name], batch, since[name], utilization.get(name, 0.0))
+        _removal(state, by_name[name], batch, since[name], utilization.get(name, 0.0), ids)
         for name, batch in batches.items()
     )
     return choice
@@ -97,18 +99,28 @@ def _on_completion(pod: str) -> Unremovable:
     return Unremovable(code=UnremovableCode.ON_COMPLETION, pod=pod, message=text)
 
 
-def _removal(state: ClusterState, found: Removable, batch: int, since: float, utilization: float) -> NodeRemoval:
+def _instance_ids(state: ClusterState, ref: GroupRef) -> dict[str, str]:
+    """The ids of a group's machines by how they are compared: some clouds write one id in two ways."""
+    return {instance.id.lower(): instance.id for instance in reversed(state.groups[ref].seen.instances or ())}
+
+
+def _removal(
+    state: ClusterState,
+    found: Removable,
+    batch: int,
+    since: float,
+    utilization: float,
+    ids: Mapping[GroupRef, Mapping[str, str]],
+) -> NodeRemoval:
     ref, provider_id = state.group_of_node[found.name], _node(state, found.name).spec.provider_id
-    instances = state.groups[ref].seen.instances or ()
     reason = RemovalReason.UNDERUTILIZED if found.moving else RemovalReason.EMPTY
     return NodeRemoval(
         node=found.name,
         group=ref,
-        # Some clouds write one id in two ways.
-        instance_id=next((i.id for i in instances if i.id.lower() == provider_id.lower()), provider_id),
+        instance_id=ids[ref].get(provider_id.lower(), provider_id),
         reason=reason if is_ready_node(state, found.name) else RemovalReason.UNREADY,
-        pods=tuple(pod.key for pod in found.moving),
-        owners=tuple(owner_key(pod) for pod in found.moving),
+        pods=tuple([pod.key for pod in found.moving]),
+        owners=tuple([owner_key(pod) for pod in found.moving]),
         batch=batch,
         utilization=utilization,
         unneeded_since=since,

@@ -70,7 +70,7 @@ class DisruptionBudgets:
     def can_remove(self, pods: Sequence[Pod]) -> Allowance:
         """Whether these pods may go as far as their budgets know; the first budget that is used up decides."""
         affected: dict[int, list[Pod]] = {}
-        for pod in pods:
+        for pod in pods if self._budgets else ():
             for number in self._matching(pod):
                 affected.setdefault(number, []).append(pod)
         answer = Allowance(can_remove=True, in_parallel=True)
@@ -84,7 +84,7 @@ class DisruptionBudgets:
 
     def remove(self, pods: Iterable[Pod]) -> None:
         """Count these pods as gone."""
-        for pod in pods:
+        for pod in pods if self._budgets else ():
             for number in self._matching(pod):
                 self._allowed[number] -= 1
 

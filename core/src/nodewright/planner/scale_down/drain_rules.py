@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nodewright.model.cluster import ReplicaSet, ReplicationController
 from nodewright.model.meta import OwnerReference
-from nodewright.model.pod import Pod, Volume
+from nodewright.model.pod import DAEMONSET_POD_ANNOTATION, MIRROR_ANNOTATION, Pod, Volume
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
@@ -17,6 +17,8 @@ from nodewright.snapshot.workloads import Controller, Workloads
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+# All annotations that rules read.
+ANNOTATIONS = (MIRROR_ANNOTATION, DAEMONSET_POD_ANNOTATION, SAFE_TO_EVICT, LOCAL_VOLUMES)
 SYSTEM_NAMESPACE = "kube-system"
 DEFAULT_GRACE_SECONDS = 30
 _LONG_TERMINATING_SECONDS = 30

@@ -1,7 +1,7 @@
 """What becomes of the pods of a node that goes (behaviour/down.md A7)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nodewright.model.pod import Pod
@@ -9,6 +9,8 @@ from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Asked, Court, Fate, PodVerdict, apply_rules
+from nodewright.planner.scale_down.load import Load, PodKind, sort_pods
+from nodewright.snapshot.pod_class import PodClasses
 from nodewright.snapshot.workloads import Workloads
 
 
@@ -24,10 +26,10 @@ class Blocker(NamedTuple):
 class DrainVerdict:
     """What becomes of the pods of a node, in node order; the lists hold what was met before ``blocking``.
 
-    ``pods`` are to be moved, ``daemons`` go with the node, ``on_completion`` are waited for.
+    ``moving`` are to be moved, ``daemons`` go with the node, ``on_completion`` are waited for.
     """
 
-    pods: tuple[Pod, ...] = ()
+    moving: Load = field(default_factory=Load)
     daemons: tuple[Pod, ...] = ()
     on_completion: tuple[Pod, ...] = ()
     blocking: Blocker | None = None
@@ -35,23 +37,40 @@ class DrainVerdict:
     @property
     def is_empty(self) -> bool:
         """Nothing has to be moved and nothing blocks; there may be pods to wait for."""
-        return self.blocking is None and not self.pods
+        return self.blocking is None and not self.moving.pods
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods to move."""
+        return tuple(self.moving.pods)
 
 
 def judge_pods(
     pods: Sequence[Pod], workloads: Workloads, budgets: DisruptionBudgets | None, settings: DrainSettings, now: float
 ) -> DrainVerdict:
     """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
-    moved, daemons, awaited = list[Pod](), list[Pod](), list[Pod]()
-    lists = {Fate.MOVE: moved, Fate.DAEMON: daemons, Fate.AWAIT: awaited, Fate.SKIP: list[Pod]()}
-    court, blocking = Court(workloads, budgets, settings, now), None
-    for pod in pods:
-        verdict = apply_rules(_asked(pod), court)
+    return judge_load(sort_pods(PodClasses(), pods), Court(workloads, budgets, settings, now))
+
+
+def judge_load(load: Load, court: Court) -> DrainVerdict:
+    """As ``judge_pods``, with one verdict for all pods of a kind."""
+    fates: dict[PodKind, Fate] = {}
+    blocking, stop = None, len(load.pods)
+    for kind in load.variety if len(load.variety) == 1 else dict.fromkeys(load.kinds):
+        verdict = apply_rules(_asked(kind.pod), court)
         if verdict.code is not None:
-            blocking = Blocker(pod.key, verdict.code, verdict.message)
+            stop = load.kinds.index(kind)
+            blocking = Blocker(load.pods[stop].key, verdict.code, verdict.message)
             break
-        lists[verdict.fate].append(pod)
-    return DrainVerdict(pods=tuple(moved), daemons=tuple(daemons), on_completion=tuple(awaited), blocking=blocking)
+        fates[kind] = verdict.fate
+    met = load.part(0, stop)
+    moving, daemons, awaited = (
+        met.only({kind for kind, found in fates.items() if found is fate})
+        for fate in (Fate.MOVE, Fate.DAEMON, Fate.AWAIT)
+    )
+    return DrainVerdict(
+        moving=moving, daemons=tuple(daemons.pods), on_completion=tuple(awaited.pods), blocking=blocking
+    )
 
 
 def judge_pod(

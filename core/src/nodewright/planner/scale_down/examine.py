@@ -11,7 +11,8 @@ from nodewright.model.settings import Settings
 from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.drain_rules import Court
+from nodewright.planner.scale_down.drainability import judge_load
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.snapshot import Snapshot
@@ -105,16 +106,17 @@ def _try(
     row = board.find_row(name)
     if row is None:
         return Unremovable(code=UnremovableCode.NO_NODE_INFO, message="it is no longer in the picture of the cluster")
-    verdict = judge_pods(board.pods(row), state.observation.workloads, budgets, settings.drain, state.now)
+    verdict = judge_load(simulation.load(row), Court(state.observation.workloads, budgets, settings.drain, state.now))
     if verdict.blocking is not None:
         blocking = verdict.blocking
         return Unremovable(
             code=UnremovableCode.BLOCKED_BY_POD, pod=blocking.pod, pod_code=blocking.code, message=blocking.message
         )
-    stuck = simulation.empty(row, verdict.pods)
+    stuck = simulation.empty(row, verdict.moving)
     if stuck is not None:
         text = f"pod {stuck.key} would find no other node"
         return Unremovable(code=UnremovableCode.NO_PLACE, pod=stuck.key, message=text)
-    risky = not budgets.can_remove(verdict.pods).in_parallel
-    budgets.remove(verdict.pods)
-    return Removable(name=name, moving=verdict.pods, awaited=verdict.on_completion, risky=risky)
+    moving = verdict.pods
+    risky = not budgets.can_remove(moving).in_parallel
+    budgets.remove(moving)
+    return Removable(name=name, moving=moving, awaited=verdict.on_completion, risky=risky)

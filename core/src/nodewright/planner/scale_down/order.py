@@ -5,18 +5,16 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from nodewright.model.group import GroupRef
-from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.candidates import Ground
-from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT
-from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Court
+from nodewright.planner.scale_down.drainability import judge_load
 from nodewright.planner.scale_down.eligibility import NO_GROUP
 from nodewright.planner.scale_down.larger import Balance
+from nodewright.planner.scale_down.load import Load, find_loads
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.workloads import Workloads
-
-_UNLISTED = Workloads()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,29 +52,28 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
 
 def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> list[str]:
     """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
-    settings, now, snapshot = ground.settings.drain, ground.state.now, ground.snapshot
+    snapshot, court = ground.snapshot, Court(Workloads(), None, ground.settings.drain, ground.state.now)
     before = ground.state.memory.scale_down.unneeded_since
 
-    def rank(name: str, row: int, ordinary: bool) -> tuple[bool, bool, bool]:
-        if ordinary:
+    def rank(name: str, load: Load) -> tuple[bool, bool, bool]:
+        if _is_ordinary(load):
             return True, False, name not in before
-        verdict = judge_pods(snapshot.pods(row), _UNLISTED, None, settings, now)
+        verdict = judge_load(load, court)
         return not verdict.is_empty, bool(verdict.on_completion), name not in before
 
-    rows = [snapshot.row(name) for name in names]
-    ordinary = snapshot.of_pods(_is_ordinary, rows, _is_ordinary)
-    ranks = {name: rank(name, row, plain) for name, row, plain in zip(names, rows, ordinary, strict=True)}
+    loads = find_loads(snapshot, [snapshot.row(name) for name in names])
+    ranks = {name: rank(name, load) for name, load in zip(names, loads, strict=True)}
     ranked = sorted(names, key=ranks.__getitem__)
     if balance is None:
         return ranked
     return [name for _, equals in groupby(ranked, ranks.__getitem__) for name in balance.ordered(list(equals))]
 
 
-def _is_ordinary(pods: Iterable[Pod]) -> bool:
+def _is_ordinary(load: Load) -> bool:
     """Whether some pod is to be moved or blocks, whatever the time and the settings, and none is to be waited for."""
     found = False
-    for pod in pods:
-        annotations = pod.metadata.annotations
+    for kind in load.variety:
+        pod, annotations = kind.pod, kind.pod.metadata.annotations
         if annotations.get(SAFE_TO_EVICT) == "on-completion":
             return False
         found = found or not (pod.metadata.deletion_timestamp or pod.is_mirror or pod.is_daemonset_pod)
