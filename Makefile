@@ -61,5 +61,5 @@ clean:
 	touch $@
 
 .venv/.dev: .venv/.runtime
-	$(PIP) --editable plugins/aws --group dev
+	$(PIP) --editable plugins/aws --editable plugins/azure --editable plugins/gce --group dev
 	touch $@

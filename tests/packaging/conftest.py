@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = ("core", "plugins/aws", "plugins/fake")
+DISTRIBUTIONS = ("core", "plugins/aws", "plugins/azure", "plugins/fake", "plugins/gce")
 Run = Callable[..., str]
 Install = Callable[..., Path]
 

@@ -10,8 +10,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-MANIFESTS = ("core/pyproject.toml", "plugins/aws/pyproject.toml", "plugins/fake/pyproject.toml")
-OWN = ("nodewright", "nodewright-aws", "nodewright-fake")
+PLUGINS = ("aws", "azure", "fake", "gce")
+MANIFESTS = ("core/pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS))
+OWN = ("nodewright", *(f"nodewright-{name}" for name in PLUGINS))
 
 Run = Callable[..., str]
 Install = Callable[..., Path]
@@ -41,7 +42,7 @@ def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Pat
     assert "demo.html" in said
     assert (tmp_path / "demo.html").stat().st_size > 10_000
     found = json.loads(run(bin_folder / "nodewright", "providers", "--output", "json"))["providers"]
-    assert [(plugin["name"], plugin["problem"]) for plugin in found] == [("aws", None), ("fake", None)]
+    assert [(plugin["name"], plugin["problem"]) for plugin in found] == [(name, None) for name in PLUGINS]
     _assert_no_version_is_too_old(json.loads(run(bin_folder / "python", "-c", _LIST_VERSIONS)))
     _assert_typed_for_others(run, bin_folder, tmp_path)
 

@@ -1,0 +1,84 @@
+"""What machines the groups start: instance templates and machine types, read once for all groups that share them.
+
+One group's trouble (a deleted template, an unknown machine type) stays that group's: it is kept as the refusal that
+reading its template raises.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import TypeVar
+
+from nodewright.spec import Clock, NodeTemplate, ProviderError
+from nodewright.spec.cache import Kept, ask
+from nodewright_gce.api import Api
+from nodewright_gce.kube_env import Template
+from nodewright_gce.machines import is_custom, parse_custom
+from nodewright_gce.options import Options
+from nodewright_gce.refs import Place, Ref, TemplateRef, parse_template_url
+from nodewright_gce.shapes import MachineType, Manager
+from nodewright_gce.template import make_template
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+TypeKey = tuple[Place, str]
+
+
+class Catalogue:
+    """Makes templates; ``learn`` asks Compute Engine for what is missing or old, ``template`` answers from that."""
+
+    def __init__(self, api: Api, options: Options, clock: Clock, random: Random) -> None:
+        self._api = api
+        self._options = options
+        self._templates: Kept[TemplateRef, Template] = Kept(clock, random, options.template_interval)
+        self._types: Kept[TypeKey, MachineType] = Kept(clock, random, options.template_interval)
+        self._own = {
+            name: MachineType(name=name, guest_cpus=row.cpu, memory_mb=row.memory_mib)
+            for name, row in options.machine_types.items()
+        }
+
+    def learn(self, groups: Mapping[Ref, Manager]) -> None:
+        """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
+        refs = {template_of(ref, manager) for ref, manager in groups.items()} - {None}
+        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="gce") as pool:
+
+            def each(kept: Kept[K, V], keys: Iterable[K], question: Callable[[K], V]) -> None:
+                wanted = kept.missing(keys)
+                for key, answer in zip(wanted, pool.map(lambda key: ask(lambda: question(key)), wanted), strict=True):
+                    kept.keep(key, answer)
+
+            each(self._templates, sorted(ref for ref in refs if ref is not None), self._api.template)
+            used = {self._type_key(ref, manager) for ref, manager in groups.items()}
+            keys = sorted(key for key in used if key is not None)
+            each(self._types, keys, lambda key: self._api.machine_type(*key))
+        self._templates.forget_others(ref for ref in refs if ref is not None)
+
+    def template(self, ref: Ref, manager: Manager) -> NodeTemplate:
+        """Raises ProviderError that says what is wrong with this group."""
+        return make_template(ref, self.raw_template(ref, manager), self._machine(ref, manager))
+
+    def raw_template(self, ref: Ref, manager: Manager) -> Template:
+        """The instance template; raises ProviderError if it cannot be had."""
+        key = template_of(ref, manager)
+        if key is None:
+            raise ProviderError(f"group {ref.name} in {ref.zone} has no instance template", code="noTemplate")
+        return self._templates.get(key)
+
+    def _machine(self, ref: Ref, manager: Manager) -> MachineType:
+        name = self.raw_template(ref, manager).machine_type
+        if name in self._own:
+            return self._own[name]
+        return parse_custom(name) if is_custom(name) else self._types.get((ref.place, name))
+
+    def _type_key(self, ref: Ref, manager: Manager) -> TypeKey | None:
+        """None where there is nothing to ask."""
+        found = ask(lambda: self.raw_template(ref, manager))
+        if isinstance(found, ProviderError) or found.machine_type in self._own or is_custom(found.machine_type):
+            return None
+        return ref.place, found.machine_type
+
+
+def template_of(ref: Ref, manager: Manager) -> TemplateRef | None:
+    """The template of a group's next machine."""
+    url = manager.template_url
+    return parse_template_url(url, ref.project) if url else None

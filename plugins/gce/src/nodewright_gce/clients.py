@@ -1,0 +1,194 @@
+"""The clients of google-cloud-compute, and the identity that they speak for. The only module that imports the SDK, and
+only when Compute Engine is really asked.
+
+Credentials come from the SDK's own chain (``GOOGLE_APPLICATION_CREDENTIALS``, gcloud's own file, workload identity, the
+metadata server) or from the file that the options name; the SDK renews them, and they never pass through this plugin.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nodewright.spec import AccessDenied, ProviderError, ProviderUnavailable
+from nodewright_gce.errors import read_retry_after, refusal
+from nodewright_gce.options import Options
+from nodewright_gce.shapes import Raw
+
+_SCOPES = ("https://www.googleapis.com/auth/compute", "https://www.googleapis.com/auth/cloud-platform.read-only")
+_RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
+_METADATA = "metadata.google.internal"
+
+
+class _Method(NamedTuple):
+    """How the SDK calls an operation of the API."""
+
+    client: str
+    method: str
+
+
+_METHODS: Mapping[str, _Method] = {
+    "autoscalers.list": _Method("AutoscalersClient", "list"),
+    "instanceGroupManagers.list": _Method("InstanceGroupManagersClient", "list"),
+    "instanceGroupManagers.get": _Method("InstanceGroupManagersClient", "get"),
+    "instanceGroupManagers.listManagedInstances": _Method("InstanceGroupManagersClient", "list_managed_instances"),
+    "instanceGroupManagers.createInstances": _Method("InstanceGroupManagersClient", "create_instances_unary"),
+    "instanceGroupManagers.deleteInstances": _Method("InstanceGroupManagersClient", "delete_instances_unary"),
+    "instanceGroupManagerResizeRequests.insert": _Method("InstanceGroupManagerResizeRequestsClient", "insert_unary"),
+    "instanceGroupManagerResizeRequests.get": _Method("InstanceGroupManagerResizeRequestsClient", "get"),
+    "instanceGroupManagerResizeRequests.cancel": _Method("InstanceGroupManagerResizeRequestsClient", "cancel_unary"),
+    "instances.list": _Method("InstancesClient", "list"),
+    "instanceTemplates.get": _Method("InstanceTemplatesClient", "get"),
+    "machineTypes.get": _Method("MachineTypesClient", "get"),
+    "regionInstanceGroupManagers.list": _Method("RegionInstanceGroupManagersClient", "list"),
+    "regionInstanceTemplates.get": _Method("RegionInstanceTemplatesClient", "get"),
+    "regions.get": _Method("RegionsClient", "get"),
+    "zoneOperations.wait": _Method("ZoneOperationsClient", "wait"),
+}
+
+
+class Clients:
+    """One identity, and a client for each service that is used. Safe for threads."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._lock = threading.RLock()
+        self._credentials: Any = None
+        self._project = options.project
+        self._made: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Clients(project={self._project!r})"
+
+    def call(self, operation: str, asked: Mapping[str, Any], **how: Any) -> Raw:
+        """The answer in the API's JSON; pages come one by one."""
+        client, method = self._client(_METHODS[operation].client), _METHODS[operation].method
+        timeout = self._options.call_timeout
+
+        def send() -> Raw:
+            answer = getattr(client, method)(request=dict(asked), retry=None, timeout=timeout, **how)
+            return _as_json(answer)
+
+        return self._translated(operation, send)
+
+    def project(self) -> str:
+        """The option's, else that of the credentials, else the machine's own."""
+        self._identity()
+        if not self._project:
+            self._project = self._metadata("project/project-id", "project")
+        return self._project
+
+    def own_zone(self) -> str:
+        """The zone of the machine on which this runs."""
+        return self._metadata("instance/zone", "zones").rpartition("/")[2]
+
+    def granted(self, project: str, permissions: Sequence[str]) -> Collection[str]:
+        """Asks the resource manager, which the SDK for Compute Engine does not know."""
+        host = self._options.endpoints.get("resource_manager", _RESOURCE_MANAGER)
+        url = f"{host}/v3/projects/{project}:testIamPermissions"
+
+        def send() -> Raw:
+            from google.auth.transport.requests import AuthorizedSession  # noqa: PLC0415 - the SDK is heavy
+
+            with AuthorizedSession(self._identity()) as session:
+                answer = session.post(url, json={"permissions": list(permissions)}, timeout=self._options.call_timeout)
+            if answer.status_code != 200:
+                raise refusal("projects.testIamPermissions", answer.status_code, "", answer.text)
+            found: Raw = answer.json()
+            return found
+
+        return frozenset(self._translated("projects.testIamPermissions", send).get("permissions", ()))
+
+    def _translated(self, operation: str, send: Callable[[], Raw]) -> Raw:
+        """Every error of the SDK becomes one of nodewright's tree here."""
+        import requests  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from google.api_core import exceptions as api_errors  # noqa: PLC0415 - as above
+        from google.auth import exceptions as auth_errors  # noqa: PLC0415 - as above
+
+        try:
+            return send()
+        except api_errors.GoogleAPICallError as error:
+            raise _refusal(operation, error) from error
+        except auth_errors.TransportError as error:
+            raise ProviderUnavailable(f"{operation}: no access token: {_first_line(error)}") from error
+        except auth_errors.GoogleAuthError as error:
+            if getattr(error, "retryable", False):
+                raise ProviderUnavailable(f"{operation}: no access token: {_first_line(error)}") from error
+            raise AccessDenied(f"{operation}: {_first_line(error)}") from error
+        except (requests.exceptions.RequestException, ValueError) as error:
+            raise ProviderUnavailable(f"{operation}: {type(error).__name__}: {_first_line(error)}") from error
+
+    def _client(self, name: str) -> Any:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._build(name)
+            return self._made[name]
+
+    def _build(self, name: str) -> Any:
+        from google.api_core.client_options import ClientOptions  # noqa: PLC0415 - the SDK is heavy
+        from google.cloud import compute_v1  # noqa: PLC0415 - as above
+
+        endpoint = self._options.endpoints.get("compute")
+        settings = ClientOptions(api_endpoint=endpoint) if endpoint else None
+        return getattr(compute_v1, name)(credentials=self._identity(), client_options=settings)
+
+    def _identity(self) -> Any:
+        with self._lock:
+            if self._credentials is None:
+                self._credentials = self._find_credentials()
+            return self._credentials
+
+    def _find_credentials(self) -> Any:
+        import google.auth  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as above
+
+        path = self._options.credentials_file
+        try:
+            if path:
+                found, project = google.auth.load_credentials_from_file(path, scopes=_SCOPES)
+            else:
+                found, project = google.auth.default(scopes=_SCOPES)
+        except (GoogleAuthError, OSError, ValueError) as error:
+            source = "providers.gce.options.credentials_file" if path else "no credentials"
+            hint = "see the README of nodewright-gce for where they come from"
+            raise AccessDenied(f"{source}: {_first_line(error)}; {hint}") from error
+        self._project = self._project or project or ""
+        return found
+
+    def _metadata(self, path: str, option: str) -> str:
+        """What the machine's metadata server says."""
+        import requests  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+
+        host = os.environ.get("GCE_METADATA_HOST", _METADATA)
+        try:
+            answer = requests.get(
+                f"http://{host}/computeMetadata/v1/{path}", headers={"Metadata-Flavor": "Google"}, timeout=5
+            )
+            answer.raise_for_status()
+        except requests.exceptions.RequestException as error:
+            raise ProviderError(
+                f"no {option}: set providers.gce.options.{option}; the metadata server does not tell it either",
+                code="noPlace",
+            ) from error
+        return answer.text.strip()
+
+
+def _as_json(answer: Any) -> Raw:
+    """A message of the SDK, or a pager that holds its first page, in the API's JSON."""
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - the SDK is heavy
+
+    message = getattr(answer, "_response", answer)
+    found: Raw = MessageToDict(type(message).pb(message))
+    return found
+
+
+def _refusal(operation: str, error: Any) -> ProviderError:
+    details = error.errors[0] if error.errors else {}
+    reason = details.get("reason", "") if isinstance(details, dict) else ""
+    headers = error.response.headers if error.response is not None else {}
+    return refusal(operation, int(error.code or 0), reason, error.message or "", read_retry_after(headers))
+
+
+def _first_line(error: BaseException) -> str:
+    """Errors of credentials go on for pages."""
+    return (str(error) or type(error).__name__).splitlines()[0][:300]

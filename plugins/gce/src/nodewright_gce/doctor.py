@@ -1,0 +1,195 @@
+"""``nodewright doctor`` for Compute Engine: the permission behind each capability, and who else writes to the groups.
+
+Nothing is changed, and nothing is probed by use: the resource manager says which permissions we have in a project. What it may
+not tell is a warning that says so.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+import yaml
+
+from nodewright.spec import Capability, Finding, FindingLevel, ProviderError
+from nodewright.spec.cache import ask
+from nodewright_gce.api import Api
+from nodewright_gce.discovery import Selection
+from nodewright_gce.fleet import Fleet, Group
+from nodewright_gce.options import Options
+from nodewright_gce.refs import Place
+from nodewright_gce.shapes import Autoscaler
+
+_OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
+_OTHERS = "other writers"
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
+    """A permission of IAM, and what is lost without it."""
+
+    name: str
+    without: str
+    level: FindingLevel = _PROBLEM
+    capability: Capability | None = None
+
+
+PERMISSIONS = (
+    Permission(name="compute.instanceGroupManagers.get", without="no size can be written and no failure be seen"),
+    Permission(name="compute.instanceGroupManagers.list", without="no group can be read"),
+    Permission(name="compute.instanceGroupManagers.update", without="no size can be changed and no machine deleted"),
+    Permission(name="compute.instances.create", without="no machine can be added"),
+    Permission(name="compute.instances.delete", without="no machine can be deleted"),
+    Permission(name="compute.instances.list", without="machines are listed group by group", level=_WARNING),
+    Permission(name="compute.instanceTemplates.get", without="no group has a template"),
+    Permission(
+        name="compute.instanceTemplates.useReadOnly", without="no machine can be added by a template", level=_WARNING
+    ),
+    Permission(
+        name="compute.machineTypes.get", without="only custom machine types and those of machine_types are known"
+    ),
+    Permission(name="compute.zoneOperations.get", without="it is not known how writes end"),
+    Permission(
+        name="compute.autoscalers.list", without="doctor finds no autoscalers of Compute Engine", level=_WARNING
+    ),
+    Permission(name="compute.regions.get", without="the zones of the option region are not known"),
+    Permission(
+        name="iam.serviceAccounts.actAs",
+        without="no machine can be added whose template names a service account, unless it is granted on that account",
+        level=_WARNING,
+    ),
+)
+
+
+def minimal_policy(options: Options) -> str:
+    """A custom role, as ``gcloud iam roles create --file`` takes it."""
+    role = {
+        "title": "nodewright",
+        "description": "What nodewright needs to run node groups on Compute Engine",
+        "stage": "GA",
+        "includedPermissions": [one.name for one in PERMISSIONS if _is_needed(one, options)],
+    }
+    return yaml.safe_dump(role, sort_keys=False)
+
+
+class Doctor:
+    """Examines one identity's view of Compute Engine."""
+
+    def __init__(self, api: Api, options: Options, selection: Selection) -> None:
+        self._api = api
+        self._options = options
+        self._selection = selection
+
+    def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
+        """Permissions first, then each group."""
+        return (*self._permissions(fleet), *self._unreadable(fleet), *self._surroundings(fleet.groups))
+
+    def _permissions(self, fleet: Fleet) -> Iterator[Finding]:
+        needed = [one for one in PERMISSIONS if _is_needed(one, self._options)]
+        projects = {group.ref.project for group in fleet.groups.values()}
+        projects |= {one.ref.project for one in self._selection.named.values()}
+        if not projects:
+            found = ask(self._api.places)
+            projects = set() if isinstance(found, ProviderError) else {place.project for place in found}
+        for project in sorted(projects):
+            granted = ask(lambda project=project: self._api.granted(project, [one.name for one in needed]))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(granted, ProviderError):
+                yield _untold(project, granted)
+                continue
+            for one in needed:
+                yield _granted(one, project) if one.name in granted else _refused(one, project)
+
+    def _unreadable(self, fleet: Fleet) -> Iterator[Finding]:
+        for group_id in fleet.names():
+            found = ask(lambda group_id=group_id: fleet.group(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(found, ProviderError):
+                remedy = "correct the URL, or the permissions"
+                yield Finding(level=_PROBLEM, subject="group", message=str(found), remedy=remedy, group_id=group_id)
+
+    def _surroundings(self, groups: Mapping[str, Group]) -> Iterator[Finding]:
+        places = sorted({group.ref.place for group in groups.values()})
+        scaled: dict[str, str] = {}
+        for place in places:
+            found = ask(lambda place=place: self._api.autoscalers(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(found, ProviderError):
+                message = f"autoscalers of {place.zone} cannot be looked for: {found}"
+                yield Finding(level=_WARNING, subject=_OTHERS, message=message)
+            else:
+                scaled |= _targets(place, found)
+        for group_id, group in groups.items():
+            yield from _examine_group(group_id, group, scaled.get(group_id, ""))
+        yield from self._regional(places)
+
+    def _regional(self, places: Iterable[Place]) -> Iterator[Finding]:
+        """Groups that discovery passes over because they are spread over a region."""
+        if not self._selection.discoveries:
+            return
+        for project, region in sorted({(place.project, place.region) for place in places}):
+            found = ask(lambda project=project, region=region: self._api.regional_managers(project, region))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            for manager in () if isinstance(found, ProviderError) else found:
+                if any(one.fits(manager.name) for one in self._selection.discoveries):
+                    kind = manager.update_policy.instance_redistribution_type or "PROACTIVE"
+                    message = f"{manager.name} in {region} is a regional group and passed over (redistribution {kind})"
+                    if kind == "PROACTIVE":
+                        message += ": Compute Engine ends running machines to even out its zones"
+                    remedy = "make one zonal group for each zone"
+                    yield Finding(level=_WARNING, subject="regional group", message=message, remedy=remedy)
+
+
+def _examine_group(group_id: str, group: Group, autoscaler: str) -> Iterator[Finding]:
+    writer = autoscaler or group.manager.status.autoscaler.rpartition("/")[2]
+    if writer:
+        yield Finding(
+            level=_WARNING,
+            subject=_OTHERS,
+            message=f"Compute Engine's autoscaler {writer} writes the size of this group too",
+            remedy="leave the size to one of them",
+            group_id=group_id,
+        )
+    updates = group.manager.update_policy.kind == "PROACTIVE" and len(group.manager.versions) > 1
+    if updates:
+        yield Finding(
+            level=_WARNING,
+            subject="updatePolicy",
+            message="a proactive update between several templates replaces running machines by itself",
+            remedy="use type OPPORTUNISTIC, or end the update",
+            group_id=group_id,
+        )
+    if not writer and not updates:
+        yield Finding(level=_OK, subject=_OTHERS, message="none was found", group_id=group_id)
+
+
+def _targets(place: Place, autoscalers: Iterable[Autoscaler]) -> dict[str, str]:
+    """Names of autoscalers by the id of the group whose size they write."""
+    found = {}
+    for one in autoscalers:
+        name = one.target.rpartition("/instanceGroupManagers/")[2]
+        group_id = (
+            f"https://www.googleapis.com/compute/v1/projects/{place.project}/zones/{place.zone}/instanceGroups/{name}"
+        )
+        found[group_id] = one.name
+    return found
+
+
+def _is_needed(one: Permission, options: Options) -> bool:
+    return bool(options.region) if one.name == "compute.regions.get" else True
+
+
+def _granted(one: Permission, project: str) -> Finding:
+    return Finding(level=_OK, subject=one.name, message=f"granted in {project}", capability=one.capability)
+
+
+def _refused(one: Permission, project: str) -> Finding:
+    return Finding(
+        level=one.level,
+        subject=one.name,
+        message=f"not granted in {project}: {one.without}",
+        remedy=f"grant {one.name}",
+        capability=one.capability,
+    )
+
+
+def _untold(project: str, why: ProviderError) -> Finding:
+    return Finding(
+        level=_WARNING,
+        subject="permissions",
+        message=f"the resource manager does not tell which we have in {project}: {why}",
+        remedy="enable the API cloudresourcemanager, or compare the account's roles with the policy below",
+    )

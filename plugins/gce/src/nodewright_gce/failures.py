@@ -1,0 +1,53 @@
+"""Machines that could not be created, as the contract tells them.
+
+A failure goes by the name of its machine. Names may come again, failure ids must not: a name that fails once more after
+it was gone gets a number.
+"""
+
+from nodewright.spec import FailedInstance
+from nodewright_gce.fleet import Group
+from nodewright_gce.states import Machine
+
+_REMEMBERED = 10_000
+_MAX_MESSAGE = 500
+
+
+class Failures:
+    """Remembers which failures were told."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[str, str]] = {}
+        self._rounds: dict[str, int] = {}
+
+    def tell(self, group: Group) -> tuple[FailedInstance, ...]:
+        """All that failed in a group, under ids that stay."""
+        there = {one.ref.provider_id for one in group.machines}
+        before = self._open.get(group.ref.group_id, {})
+        ids = {machine: failure_id for machine, failure_id in before.items() if machine in there}
+        self._open[group.ref.group_id] = ids
+        return tuple(self._failure(one, ids) for one in group.failed)
+
+    def told(self, group_id: str) -> frozenset[str]:
+        """Provider ids of machines that were told to have failed."""
+        return frozenset(self._open.get(group_id, ()))
+
+    def _failure(self, machine: Machine, ids: dict[str, str]) -> FailedInstance:
+        failure, provider_id = machine.failure, machine.ref.provider_id
+        assert failure is not None
+        if provider_id not in ids:
+            ids[provider_id] = self._new_id(provider_id)
+        return FailedInstance(
+            failure_id=ids[provider_id],
+            instance_id=provider_id,
+            error_class=failure.error_class,
+            scope=failure.scope,
+            code=failure.code,
+            message=failure.message[:_MAX_MESSAGE],
+        )
+
+    def _new_id(self, provider_id: str) -> str:
+        number = self._rounds.pop(provider_id, 0) + 1
+        self._rounds[provider_id] = number
+        if len(self._rounds) > _REMEMBERED:
+            self._rounds.pop(next(iter(self._rounds)))
+        return provider_id if number == 1 else f"{provider_id}#{number}"

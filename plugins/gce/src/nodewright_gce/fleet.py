@@ -1,0 +1,210 @@
+"""The groups as they were last read: when they are read again, and how much of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import msgspec
+
+from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec.cache import ask
+from nodewright_gce.api import Api
+from nodewright_gce.bulk import assign, is_at_rest
+from nodewright_gce.discovery import Selection
+from nodewright_gce.options import Options
+from nodewright_gce.refs import Place, Ref
+from nodewright_gce.shapes import Manager
+from nodewright_gce.states import Machine, read_managed
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# From so many groups at rest in one zone, all its machines are listed at once.
+_MANY = 6
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """A group and its machines, those that could not be created among them."""
+
+    ref: Ref
+    manager: Manager
+    machines: tuple[Machine, ...]
+
+    @property
+    def failed(self) -> tuple[Machine, ...]:
+        return tuple(one for one in self.machines if one.failure is not None)
+
+
+class Fleet:
+    """Reads groups zone by zone, machines in bulk where nothing moves, and answers from that."""
+
+    def __init__(self, api: Api, selection: Selection, options: Options, clock: Clock) -> None:
+        self._api = api
+        self._selection = selection
+        self._options = options
+        self._clock = clock
+        self._groups: dict[str, Group] = {}
+        self._troubles: dict[Place, ProviderError] = {}
+        self._refused: dict[str, ProviderError] = {}
+        self._read_at = float("-inf")
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """What exists and could be read, by id."""
+        return self._groups
+
+    def refresh(self, wanted: frozenset[str]) -> None:
+        """All groups when the interval is over; until then only those that are wanted."""
+        now = self._clock.now()
+        if now - self._read_at >= self._options.refresh_interval:
+            self._read_all()
+            self._read_at = now
+            return
+        refs = [self._ref(group_id) for group_id in sorted(wanted)]
+        self._read_each([ref for ref in refs if ref is not None])
+
+    def names(self) -> Sequence[str]:
+        """Explicit groups, also those that do not exist, then the discovered ones."""
+        return list(dict.fromkeys((*self._selection.named, *sorted({*self._groups, *self._refused}))))
+
+    def group(self, group_id: str) -> Group:
+        """Raises NodeGroupNotFound, or what kept the group from being read."""
+        if group_id in self._groups:
+            return self._groups[group_id]
+        if group_id in self._refused:
+            raise _again(self._refused[group_id])
+        named = self._selection.named.get(group_id)
+        if named is None:
+            raise NodeGroupNotFound(f"gce has no group {group_id}")
+        trouble = self._troubles.get(named.ref.place)
+        if trouble is not None:
+            said = f"--nodes names {group_id}: zone {named.ref.zone} of project {named.ref.project}: {trouble}"
+            raise type(trouble)(said, code=trouble.code)
+        raise NodeGroupNotFound(
+            f"--nodes names {group_id}: there is no managed instance group {named.ref.name} in"
+            f" {named.ref.project}, {named.ref.zone}"
+        )
+
+    def limits(self, group_id: str) -> tuple[int, int]:
+        """Minimum and maximum of a listed group."""
+        ref = self._ref(group_id)
+        found = self._selection.limits(ref) if ref is not None else None
+        if found is None:
+            raise NodeGroupNotFound(f"gce has no group {group_id}")
+        return found
+
+    def reread(self, group_id: str, *, machines: bool) -> Group:
+        """The group as it is this moment, its machines only if they matter; raises NodeGroupNotFound."""
+        known = self.group(group_id)
+        try:
+            manager = self._api.manager(known.ref, urgent=True)
+            there = read_managed(self._api.managed(known.ref, urgent=True)) if machines else known.machines
+        except NodeGroupNotFound:
+            self._groups.pop(group_id, None)
+            raise
+        self.note(Group(ref=known.ref, manager=manager, machines=there))
+        return self._groups[group_id]
+
+    def note(self, group: Group) -> None:
+        """This is how the group is now."""
+        self._groups[group.ref.group_id] = group
+
+    def _ref(self, group_id: str) -> Ref | None:
+        if group_id in self._groups:
+            return self._groups[group_id].ref
+        named = self._selection.named.get(group_id)
+        return named.ref if named is not None else None
+
+    def _places(self) -> list[Place]:
+        named = {one.ref.place for one in self._selection.named.values()}
+        found = self._api.places() if self._selection.discoveries else ()
+        return sorted(named.union(found))
+
+    def _read_all(self) -> None:
+        places = self._places()
+        answers = dict(zip(places, self._at_once(self._api.managers, places), strict=True))
+        self._troubles = {place: answer for place, answer in answers.items() if isinstance(answer, ProviderError)}
+        self._raise_if_hopeless(places)
+        found = {
+            Ref(*place, manager.name): manager
+            for place, answer in answers.items()
+            if not isinstance(answer, ProviderError)
+            for manager in answer
+        }
+        ours = {ref: manager for ref, manager in found.items() if self._selection.limits(ref) is not None}
+        kept = {
+            group_id: group
+            for group_id, group in self._groups.items()
+            if isinstance(self._troubles.get(group.ref.place), ProviderUnavailable)
+        }
+        self._refused = {}
+        self._groups, before = kept, self._groups
+        self._fill(ours, before)
+
+    def _raise_if_hopeless(self, places: Sequence[Place]) -> None:
+        """One zone that cannot be read keeps no other back; a rate that is used up, or trouble everywhere, does."""
+        errors = list(self._troubles.values())
+        throttled = next((error for error in errors if isinstance(error, Throttled)), None)
+        if throttled is not None:
+            raise throttled
+        if errors and len(errors) == len(places) and len({*map(type, errors)}) == 1:
+            if isinstance(errors[0], ProviderUnavailable) or not self._selection.named:
+                raise errors[0]
+            if errors[0].code == "accessDenied":
+                raise errors[0]
+
+    def _read_each(self, refs: Sequence[Ref]) -> None:
+        """Each group by itself."""
+        answers = self._at_once(lambda ref: self._api.manager(ref, urgent=True), refs)
+        found: dict[Ref, Manager] = {}
+        for ref, answer in zip(refs, answers, strict=True):
+            if isinstance(answer, NodeGroupNotFound):
+                self._groups.pop(ref.group_id, None)
+            elif isinstance(answer, ProviderError):
+                raise answer
+            else:
+                found[ref] = answer
+        self._list_machines(found, self._groups.copy(), urgent=True)
+
+    def _fill(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group]) -> None:
+        """Machines of all groups, with as few calls as can be."""
+        empty = {ref for ref, manager in managers.items() if is_at_rest(manager) and manager.target == 0}
+        resting = {ref: manager for ref, manager in managers.items() if is_at_rest(manager) and ref not in empty}
+        known: dict[Ref, tuple[Machine, ...]] = dict.fromkeys(empty, ())
+        for place in sorted({ref.place for ref in resting}):
+            here = {ref: manager for ref, manager in resting.items() if ref.place == place}
+            if len(here) >= _MANY:
+                told = ask(lambda place=place: self._api.vms(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+                if not isinstance(told, ProviderError):
+                    known |= assign(here, told)
+        for ref, machines in known.items():
+            self.note(Group(ref=ref, manager=managers[ref], machines=machines))
+        self._list_machines({ref: one for ref, one in managers.items() if ref not in known}, before, urgent=False)
+
+    def _list_machines(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group], *, urgent: bool) -> None:
+        """Group by group. What cannot be read now keeps its last state, if it had one, and else its refusal."""
+        refs = sorted(managers)
+        for ref, answer in zip(
+            refs, self._at_once(lambda ref: self._api.managed(ref, urgent=urgent), refs), strict=True
+        ):
+            group_id = ref.group_id
+            if isinstance(answer, Throttled):
+                raise answer
+            if isinstance(answer, NodeGroupNotFound):
+                self._groups.pop(group_id, None)
+            elif not isinstance(answer, ProviderError):
+                self.note(Group(ref=ref, manager=managers[ref], machines=read_managed(answer)))
+                self._refused.pop(group_id, None)
+            elif group_id in before and isinstance(answer, ProviderUnavailable):
+                self.note(before[group_id])
+            else:
+                self._refused[group_id] = answer
+
+    def _at_once(self, question: Callable[[K], V], keys: Sequence[K]) -> list[V | ProviderError]:
+        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="gce") as pool:
+            return list(pool.map(lambda key: ask(lambda: question(key)), keys))
+
+
+def _again(error: ProviderError) -> ProviderError:
+    """A new error each time: the core notes in an error whose group it was."""
+    return type(error)(str(error), code=error.code)

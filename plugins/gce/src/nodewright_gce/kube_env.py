@@ -1,0 +1,150 @@
+"""Instance templates, and their kube-env: what the autoscaler needs of it, and nothing else.
+
+kube-env holds the secrets with which a machine joins the cluster. It is read once, the needed values are kept, and
+neither the text nor a complaint of the parser, which would quote it, goes any further.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from nodewright.spec import ProviderError
+from nodewright_gce.shapes import Accelerator, Disk, Raw, convert
+
+_KEY = "kube-env"
+_VARIABLES = "AUTOSCALER_ENV_VARS"
+_NEEDED = frozenset(
+    (
+        "node_labels",
+        "node_taints",
+        "kube_reserved",
+        "extended_resources",
+        "os",
+        "os_distribution",
+        "arch",
+        "evictionHard",
+        "autoscaling_options",
+        "ephemeral_storage_local_ssd_count",
+        "BLOCK_EPH_STORAGE_BOOT_DISK",
+    )
+)
+_RESERVED_ARGUMENT = re.compile(r"--kube-reserved=([^ ]+)")
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class KubeEnv(msgspec.Struct, frozen=True, kw_only=True):
+    """``said`` are the variables for the autoscaler; ``is_spoilt``: an unreadable piece hides those behind it.
+
+    Labels, taints and reserved resources have an older place each, which counts where the newer says nothing.
+    """
+
+    said: dict[str, str] = {}
+    is_spoilt: bool = False
+    is_empty: bool = True
+    old_labels: str = ""
+    old_taints: str = ""
+    old_reserved: str | None = None
+
+    def get(self, name: str) -> str | None:
+        return self.said.get(name)
+
+    def misses(self, name: str) -> bool:
+        """It is not known whether the variable is there: something unreadable comes before it."""
+        return name not in self.said and self.is_spoilt
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance template. ``trouble`` says why its kube-env cannot be read."""
+
+    name: str = ""
+    machine_type: str = ""
+    accelerators: tuple[Accelerator, ...] | None = None
+    disks: tuple[Disk, ...] = ()
+    env: KubeEnv = KubeEnv()
+    trouble: str = ""
+
+
+def read_template(answer: Raw) -> Template:
+    """From the API's JSON."""
+    properties = answer.get("properties", {})
+    metadata, env, trouble = properties.get("metadata"), KubeEnv(), ""
+    items = metadata.get("items", ()) if metadata is not None else ()
+    item = next((item for item in items if item.get("key") == _KEY), None)
+    if metadata is None:
+        trouble = "it has no metadata"
+    elif item is not None and "value" not in item:
+        trouble = "its kube-env has no value"
+    elif item is not None:
+        try:
+            env = parse_kube_env(item["value"])
+        except ValueError as error:
+            trouble = str(error)
+    accelerators = properties.get("guestAccelerators")
+    return Template(
+        name=answer.get("name", ""),
+        machine_type=properties.get("machineType", ""),
+        accelerators=convert(accelerators, tuple[Accelerator, ...]) if accelerators is not None else None,
+        disks=convert(properties.get("disks", ()), tuple[Disk, ...]),
+        env=env,
+        trouble=trouble,
+    )
+
+
+def parse_kube_env(text: str) -> KubeEnv:
+    """Raises ValueError that says nothing of the content."""
+    if not text:
+        return KubeEnv()
+    try:
+        whole = yaml.load(text, _LOADER)  # noqa: S506 - the base loader makes texts, lists and maps only
+    except yaml.YAMLError:
+        raise ValueError("its kube-env is no YAML") from None
+    if whole is None or whole == "":
+        whole = {}
+    if not isinstance(whole, dict) or not all(isinstance(value, str) for value in whole.values()):
+        raise ValueError("its kube-env is no map of texts")
+    said, is_spoilt = _read_variables(whole.get(_VARIABLES, ""))
+    reserved = _RESERVED_ARGUMENT.search(whole.get("KUBELET_TEST_ARGS", ""))
+    return KubeEnv(
+        said=said,
+        is_spoilt=is_spoilt,
+        is_empty=False,
+        old_labels=whole.get("NODE_LABELS", ""),
+        old_taints=whole.get("NODE_TAINTS", ""),
+        old_reserved=reserved[1] if reserved is not None else None,
+    )
+
+
+def parse_pairs(text: str, what: str) -> dict[str, str]:
+    """``a=b,c=d``; raises ProviderError naming ``what`` it is."""
+    pairs: dict[str, str] = {}
+    for part in text.split(",") if text else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ProviderError(f"{what} in kube-env: '{part}' is not of the form key=value", code="badKubeEnv")
+        pairs[key] = value
+    return pairs
+
+
+def loose_pairs(text: str | None) -> Mapping[str, str]:
+    """The same where an unreadable list counts as none."""
+    try:
+        return parse_pairs(text or "", "")
+    except ProviderError:
+        return {}
+
+
+def _read_variables(text: str) -> tuple[dict[str, str], bool]:
+    """``k=v;k=v``: the first of a name counts, and nothing behind a piece without ``=``."""
+    said: dict[str, str] = {}
+    if not text.strip(" "):
+        return said, False
+    for piece in text.split(";"):
+        name, equals, value = piece.strip(" ").partition("=")
+        if not equals:
+            return said, True
+        if name.strip(" ") in _NEEDED:
+            said.setdefault(name.strip(" "), value.strip(" \"'"))
+    return said, False

@@ -1,0 +1,193 @@
+"""The plugin object: the provider contract on one side, managed instance groups on the other."""
+
+from collections.abc import Iterator, Sequence
+
+from nodewright import spec
+from nodewright.spec import Capability, InstanceState, hookimpl
+from nodewright.spec.cache import ask
+from nodewright.spec.group_options import overlay_options
+from nodewright_gce.api import Api
+from nodewright_gce.atomic import AtomicWriter
+from nodewright_gce.catalogue import Catalogue
+from nodewright_gce.discovery import select
+from nodewright_gce.doctor import Doctor, minimal_policy
+from nodewright_gce.failures import Failures
+from nodewright_gce.fleet import Fleet
+from nodewright_gce.kube_env import loose_pairs
+from nodewright_gce.options import load_options
+from nodewright_gce.prices import LIST_PRICES, node_price
+from nodewright_gce.sdk import Sdk
+from nodewright_gce.states import Machine
+from nodewright_gce.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
+from nodewright_gce.writes import Writer
+
+IGNORED_LABELS = ("topology.gke.io/zone",)
+_FAST, _ATOMIC, _PRICING = Capability.FAST_FAILURE_DETECTION, Capability.ATOMIC_RESIZE, Capability.PRICING
+_ALWAYS = frozenset(
+    (
+        Capability.DIAGNOSIS,
+        Capability.FORCE_DELETE,
+        Capability.GPU,
+        Capability.GROUP_OPTIONS,
+        Capability.HAS_INSTANCE,
+        Capability.PRICING,
+        Capability.SIMILARITY,
+    )
+)
+# What CA reads of a group's options; it knows no other for Compute Engine.
+_OPTION_NAMES = frozenset(
+    (
+        "maxnodeprovisiontime",
+        "scaledowngpuutilizationthreshold",
+        "scaledownunneededtime",
+        "scaledownunreadytime",
+        "scaledownutilizationthreshold",
+    )
+)
+
+
+class GceProvider:
+    """Answers reads from what the last ``refresh``, or our own last write, brought. ``api`` replaces the SDK."""
+
+    def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
+        self._options = load_options(context)
+        self._selection = select(context.node_group_specs, context.auto_discovery_specs)
+        self._sdk = Sdk(self._options, context.clock)
+        self._api: Api = api or self._sdk
+        self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
+        self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
+        self._failures = Failures()
+        self._writer = Writer(self._api, self._fleet, self._failures, context.clock, context.random)
+        self._atomic = AtomicWriter(self._api, self._fleet, self._writer, self._options, context.clock)
+        self._prices = LIST_PRICES.with_own(self._options.prices_per_hour)
+        self._known_ids: frozenset[str] = frozenset()
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        optional = {_FAST: self._options.detect_failures, _ATOMIC: self._options.atomic_resize}
+        capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
+        return spec.ProviderInfo(name="gce", spec_version=(1, 0), capabilities=capabilities)
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        self._fleet.refresh(wanted)
+        self._writer.settle_moved()
+        groups = self._fleet.groups.values()
+        self._known_ids = frozenset(one.ref.provider_id for group in groups for one in group.machines)
+        self._catalogue.learn({group.ref: group.manager for group in groups})
+        return True
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return tuple(self._listed(group_id) for group_id in self._fleet.names())
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        return self._fleet.group(group_id).manager.target
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return tuple(_instance(one) for one in self._fleet.group(group_id).machines if not self._is_failed(one))
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        return self._failures.tell(self._fleet.group(group_id))
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        group = self._fleet.group(group_id)
+        return self._catalogue.template(group.ref, group.manager)
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return self._writer.increase(self._listed(group_id), expected_target, target)
+
+    @hookimpl
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return self._atomic.increase(self._listed(group_id), expected_target, target)
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        del target  # every unit of a size has a machine by name: see writes.py
+        return self._writer.decrease(group_id, expected_target)
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        return self._writer.delete(self._listed(group_id), instance_ids, expected_target, force=False)
+
+    @hookimpl
+    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        return self._writer.delete(self._listed(group_id), instance_ids, expected_target, force=True)
+
+    @hookimpl
+    def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
+        group = self._fleet.group(group_id)
+        found = ask(lambda: self._catalogue.raw_template(group.ref, group.manager))
+        if isinstance(found, spec.ProviderError):
+            return defaults
+        said = loose_pairs(found.env.get("autoscaling_options"))
+        return overlay_options(defaults, {name: said[name] for name in said if name in _OPTION_NAMES})
+
+    @hookimpl
+    def node_price(self, group_id: str, start: float, end: float) -> float:
+        return node_price(self._prices, self.template_node(group_id), end - start)
+
+    @hookimpl
+    def gpu_label(self) -> str:
+        return GPU_LABEL
+
+    @hookimpl
+    def gpu_types(self) -> Sequence[str]:
+        return GPU_TYPES
+
+    @hookimpl
+    def gpu_resources(self) -> Sequence[str]:
+        return (GPU_RESOURCE,)
+
+    @hookimpl
+    def has_instance(self, node: spec.Node) -> str:
+        """``no`` is never said: a machine that left its group may run on, abandoned."""
+        return "yes" if node.spec.provider_id in self._known_ids else "unknown"
+
+    @hookimpl
+    def ignored_labels(self) -> Sequence[str]:
+        return IGNORED_LABELS
+
+    @hookimpl
+    def same_group_labels(self) -> Sequence[str]:
+        return ()
+
+    @hookimpl
+    def diagnose(self) -> Sequence[spec.Finding]:
+        doctor = Doctor(self._api, self._options, self._selection)
+        return (*doctor.examine(self._fleet), *self._templateless())
+
+    @hookimpl
+    def minimal_policy(self) -> str:
+        return minimal_policy(self._options)
+
+    @hookimpl
+    def api_calls(self) -> Sequence[spec.ApiCalls]:
+        return self._sdk.meter.made()
+
+    def _templateless(self) -> Iterator[spec.Finding]:
+        """Groups of which it is not known what their machines are like."""
+        for group_id in self._fleet.groups:
+            found = ask(lambda group_id=group_id: self.template_node(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(found, spec.ProviderError):
+                level, remedy = spec.FindingLevel.PROBLEM, "mend the template, or describe its type in machine_types"
+                yield spec.Finding(
+                    level=level, subject="template", message=str(found), remedy=remedy, group_id=group_id
+                )
+
+    def _listed(self, group_id: str) -> spec.NodeGroup:
+        smallest, largest = self._fleet.limits(group_id)
+        off = {_ATOMIC: self._atomic.unfit[group_id]} if group_id in self._atomic.unfit else {}
+        return spec.NodeGroup(id=group_id, min_size=smallest, max_size=largest, switched_off=off)
+
+    def _is_failed(self, machine: Machine) -> bool:
+        return self._options.detect_failures and machine.failure is not None
+
+
+def _instance(one: Machine) -> spec.Instance:
+    return spec.Instance(id=one.ref.provider_id, state=InstanceState(one.state))
