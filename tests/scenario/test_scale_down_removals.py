@@ -393,6 +393,41 @@ def test_a_group_that_loses_what_was_asked_is_trusted() -> None:
     assert story.events("GroupQuarantined") == []
 
 
+def vanish(story: Removing, name: str) -> None:
+    """The cloud takes a machine away, and asks for none in its place."""
+    pool = story.cloud.group("pool")
+    del pool.machines[story.node(name).spec.provider_id]
+    pool.seen = None
+
+
+def test_a_machine_that_goes_late_for_a_target_that_fell_too_far_counts_too() -> None:
+    """The call took two off the target, and the cloud makes up for it a minute after our machine has gone."""
+    story = make(pods=0)
+    story.remove("pool-2", at=AT)
+    story.at(AT + 7, lambda: story.cloud.group("pool").set_target(1))
+    story.at(AT + 70, lambda: vanish(story, "pool-0"))
+    ((at, message),) = story.events("GroupQuarantined")
+    assert AT + 70 <= at <= AT + 70 + LOOP
+    assert "pool-0" in message
+
+
+@pytest.mark.parametrize("after", [70, 301])
+def test_whoever_deletes_a_machine_by_hand_does_not_look_like_that(after: float) -> None:
+    """With its place in the group, or with a new one in its place; and nobody looks any more after five minutes."""
+    story = make(pods=0, group={**POOL, "size": 4})
+    story.remove("pool-2", at=AT)
+
+    def delete() -> None:
+        vanish(story, "pool-0")
+        pool = story.cloud.group("pool")
+        pool.set_target(pool.target - 1)
+
+    story.at(AT + after, delete)
+    story.at(AT + after + 30, lambda: story.cloud.lose(story.node("pool-1").spec.provider_id))
+    assert story.events("GroupQuarantined") == []
+    assert {"pool-0", "pool-1", "pool-2"} <= deleted(story)
+
+
 def test_others_of_a_quarantined_group_are_called_off() -> None:
     story = make(pods=0, group={**POOL, "size": 4})
     story.pods(1, at=1, cpu="4", grace=300)

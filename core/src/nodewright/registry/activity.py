@@ -17,6 +17,8 @@ from nodewright.snapshot.observation import Observation
 T = TypeVar("T")
 # How long a controller's moves count, in seconds.
 MOVES_WINDOW = 3600.0
+# A group that grows again so soon after it has shrunk does so in turn, in seconds.
+TURN_WINDOW = 3600.0
 # A group's longest wait for growing and shrinking in turn, and what forgets its turns, in seconds.
 LONGEST_WAIT = 7200.0
 _FORGET_TURNS = 10800.0
@@ -118,10 +120,10 @@ def _merged(
 def _flapping(
     memory: ScaleDownMemory, grown: Mapping[GroupRef, float], seen: Observation
 ) -> Mapping[GroupRef, Flapping]:
-    """Groups that needed a node again as soon after giving one up as it had to be unneeded for.
+    """Groups that needed a node again within an hour after giving one up, or as soon as it had to be unneeded for.
 
-    A longer wait would have kept that node. So removal there waits for as long once more, and twice as long with
-    each further turn.
+    A longer wait would have kept that node. So removal there waits for as long as a node must be unneeded for once
+    more, and twice as long with each further turn.
     """
     found = {
         ref: held for ref, held in memory.flapping.items() if max(held.until, held.last + _FORGET_TURNS) > seen.now
@@ -132,7 +134,7 @@ def _flapping(
             continue
         patience = group.options.scale_down_unneeded_seconds
         held = found.get(ref)
-        if at - shrunk <= patience and (held is None or held.last < shrunk):
+        if at - shrunk <= max(patience, TURN_WINDOW) and (held is None or held.last < shrunk):
             turns = held.turns + 1 if held is not None else 1
             wait = min(LONGEST_WAIT, patience * 2.0 ** min(turns - 1, 30))
             found[ref] = Flapping(turns=turns, last=at, until=at + wait)

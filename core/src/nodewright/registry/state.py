@@ -115,7 +115,8 @@ class ScaleDownMemory:
     ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``pending_hints`` where one that waits
     was taken to fit, ``engine_started`` when this engine first looked, ``updated_at`` when it last planned (0: never),
     ``interval`` (seconds) the shortest time between two plans.
-    ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone (registry/quarantine.py).
+    ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone, and ``watched`` when any
+    was, for as long as something else may die of it (registry/quarantine.py).
     """
 
     unneeded_since: Mapping[str, float] = field(default_factory=dict)
@@ -132,6 +133,7 @@ class ScaleDownMemory:
     hints: Mapping[str, str] = field(default_factory=dict)
     pending_hints: Mapping[str, str] = field(default_factory=dict)
     deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    watched: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     engine_started: float = 0.0
     updated_at: float = 0.0
     interval: float = 0.0

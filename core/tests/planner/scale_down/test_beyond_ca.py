@@ -149,7 +149,8 @@ def test_a_group_that_grows_right_after_it_shrank_waits_longer_each_time() -> No
 
 def test_growing_long_after_shrinking_is_no_turn_nor_is_growing_on() -> None:
     memory = shrinks(ScaleDownMemory(engine_started=1.0), NOW)
-    assert not grows(memory, NOW + 301).flapping
+    assert grows(memory, NOW + 3600).flapping
+    assert not grows(memory, NOW + 3601).flapping
     memory = grows(memory, NOW + 100)
     assert grows(memory, NOW + 200).flapping[ref("g")].turns == 1
 
