@@ -50,6 +50,11 @@ def gone(result: SimulationResult) -> list[float]:
     return [fact.at for fact in result.journal if fact.what == What.MACHINE_GONE]
 
 
+def removed(result: SimulationResult) -> int:
+    """As the summary counts them, those of engines that died included."""
+    return sum(over.result == RemovalResult.OK for over in result.removals)
+
+
 def evictions(result: SimulationResult) -> int:
     return sum(fact.what == What.POD_EVICTED for fact in result.journal)
 
@@ -68,6 +73,7 @@ def test_killed_anywhere(make: Callable[[], Simulation]) -> None:
         assert len(gone(result)) == len(gone(untroubled)), str(kill)
         assert max(gone(result)) <= max(gone(untroubled)) + DOWN + 2 * LOOP + DELAY, str(kill)
         assert evictions(result) <= evictions(untroubled) + 1, str(kill)
+        assert removed(result) == len(gone(result)), str(kill)
         assert not result.problems, str(kill)
 
 
@@ -90,6 +96,33 @@ def test_a_machine_that_is_being_deleted_stays_marked() -> None:
     assert [over.result for over in story.ended()] == [RemovalResult.OK] or not story.ended()
     assert story.events("ClusterAutoscalerCleanup") == []
     assert story.machines("pool") == 2
+
+
+def charged(story: Removing, at: float) -> int:
+    """What the deletion budget was charged with in the last loop up to a moment."""
+    return len([state for state, _ in story.loops if state.now <= at][-1].memory.deletions)
+
+
+def test_what_a_restart_called_off_is_charged_no_longer() -> None:
+    """Not before it is certain that the former engine had not asked for the deletion."""
+    story = Removing(POOL, minutes=25, settings={"deletion-window": "60m"})
+    story.pods(3, at=1, grace=60)
+    story.remove("pool-2", at=5 * MINUTE)
+    story.simulation.restart_engine(5 * MINUTE + 30, down_seconds=10)
+    assert story.events("ClusterAutoscalerCleanup") != []
+    assert story.machines("pool") == 3
+    assert (charged(story, 10 * MINUTE + 30), charged(story, 20 * MINUTE)) == (1, 0)
+
+
+def test_what_the_former_engine_did_delete_stays_charged() -> None:
+    """The cloud still lists the machine as running when the next engine looks, and takes it away then."""
+    story = Removing(POOL, minutes=25, settings={"deletion-window": "60m"})
+    story.remove("pool-2", at=5 * MINUTE)
+    story.simulation.restart_engine(5 * MINUTE + 3, down_seconds=10)
+    story.at(6 * MINUTE, lambda: story.cloud.lose("fake:///pool/pool-2"))
+    assert story.events("ClusterAutoscalerCleanup") != []
+    assert len(gone(story.result)) == 1
+    assert charged(story, 20 * MINUTE) == 1
 
 
 def test_the_engine_moves_with_its_pod() -> None:

@@ -27,9 +27,9 @@ class Inbox:
         self._ended.append(over)
 
     @property
-    def has_ended(self) -> bool:
-        """Is a removal over of which no loop knows yet?"""
-        return bool(self._ended)
+    def ended(self) -> tuple[RemovalEnded, ...]:
+        """Removals that are over of which no loop knows yet."""
+        return tuple(self._ended)
 
     def drain_ended(self) -> tuple[RemovalEnded, ...]:
         """Every removal that is over; it is taken out."""

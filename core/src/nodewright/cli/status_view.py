@@ -10,6 +10,7 @@ from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.engine.status import Detection, GroupStatus, StatusReport
 from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
+from nodewright.model.removal import Removing
 from nodewright.registry.state import Backoff, ScaleUpRequest
 
 SCHEMA = 1
@@ -25,6 +26,9 @@ def print_status(console: Console, report: StatusReport) -> None:
     if report.unneeded:
         named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
         console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
+    if report.removing:
+        named = name_some([_on_its_way(held, report) for held in report.removing], most=10)
+        console.print(safe(f"{count(len(report.removing), 'node')} on the way out: {named}."))
     if not report.groups:
         return
     table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
@@ -45,6 +49,7 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
         "deletions": {"used": report.deleted, "limit": report.deletion_limit},
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
+        "removals": [_removal(held) for held in report.removing],
         "groups": [_group(group, report.now) for group in report.groups],
     }
 
@@ -71,6 +76,18 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "deleted": group.deleted,
         "quarantined_until": format_moment(group.quarantined_until) if group.quarantined_until is not None else None,
     }  # fmt: skip
+
+
+def _removal(held: Removing) -> dict[str, Any]:
+    removal = held.removal
+    return {
+        "node": removal.node,
+        "group": str(removal.group),
+        "reason": removal.reason.value,
+        "pods": list(removal.pods),
+        "stage": held.stage.value,
+        "started_at": format_moment(held.started),
+    }
 
 
 def _request(request: ScaleUpRequest, now: float) -> dict[str, Any]:
@@ -122,7 +139,7 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
     if group.given_up:
         yield f"{count(group.given_up, 'machine')} given up"
     if group.deleted:
-        yield f"{count(group.deleted, 'machine')} deleted lately"
+        yield f"{count(group.deleted, 'machine')} charged to the deletion budget"
 
 
 def _left_alone(group: GroupStatus, report: StatusReport) -> str:
@@ -137,6 +154,10 @@ def _left_alone(group: GroupStatus, report: StatusReport) -> str:
         left = _left(group.quarantined_until, report)
         return f"no node is removed for {left}: others went with the last ones"
     return ""
+
+
+def _on_its_way(held: Removing, report: StatusReport) -> str:
+    return f"{held.removal.node} ({held.removal.reason}, {held.stage}, for {_since(held.started, report)})"
 
 
 def _since(at: float, report: StatusReport) -> str:

@@ -7,14 +7,14 @@ from random import Random
 
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
-from nodewright.act.removals import Outlet, Removals, clean_up, find_leftovers, move_soft_taints
-from nodewright.engine.intent import with_intent, with_removals
+from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
+from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.ports import World
 from nodewright.engine.timers import next_timer
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError, TargetChanged
-from nodewright.model.removal import NodeRemoval, RemovalResult
+from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
 from nodewright.planner import make_plan
@@ -63,7 +63,8 @@ class LoopReport:
 
     ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
     although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which
-    time alone may change a decision. ``begun`` are removals that started in this loop. ``loop`` names it, as in the audit.
+    time alone may change a decision. ``begun`` are removals that started in this loop,
+    ``removing`` all that are under way after it. ``loop`` names it, as in the audit.
     """
 
     started: float
@@ -75,6 +76,7 @@ class LoopReport:
     violations: tuple[Violation, ...] = ()
     problem: str = ""
     begun: tuple[NodeRemoval, ...] = ()
+    removing: tuple[Removing, ...] = ()
     next_timer: float = math.inf
 
     @property
@@ -139,6 +141,9 @@ class Autoscaler:
         self._removals = Removals(outlet, settings, self._name)
         # Nodes that a former engine left tainted; None: nobody has looked yet.
         self._inherited: frozenset[str] | None = None
+        self._called_off = CalledOff()
+        # Removals that the loop at work has just learned of.
+        self._learned: tuple[RemovalEnded, ...] = ()
         self._is_unhealthy = False
 
     def use(self, settings: Settings) -> None:
@@ -160,10 +165,26 @@ class Autoscaler:
             step.problem = f"{type(error).__name__}: {error}"
         timer = math.inf
         if step.state is not None and step.plan is not None:
-            unfinished = self._inherited or self._inbox.has_ended
+            unfinished = self._inherited or self._inbox.ended
             timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
-        ended = self._clock.now()
-        return LoopReport(started=started, finished=ended, loop=self._loop_name, next_timer=timer, **vars(step))
+            timer = min(timer, self._called_off.next_at())
+        ended, self._learned = self._clock.now(), ()
+        return LoopReport(
+            started=started,
+            finished=ended,
+            loop=self._loop_name,
+            next_timer=timer,
+            removing=self.under_way(),
+            **vars(step),
+        )
+
+    def under_way(self) -> tuple[Removing, ...]:
+        """Nodes on their way out."""
+        return tuple(self._removals.under_way().values())
+
+    def unreported(self) -> tuple[RemovalEnded, ...]:
+        """Removals that are over and of which no report has told."""
+        return (*self._learned, *self._inbox.ended)
 
     @property
     def _loop_name(self) -> str:
@@ -220,7 +241,7 @@ class Autoscaler:
         self._removals.call_off(state.memory.scale_down.quarantined_until.keys(), "its group is quarantined")
         begun = self._removals.start(report.removals)
         never = [removal for removal in report.removals if removal not in begun]
-        self._memory = without_charge(self._memory, never)
+        self._memory = without_charge(self._memory, machines_of(never))
         limits = self._settings.scale_down
         move_soft_taints(self._world.cluster, self._clock, mark=report.mark, unmark=report.unmark, settings=limits)
         return begun
@@ -255,7 +276,9 @@ class Autoscaler:
     def _look(self, now: float) -> tuple[ClusterState, str]:
         """The new state, and why it must not be acted upon; when the cluster cannot be read what came in waits."""
         removing, ended, outcomes = self._removals.under_way(), self._inbox.drain_ended(), self._inbox.drain()
-        memory = without_charge(self._memory, [over.removal for over in ended if over.result != RemovalResult.OK])
+        self._learned = ended
+        failed = (over.removal for over in ended if over.result != RemovalResult.OK)
+        memory = without_charge(self._memory, machines_of(failed))
 
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
@@ -270,7 +293,11 @@ class Autoscaler:
                 self._inbox.post(outcome)
             for over in ended:
                 self._inbox.post_ended(over)
+            self._learned = ()
             raise
+        if not problem:
+            settled = self._called_off.take_settled(state)
+            state = replace(state, memory=without_charge(state.memory, settled))
         self._memory = state.memory
         return state, problem
 
@@ -280,17 +307,10 @@ class Autoscaler:
             return False
         leftovers = find_leftovers(state, self._settings, self._inherited)
         self._inherited = leftovers.names
+        self._called_off.note(state, leftovers)
         for event in clean_up(self._world.cluster, leftovers, self._settings):
             self._world.events.record(event)
         return bool(leftovers.hard or leftovers.soft)
-
-
-def without_charge(memory: Memory, removals: Sequence[NodeRemoval]) -> Memory:
-    """``memory`` after removals that took no machine away: what the deletion budget was charged for them is free."""
-    free = {(removal.group, removal.instance_id) for removal in removals}
-    if free.isdisjoint(memory.deletions):
-        return memory
-    return replace(memory, deletions={machine: at for machine, at in memory.deletions.items() if machine not in free})
 
 
 def without_violations(plan: Plan, violations: tuple[Violation, ...]) -> Plan:

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from nodewright.act.budget import Machine
 from nodewright.model.action import Action, IncreaseSize
 from nodewright.model.removal import NodeRemoval
+from nodewright.registry.grants import opened_grants
 from nodewright.registry.requests import opened
 from nodewright.registry.state import ClusterState, Memory
 
@@ -16,6 +18,7 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
     away by the next fold, because the cloud owes nothing for it; one that was keeps its clock. As long as the group
     cannot be read the call counts as made, so that its machines are not bought twice.
     """
+    grants = opened_grants(memory.provisioning.grants, actions, memory.last_known, state.now)
     requests, last_known = dict(memory.requests), dict(memory.last_known)
     for action in actions:
         group = state.groups.get(action.group)
@@ -25,7 +28,8 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             requests[action.group] = (*requests.get(action.group, ()), request)
             if action.group in last_known:
                 last_known[action.group] = replace(last_known[action.group], target=action.target)
-    return replace(memory, requests=requests, last_known=last_known)
+    provisioning = replace(memory.provisioning, grants=grants)
+    return replace(memory, requests=requests, last_known=last_known, provisioning=provisioning)
 
 
 def with_removals(memory: Memory, removals: Iterable[NodeRemoval]) -> Memory:
@@ -39,3 +43,15 @@ def with_removals(memory: Memory, removals: Iterable[NodeRemoval]) -> Memory:
         return memory
     held = memory.scale_down
     return replace(memory, scale_down=replace(held, unneeded_since={**held.unneeded_since, **since}))
+
+
+def machines_of(removals: Iterable[NodeRemoval]) -> frozenset[Machine]:
+    """What the deletion budget is charged for them."""
+    return frozenset((removal.group, removal.instance_id) for removal in removals)
+
+
+def without_charge(memory: Memory, free: frozenset[Machine]) -> Memory:
+    """``memory`` without what the deletion budget was charged for machines that were not taken away after all."""
+    if free.isdisjoint(memory.deletions):
+        return memory
+    return replace(memory, deletions={machine: at for machine, at in memory.deletions.items() if machine not in free})

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nodewright.act import Pause
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
+from nodewright.model.removal import Removing
 from nodewright.registry.backoff import is_active
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.learned import ArrivalHistory
@@ -62,7 +63,7 @@ class GroupStatus:
 class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
     ``deletion_limit`` of them are allowed within a window: None where the number of nodes is not known, which decides it.
-    ``unneeded`` says since when nodes, by name, have not been needed.
+    ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on their way out.
     """
 
     now: float = 0.0
@@ -71,6 +72,7 @@ class StatusReport:
     deleted: int = 0
     deletion_limit: int | None = None
     unneeded: Mapping[str, float] = field(default_factory=dict)
+    removing: tuple[Removing, ...] = ()
 
 
 def make_status(
@@ -80,6 +82,7 @@ def make_status(
     pause: Pause | None = None,
     window: float,
     deletion_limit: int | None = None,
+    removing: Iterable[Removing] = (),
 ) -> StatusReport:
     """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out."""
     deletions = recent_deletions(memory.deletions, window, now)
@@ -96,6 +99,7 @@ def make_status(
         deleted=len(deletions),
         deletion_limit=deletion_limit,
         unneeded=memory.scale_down.unneeded_since,
+        removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
     )
 
 

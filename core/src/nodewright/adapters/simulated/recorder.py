@@ -20,7 +20,7 @@ from nodewright.adapters.simulated.result import (
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
 from nodewright.model.clock import Clock
-from nodewright.model.removal import RemovalEnded
+from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState
@@ -30,6 +30,7 @@ _WRITES = {
     DecreaseTargetSize.__name__: "withdraw",
     DeleteInstances.__name__: "delete",
 }
+_DIED = "the engine died before the answer"
 
 
 class Recorder:
@@ -62,7 +63,7 @@ class Recorder:
         self.loops += 1
         self._last = report if report.state is not None else self._last
         self.take_outcomes(report.outcomes)
-        self._removals += report.state.ended if report.state is not None else ()
+        self.take_removals(report.state.ended if report.state is not None else ())
         self._violations += [f"{violation.action.group}: {violation.rule}" for violation in report.violations]
         if report.problem:
             self._problems.append(report.problem)
@@ -75,8 +76,15 @@ class Recorder:
                 self._increases += outcome.accepted
         self._told = len(self.audit)
 
-    def take_crash(self, answer: object) -> None:
-        """What was written before the engine died in the middle of its work; ``answer`` is that to the last call."""
+    def take_removals(self, ended: Iterable[RemovalEnded]) -> None:
+        """How removals ended."""
+        self._removals += ended
+
+    def take_crash(self, answer: object, under_way: Iterable[Removing]) -> None:
+        """What was written before the engine died in the middle of its work; ``answer`` is that to the last call.
+
+        Of ``under_way``, the removals whose deletion that call was are over.
+        """
         for record in self.audit.records()[self._told :]:
             if record.outcome != ASKED:
                 lost = _from_audit(record, record.accepted, record.outcome, record.message or record.reason)
@@ -84,7 +92,11 @@ class Recorder:
                 continue  # it died before the call
             else:
                 accepted = answer if isinstance(answer, int) else len(cast("Sequence[str]", answer))
-                lost = _from_audit(record, accepted, "unknown", "the engine died before the answer")
+                lost = _from_audit(record, accepted, "unknown", _DIED)
+                deleted = () if isinstance(answer, int) else cast("Sequence[str]", answer)
+                self.take_removals(
+                    _over(held, record.time) for held in under_way if held.removal.instance_id in deleted
+                )
             self._decisions.append(lost)
             if lost.what == "increase":
                 self._increases += lost.after - lost.before
@@ -123,6 +135,11 @@ class Recorder:
             audit=self.audit.records(),
             last_loop=self._last,
         )
+
+
+def _over(held: Removing, at: float) -> RemovalEnded:
+    """A removal that has succeeded although nobody was left to hear of it."""
+    return RemovalEnded(removal=held.removal, at=at, started=held.started, result=RemovalResult.OK, message=_DIED)
 
 
 def describe(outcome: Ended) -> Decision:

@@ -268,7 +268,7 @@ class Simulation:
         try:
             return call(self._engine)
         except EngineCrashed:
-            self._recorder.take_crash(self._wire.answer)
+            self._recorder.take_crash(self._wire.answer, self._engine.under_way())
             self._die()
             return None
         finally:
@@ -315,6 +315,8 @@ class Simulation:
 
     def _stop(self, at: float, how: What) -> None:
         self.journal.note(at, how, "engine")
+        if self._engine is not None:
+            self._recorder.take_removals(self._engine.unreported())
         self._engine = None
         self._pacing.ran(math.inf, settled=True, timer=math.inf)
         self._cloud_due = min(self._cloud_due, at)
@@ -348,6 +350,8 @@ class Simulation:
         stopped_early = self._options.stops_idle and self._is_idle(moment)
         end = self._clock.now() if stopped_early else max(self._options.end, self._clock.now())
         self._meter.advance(end)
+        if self._engine is not None:
+            self._recorder.take_removals(self._engine.unreported())
         self._meter.sample(self.kubelets.machine_counts())
         result = self._recorder.result(
             title=self._options.title,
@@ -368,4 +372,5 @@ class Simulation:
             pause=self.store.load_pause(),
             window=limits.deletion_window,
             deletion_limit=cluster_limit(state, limits) if state is not None else None,
+            removing=self._engine.under_way() if self._engine is not None else (),
         )
