@@ -25,7 +25,8 @@ from nodewright_gce.template import (
 
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _SPOT_LABELS = ("cloud.google.com/gke-preemptible", "cloud.google.com/gke-spot")
-_BOOT_DISK, _BOOT_GIB, _SSD_GIB = "pd-balanced", 100, 375
+_BOOT_DISK_LABEL, _SSD_LABEL = "cloud.google.com/gke-boot-disk", "cloud.google.com/gke-ephemeral-storage-local-ssd"
+_BOOT_DISK, _BOOT_GIB, _SSD_GIB = "pd-balanced", 100.0, 375
 _SPOT_FACTOR = 0.00698 / 0.033174
 _MONTH = 720.0
 _ZERO = Quantity(0)
@@ -157,15 +158,9 @@ def node_price(prices: Prices, node: NodeTemplate, seconds: float) -> float:
     spot = any(node.labels.get(label) == "true" for label in _SPOT_LABELS)
     kind = next((node.labels[label] for label in _TYPE_LABELS if label in node.labels), None)
     hourly = _machine_price(prices, capacity, kind, spot=spot)
-    hourly += _disks_price(prices, node.annotations, spot=spot)
+    hourly += _disks_price(prices, node, spot=spot)
     hourly += _gpu_price(prices, node, spot=spot)
     return hourly * max(0, ceil(seconds / 60)) / 60
-
-
-def resources_price(prices: Prices, asked: Mapping[str, Quantity]) -> float:
-    """USD an hour for such an amount of resources on machines of no known kind."""
-    gpus = asked.get(GPU_RESOURCE, _ZERO).milli / 1000
-    return _by_amount(prices, asked, None) + gpus * prices.base_gpu
 
 
 def _machine_price(prices: Prices, capacity: Mapping[str, Quantity], kind: str | None, *, spot: bool) -> float:
@@ -196,13 +191,14 @@ def _spot_factor(prices: Prices, kind: str) -> float:
     return float(table.get(family_of(kind), _SPOT_FACTOR))
 
 
-def _disks_price(prices: Prices, annotations: Mapping[str, str], *, spot: bool) -> float:
-    size = _whole(annotations.get(BOOT_DISK_SIZE, ""), _BOOT_GIB)
-    disk = annotations.get(BOOT_DISK_TYPE, _BOOT_DISK)
-    price = size * prices.boot_disk_gib.get(disk, prices.boot_disk_gib.get(_BOOT_DISK, 0.0))
-    if annotations.get(LOCAL_SSD_STORAGE) == "true":
+def _disks_price(prices: Prices, node: NodeTemplate, *, spot: bool) -> float:
+    """A kind of disk without a row costs nothing, as in CA."""
+    size = _number(node.annotations.get(BOOT_DISK_SIZE, ""), _BOOT_GIB)
+    disk = node.labels.get(_BOOT_DISK_LABEL, node.annotations.get(BOOT_DISK_TYPE, _BOOT_DISK))
+    price = size * prices.boot_disk_gib.get(disk, 0.0)
+    if "true" in (node.annotations.get(LOCAL_SSD_STORAGE), node.labels.get(_SSD_LABEL)):
         ssd = prices.spot_local_ssd_gib if spot else prices.local_ssd_gib
-        price += _whole(annotations.get(LOCAL_SSD_COUNT, ""), 0) * _SSD_GIB * ssd
+        price += _number(node.annotations.get(LOCAL_SSD_COUNT, ""), 0.0) * _SSD_GIB * ssd
     return price
 
 
@@ -212,8 +208,8 @@ def _gpu_price(prices: Prices, node: NodeTemplate, *, spot: bool) -> float:
     return gpus * table.get(node.labels.get(GPU_LABEL, ""), prices.base_gpu)
 
 
-def _whole(text: str, default: int) -> int:
+def _number(text: str, default: float) -> float:
     try:
-        return int(text)
+        return float(text)
     except ValueError:
         return default

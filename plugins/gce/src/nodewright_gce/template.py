@@ -63,7 +63,7 @@ def make_template(ref: Ref, template: Template, machine: MachineType) -> NodeTem
         capacity=_above_zero(capacity),
         allocatable=_above_zero(_allocatable(capacity, env)),
         labels=labels | _generic_labels(ref, template.machine_type, system),
-        annotations=dict(_annotations(template, ssds)),
+        annotations=dict(_annotations(template)),
         taints=taints,
     )
 
@@ -73,7 +73,7 @@ def _system(template: Template) -> System:
     distribution = _DISTRIBUTIONS.get(env.said.get("os_distribution", ""))
     if env.misses("os") or os not in ("linux", "windows"):
         raise ProviderError(f"instance template {template.name}: its kube-env names no known os", code="badTemplate")
-    if env.misses("os_distribution") or distribution is None:
+    if distribution is None:
         raise ProviderError(
             f"instance template {template.name}: its kube-env names no known os_distribution", code="badTemplate"
         )
@@ -103,13 +103,18 @@ def _storage(template: Template, system: System, ssds: int) -> dict[str, Quantit
                 code="badTemplate",
             )
         return {_STORAGE: Quantity.of(ssds * SSD_BYTES - ssd_storage(ssds, system))}
-    if template.env.said.get("BLOCK_EPH_STORAGE_BOOT_DISK") == "true":
+    if _is_boot_disk_barred(template.env):
         return {}
     for disk in template.disks:
         if disk.boot and disk.initialize_params is not None:
             size = disk.initialize_params.disk_size_gb * GIB
             return {_STORAGE: Quantity.of(max(0, size - boot_storage(size, system)))} if size > 0 else {}
     raise ProviderError(f"instance template {template.name}: it has no boot disk with a size", code="badTemplate")
+
+
+def _is_boot_disk_barred(env: KubeEnv) -> bool:
+    """Pods keep their files elsewhere, on local SSDs as a rule."""
+    return env.get("BLOCK_EPH_STORAGE_BOOT_DISK") == "true"
 
 
 def _ssd_count(env: KubeEnv) -> int:
@@ -199,7 +204,7 @@ def _generic_labels(ref: Ref, machine_type: str, system: System) -> dict[str, st
     }
 
 
-def _annotations(template: Template, ssds: int) -> Iterator[tuple[str, str]]:
+def _annotations(template: Template) -> Iterator[tuple[str, str]]:
     """What a price needs to know of the disks; of several boot disks the last counts, as in CA."""
     local = sum(disk.is_local_ssd for disk in template.disks)
     if local:
@@ -208,7 +213,7 @@ def _annotations(template: Template, ssds: int) -> Iterator[tuple[str, str]]:
     if boot:
         yield BOOT_DISK_TYPE, boot[-1].disk_type
         yield BOOT_DISK_SIZE, str(boot[-1].disk_size_gb)
-    if ssds > 0:
+    if _is_boot_disk_barred(template.env):
         yield LOCAL_SSD_STORAGE, "true"
 
 
