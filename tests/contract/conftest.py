@@ -1,6 +1,6 @@
 """A world around any variant of the fake provider, so that the suite can be tried on faulty ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -8,11 +8,10 @@ import pytest
 
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractWorld, connect, run_contract
+from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractResult, ContractWorld, connect, run_check
 from nodewright_fake import FakeProvider
 
-Rejections = Mapping[str, str]
-Judge = Callable[[type[FakeProvider]], Rejections]
+Judge = Callable[[type[FakeProvider], str], ContractResult]
 
 
 class VariantWorld(ContractWorld):
@@ -48,10 +47,18 @@ class VariantWorld(ContractWorld):
 
 @pytest.fixture
 def judge() -> Judge:
-    """Runs the whole suite on a provider; answers the checks that reject it, with their sentences."""
+    """Runs the check of that name on a provider."""
+    named = {check.name: check for check in CHECKS}
+    return lambda variant, check: run_check(named[check], lambda: VariantWorld(variant))
 
-    def run(variant: type[FakeProvider]) -> Rejections:
-        results = run_contract(lambda: VariantWorld(variant))
-        return {r.check: r.reason for r in results if r.outcome == ContractOutcome.FAILED}
+
+@pytest.fixture
+def reject(judge: Judge) -> Callable[[type[FakeProvider], str], None]:
+    """The check of that name rejects the provider and says why, and has nothing against one without its defect."""
+
+    def run(faulty: type[FakeProvider], check: str) -> None:
+        found = judge(faulty, check)
+        assert found.outcome == ContractOutcome.FAILED, found
+        assert found.reason.strip()
 
     return run

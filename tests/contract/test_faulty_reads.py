@@ -1,6 +1,6 @@
 """Providers whose reads have one defect each: the contract suite rejects every one of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,7 +11,7 @@ from nodewright import spec
 from nodewright.spec import Capability, ProviderContext, hookimpl
 from nodewright_fake import FakeProvider
 
-Judge = Callable[[type[FakeProvider]], Mapping[str, str]]
+Reject = Callable[[type[FakeProvider], str], None]
 
 
 class AnswersNone(FakeProvider):
@@ -197,34 +197,32 @@ class DeniesItsMachines(FakeProvider):
         return "no" if super().has_instance(node) == "yes" else "yes"
 
 
-@pytest.mark.parametrize(
-    ("faulty", "caught_by"),
-    [
-        (AnswersNone, "templates_parse"),
-        (ForgetsAFailedInstance, "every_failure_is_told"),
-        (TellsFailuresOneRefreshLate, "failure_shows_in_the_next_refresh"),
-        (TellsAFailureOnce, "failures_are_stable_until_deleted"),
-        (ReusesFailureIds, "new_failures_have_new_ids"),
-        (DeclaresDetectionItHasNot, "failure_shows_in_the_next_refresh"),
-        (ListsFailuresAsMachines, "failed_machines_are_not_instances"),
-        (UnstableIds, "ids_are_stable_over_refreshes"),
-        (DuplicateIds, "world_is_as_promised"),
-        (ListsAGroupTwice, "world_is_as_promised"),
-        (ForgetsMachinesThatStart, "arriving_machines_are_listed"),
-        (AsksTheCloudOnEveryRead, "reads_answer_from_the_last_refresh"),
-        (KeepsItsCacheForWantedGroups, "refresh_bypasses_caches_for_wanted_groups"),
-        (RaisesTheSdksError, "unknown_groups_are_refused_in_reads"),
-        (UnknownGroupIsEmpty, "unknown_groups_are_refused_in_reads"),
-        (TemplateWithoutPods, "templates_parse"),
-        (SizesThatAreNoNumbers, "world_is_as_promised"),
-        (LabelsThatAreNoText, "templates_parse"),
-        (SwitchesOffWhatItNeverHad, "undeclared_capabilities_are_absent"),
-        (FlatPrice, "prices_are_proportional_to_time"),
-        (InventsOptions, "group_options_start_from_the_defaults"),
-        (DeniesItsMachines, "has_instance_knows_its_machines"),
-    ],
-)
-def test_faulty_reads_are_rejected(faulty: type[FakeProvider], caught_by: str, judge: Judge) -> None:
-    rejections = judge(faulty)
-    assert caught_by in rejections
-    assert rejections[caught_by].strip()
+REJECTED = [
+    (AnswersNone, "templates_parse"),
+    (ForgetsAFailedInstance, "every_failure_is_told"),
+    (TellsFailuresOneRefreshLate, "failure_shows_in_the_next_refresh"),
+    (TellsAFailureOnce, "failures_are_stable_until_deleted"),
+    (ReusesFailureIds, "new_failures_have_new_ids"),
+    (DeclaresDetectionItHasNot, "failure_shows_in_the_next_refresh"),
+    (ListsFailuresAsMachines, "failed_machines_are_not_instances"),
+    (UnstableIds, "ids_are_stable_over_refreshes"),
+    (DuplicateIds, "world_is_as_promised"),
+    (ListsAGroupTwice, "world_is_as_promised"),
+    (ForgetsMachinesThatStart, "arriving_machines_are_listed"),
+    (AsksTheCloudOnEveryRead, "reads_answer_from_the_last_refresh"),
+    (KeepsItsCacheForWantedGroups, "refresh_bypasses_caches_for_wanted_groups"),
+    (RaisesTheSdksError, "unknown_groups_are_refused_in_reads"),
+    (UnknownGroupIsEmpty, "unknown_groups_are_refused_in_reads"),
+    (TemplateWithoutPods, "templates_parse"),
+    (SizesThatAreNoNumbers, "world_is_as_promised"),
+    (LabelsThatAreNoText, "templates_parse"),
+    (SwitchesOffWhatItNeverHad, "undeclared_capabilities_are_absent"),
+    (FlatPrice, "prices_are_proportional_to_time"),
+    (InventsOptions, "group_options_start_from_the_defaults"),
+    (DeniesItsMachines, "has_instance_knows_its_machines"),
+]
+
+
+@pytest.mark.parametrize(("faulty", "check"), REJECTED)
+def test_faulty_reads_are_rejected(faulty: type[FakeProvider], check: str, reject: Reject) -> None:
+    reject(faulty, check)

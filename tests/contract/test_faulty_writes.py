@@ -1,6 +1,6 @@
 """Providers whose writes have one defect each: the contract suite rejects every one of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
@@ -9,7 +9,7 @@ from nodewright.spec import TargetChanged, hookimpl
 from nodewright_fake import FakeProvider
 from nodewright_fake.machines import Phase
 
-Judge = Callable[[type[FakeProvider]], Mapping[str, str]]
+Reject = Callable[[type[FakeProvider], str], None]
 
 
 class KillsOnDecrease(FakeProvider):
@@ -233,38 +233,32 @@ def _silent(_: int) -> None:
     """The answer of a hook that forgot its return."""
 
 
-@pytest.mark.parametrize(
-    ("faulty", "caught_by"),
-    [
-        (KillsOnDecrease, "decrease_never_kills"),
-        (KillsWhatArrivedMeanwhile, "machine_that_arrives_meanwhile_survives_decrease"),
-        (KillsWhatArrivesDuringTheWrite, "machine_that_arrives_during_a_decrease_survives"),
-        (OverwritesWhatHappensDuringADelete, "machine_that_arrives_while_failures_are_deleted_survives"),
-        (DecreasesBelowWhatRuns, "decrease_stops_at_what_runs"),
-        (ClaimsMoreThanItWithdrew, "decrease_never_kills"),
-        (AnswersNothingToAnIncrease, "increase_is_granted"),
-        (AnswersNothingToADecrease, "decrease_withdraws_capacity_without_a_machine"),
-        (IncreasesTwiceOnRetry, "repeated_increase_by_a_restarted_process_changes_nothing"),
-        (IgnoresExpectedTarget, "wrong_expected_target_refuses_increase"),
-        (ComparesWithItsCache, "resize_from_outside_refuses_increase"),
-        (StaleAfterItsOwnWrite, "increase_raises_the_target_exactly"),
-        (IncreasesByOneTooMany, "increase_raises_the_target_exactly"),
-        (GoesBeyondTheMaximum, "increase_beyond_the_maximum_is_refused"),
-        (DeleteKillsANeighbour, "delete_removes_exactly_the_named"),
-        (DeleteKeepsTheTarget, "delete_removes_exactly_the_named"),
-        (DeleteLowersTooFar, "delete_leaves_requested_capacity_alone"),
-        (DeleteLowersForUnknownIds, "delete_skips_what_is_gone"),
-        (DeleteIgnoresExpectedTarget, "wrong_expected_target_refuses_delete"),
-        (AcceptsAndDoesNotDelete, "delete_removes_exactly_the_named"),
-        (CannotDeleteFailures, "failed_machines_can_be_deleted"),
-        (GrantsAtomicRequestsInPart, "atomic_increase_is_all_or_nothing"),
-    ],
-)
-def test_faulty_writes_are_rejected(faulty: type[FakeProvider], caught_by: str, judge: Judge) -> None:
-    rejections = judge(faulty)
-    assert caught_by in rejections
-    assert rejections[caught_by].strip()
+REJECTED = [
+    (KillsOnDecrease, "decrease_never_kills"),
+    (KillsWhatArrivedMeanwhile, "machine_that_arrives_meanwhile_survives_decrease"),
+    (KillsWhatArrivesDuringTheWrite, "machine_that_arrives_during_a_decrease_survives"),
+    (OverwritesWhatHappensDuringADelete, "machine_that_arrives_while_failures_are_deleted_survives"),
+    (DecreasesBelowWhatRuns, "decrease_stops_at_what_runs"),
+    (ClaimsMoreThanItWithdrew, "decrease_never_kills"),
+    (AnswersNothingToAnIncrease, "increase_is_granted"),
+    (AnswersNothingToADecrease, "decrease_withdraws_capacity_without_a_machine"),
+    (IncreasesTwiceOnRetry, "repeated_increase_by_a_restarted_process_changes_nothing"),
+    (IgnoresExpectedTarget, "wrong_expected_target_refuses_increase"),
+    (ComparesWithItsCache, "resize_from_outside_refuses_increase"),
+    (StaleAfterItsOwnWrite, "increase_raises_the_target_exactly"),
+    (IncreasesByOneTooMany, "increase_raises_the_target_exactly"),
+    (GoesBeyondTheMaximum, "increase_beyond_the_maximum_is_refused"),
+    (DeleteKillsANeighbour, "delete_removes_exactly_the_named"),
+    (DeleteKeepsTheTarget, "delete_removes_exactly_the_named"),
+    (DeleteLowersTooFar, "delete_leaves_requested_capacity_alone"),
+    (DeleteLowersForUnknownIds, "delete_skips_what_is_gone"),
+    (DeleteIgnoresExpectedTarget, "wrong_expected_target_refuses_delete"),
+    (AcceptsAndDoesNotDelete, "delete_removes_exactly_the_named"),
+    (CannotDeleteFailures, "failed_machines_can_be_deleted"),
+    (GrantsAtomicRequestsInPart, "atomic_increase_is_all_or_nothing"),
+]
 
 
-def test_the_provider_without_a_defect_is_not_rejected(judge: Judge) -> None:
-    assert judge(FakeProvider) == {}
+@pytest.mark.parametrize(("faulty", "check"), REJECTED)
+def test_faulty_writes_are_rejected(faulty: type[FakeProvider], check: str, reject: Reject) -> None:
+    reject(faulty, check)

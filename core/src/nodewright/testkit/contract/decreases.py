@@ -8,6 +8,7 @@ from nodewright.testkit.contract.situations import (
     demand_alive,
     demand_answered,
     demand_target,
+    errors,
     refresh,
     target,
 )
@@ -32,8 +33,9 @@ def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 2)
     refresh(world)
+    errors_before = errors(world, "decrease_target_size")
     accepted = _decrease(world, raised, raised - 1)
-    demand_answered(world, "decrease_target_size")
+    demand_answered(world, "decrease_target_size", errors_before)
     demand_target(world, raised - accepted, f"decrease_target_size by 1, {accepted} accepted,")
     demand_alive(world, alive, "decrease_target_size")
 

@@ -5,6 +5,7 @@ from nodewright.model.errors import TargetChanged
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
+    UNKNOWN_INSTANCE,
     ask_without_arrival,
     demand_alive,
     demand_target,
@@ -13,8 +14,6 @@ from nodewright.testkit.contract.situations import (
     target,
 )
 from nodewright.testkit.contract.world import ContractWorld, Touch
-
-_GONE = "no-such-instance-of-the-contract-suite"
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
@@ -60,7 +59,7 @@ def delete_skips_what_is_gone(world: ContractWorld) -> None:
     """An id that is unknown or gone is skipped; it lowers nothing and harms nothing."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
-    accepted = world.client.delete_instances(world.group_id, [_GONE], before)
+    accepted = world.client.delete_instances(world.group_id, [UNKNOWN_INSTANCE], before)
     demand(accepted == (), f"delete_instances of an unknown id answered {accepted!r}")
     demand_target(world, before, "delete_instances of an unknown id")
     demand_alive(world, alive, "delete_instances of an unknown id")

@@ -5,7 +5,15 @@ from contextlib import suppress
 from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
-from nodewright.testkit.contract.situations import demand_alive, demand_answered, demand_target, group, refresh, target
+from nodewright.testkit.contract.situations import (
+    demand_alive,
+    demand_answered,
+    demand_target,
+    errors,
+    group,
+    refresh,
+    target,
+)
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
@@ -23,10 +31,10 @@ def increase_raises_the_target_exactly(world: ContractWorld) -> None:
 def increase_is_granted(world: ContractWorld) -> None:
     """A group with room and a cloud with stock grants at least one machine."""
     refresh(world)
-    before = target(world)
+    before, errors_before = target(world), errors(world, "increase_size")
     accepted = world.client.increase_size(world.group_id, before, before + 1)
     demand(accepted == 1, f"increase_size by 1 in a group with room accepted {accepted}")
-    demand_answered(world, "increase_size")
+    demand_answered(world, "increase_size", errors_before)
 
 
 @check(Promise.ONCE, touches=Touch.RESIZES)

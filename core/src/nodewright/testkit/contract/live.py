@@ -43,7 +43,7 @@ class LiveWorld(ContractWorld):
         if touches == Touch.READS:
             return
         if touches == Touch.OWN_CLOUD:
-            raise CannotSteer(f"it {touches.value}: for a cloud of the test's own")
+            raise CannotSteer("it ends machines or steers the cloud from outside: for a cloud of the test's own")
         if not self._may_write:
             raise CannotSteer(_NOT_ALLOWED)
         before = self._look()

@@ -24,7 +24,7 @@ class Promise(Enum):
     PRICES = "Prices are proportional to time."
     PRESENCE = "A node whose machine is there is never denied, and one that never was is never affirmed."
     ACCELERATORS = "Accelerators are told by a label and by resource names."
-    SIMILARITY = "Labels decide that groups are similar, or are ignored, not both."
+    SIMILARITY = "Labels by which groups are compared are keys, each named once."
     AUTOPROVISIONING = "Groups are made empty from known machine types, and only those are removed."
     PROVISIONING = "Provisioning classes have names, and what they do not serve is refused."
     DIAGNOSIS = "A diagnosis looks and does not touch, and tells what it cost."

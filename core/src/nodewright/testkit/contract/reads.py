@@ -9,6 +9,7 @@ from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, refusal
 from nodewright.testkit.contract.situations import (
     UNKNOWN_GROUP,
+    UNKNOWN_INSTANCE,
     ask_without_arrival,
     group,
     ids,
@@ -120,7 +121,7 @@ def unknown_groups_are_refused_in_reads(world: ContractWorld) -> None:
 def unknown_groups_are_refused_in_writes(world: ContractWorld) -> None:
     """Every write to an unknown group raises NodeGroupNotFound."""
     refresh(world)
-    client, some = world.client, sorted(world.machines(world.group_id))[:1]
+    client, some = world.client, [UNKNOWN_INSTANCE]
     calls: dict[str, Callable[[], object]] = {
         "increase_size": lambda: client.increase_size(UNKNOWN_GROUP, 0, 1),
         "decrease_target_size": lambda: client.decrease_target_size(UNKNOWN_GROUP, 1, 0),

@@ -12,7 +12,7 @@ from nodewright.spec.hooks import MachineType, ProvisioningRequest
 from nodewright.testkit.builders import build_node
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import Violation, check, demand
-from nodewright.testkit.contract.situations import group, refresh
+from nodewright.testkit.contract.situations import group, refresh, some_machine
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _HOUR = 3600.0
@@ -95,7 +95,7 @@ def prices_are_proportional_to_time(world: ContractWorld) -> None:
 def has_instance_knows_its_machines(world: ContractWorld) -> None:
     """A node with a machine is never answered no, and a node of a lost machine never yes."""
     refresh(world)
-    there = min(world.machines(world.group_id))
+    there = some_machine(world)
     answer = world.client.has_instance(build_node("there", provider_id=there))
     demand(answer != "no", f"has_instance denies {there}, which runs")
     gone = world.client.has_instance(build_node("gone", provider_id=f"{there}-no-such-machine"))
@@ -106,7 +106,7 @@ def has_instance_knows_its_machines(world: ContractWorld) -> None:
 def ids_compare_as_declared(world: ContractWorld) -> None:
     """Another spelling of a machine's id is its id exactly where the provider says that ids compare without case."""
     refresh(world)
-    other = min(world.machines(world.group_id)).swapcase()
+    other = some_machine(world).swapcase()
     answer = world.client.has_instance(build_node("there", provider_id=other))
     if world.client.info.ignores_id_case:
         demand(answer != "no", f"has_instance denies {other}, and ignores_id_case is declared")

@@ -13,9 +13,9 @@ class Touch(StrEnum):
     """What a check does to the cloud, from harmless to unfit for a cloud that somebody needs."""
 
     READS = "reads"
-    REFUSED = "sends writes that must be refused or change nothing"
-    RESIZES = "asks for at most two more machines"
-    OWN_CLOUD = "ends machines, or steers the cloud from outside"
+    REFUSED = "send writes that must be refused or change nothing"
+    RESIZES = "ask for at most two more machines"
+    OWN_CLOUD = "end machines, or steer the cloud from outside"
 
 
 class CannotSteer(Exception):

@@ -1,0 +1,132 @@
+"""``nodewright provider check``: certificates, exit codes, and what it refuses."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+AddPlugin = Callable[..., None]
+
+# A plugin of a cloud outside of its instances: each has its own eyes, and they share one cloud.
+REAL = """
+from random import Random
+from nodewright import spec
+from nodewright.testkit import FakeClock
+from nodewright_fake import FakeProvider
+
+CLOCK = FakeClock()
+OPTIONS = {{"groups": [{{"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 1}}], "switched_off": ["simulation"]}}
+CONTEXT = spec.ProviderContext(clock=CLOCK, random=Random(1), options=OPTIONS)
+CLOUD = FakeProvider(CONTEXT).cloud
+
+class Provider(FakeProvider):
+    def __init__(self, context):
+        super().__init__(CONTEXT, CLOUD)
+
+    @spec.hookimpl
+    def provider_info(self):
+        found = super().provider_info()
+        return spec.ProviderInfo(name="odd", capabilities=found.capabilities)
+{more}
+"""
+FORGETFUL = """
+    @spec.hookimpl
+    def increase_size(self, group_id, expected_target, target):
+        now = self.cloud.view(group_id).target
+        return super().increase_size(group_id, now, now + target - expected_target)
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[..., Path]:
+    """A file of settings with that entry under ``providers``."""
+
+    def write(**providers: Any) -> Path:
+        path = tmp_path / "settings.yaml"
+        path.write_text(yaml.safe_dump({"providers": providers}))
+        return path
+
+    return write
+
+
+def fake(*names: str) -> dict[str, Any]:
+    groups = [{"name": name, "size": 2, "request_delay": "100h", "price_per_hour": 0.1} for name in names]
+    return {"options": {"groups": groups}}
+
+
+def test_a_certificate_without_a_write(command: Command, settings: Callable[..., Path]) -> None:
+    done = command("provider", "check", "fake", "--settings", settings(fake=fake("a", "b")))
+    assert done.returncode == 0, done.stderr
+    assert "Nothing is written" in done.stderr
+    assert "An atomic resize grants everything or nothing." in done.stdout
+    assert "Nothing is broken." in done.stdout
+
+
+def test_a_cloud_in_memory_is_checked_with_writes(command: Command, settings: Callable[..., Path]) -> None:
+    file = settings(fake=fake("a"))
+    done = command("provider", "check", "fake", "--settings", file, "--write", "--output", "json")
+    assert done.returncode == 0, done.stdout
+    made = json.loads(done.stdout)
+    assert (made["provider"], made["group_id"], made["write"], made["verdict"]) == ("fake", "a", True, "kept")
+    verdicts = {promise["promise"]: promise["verdict"] for promise in made["promises"]}
+    assert verdicts["deletion"] == verdicts["nothing_dies"] == "kept"
+    reasons = {c["reason"] for p in made["promises"] for c in p["checks"] if c["outcome"] == "skipped"}
+    assert "in a cloud in memory nobody else can resize a" in reasons
+
+
+def test_a_live_cloud_is_told_before_what_will_be_done(
+    command: Command, settings: Callable[..., Path], add_plugin: AddPlugin
+) -> None:
+    add_plugin("odd", REAL.format(more=""))
+    done = command("provider", "check", "odd", "--settings", settings(odd={}), "--write")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "ask for at most two more machines each, and take them back" in done.stderr
+    assert "No machine that is there now is ended." in done.stderr
+
+
+def test_a_broken_promise_is_named(command: Command, settings: Callable[..., Path], add_plugin: AddPlugin) -> None:
+    add_plugin("odd", REAL.format(more=FORGETFUL))
+    file = settings(odd={})
+    done = command("provider", "check", "odd", "--settings", file, "--write")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "broken: repeated_increase_changes_nothing: The same increase sent twice" in done.stdout
+    made = json.loads(command("provider", "check", "odd", "--settings", file, "--write", "-o", "json").stdout)
+    verdicts = {promise["promise"]: promise["verdict"] for promise in made["promises"]}
+    assert (verdicts["once"], verdicts["prices"], verdicts["simulation"]) == ("broken", "kept", "skipped")
+
+
+def test_what_it_refuses(command: Command, settings: Callable[..., Path]) -> None:
+    file = settings(fake=fake("a", "b"))
+    refused = {
+        ("fak", "--settings", file): "no installed package offers a provider fak; did you mean fake?",
+        ("aws", "--settings", file): f"{file}: providers has no entry aws; it has fake",
+        ("fake", "--settings", "nowhere.yaml"): "--settings: nowhere.yaml: No such file or directory",
+        ("fake",): "Missing option '--settings'",
+        ("fake", "--settings", file, "--write"): "--write: say with --group which of a, b may be resized",
+        ("fake", "--settings", file, "--group", "c"): "--group: provider fake has no group c; there are a, b",
+    }
+    for args, sentence in refused.items():
+        done = command("provider", "check", *args)
+        assert (done.returncode, done.stdout) == (2, ""), args
+        assert sentence in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("providers", "sentence"),
+    [
+        ({"fake": {"option": {}}}, "providers.fake: there is no setting option; did you mean options?"),
+        ({"fake": {"options": {"grups": []}}}, "unknown key grups, did you mean groups?"),
+        ({"fake": {}}, "providers.fake finds no node group to check"),
+    ],
+)
+def test_wrong_keys(command: Command, settings: Callable[..., Path], providers: dict[str, Any], sentence: str) -> None:
+    done = command("provider", "check", "fake", "--settings", settings(**providers))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
