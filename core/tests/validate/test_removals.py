@@ -107,6 +107,7 @@ def test_minima_of_the_cluster() -> None:
     ("pod", "why"),
     [
         (on_node(owner=None), "nobody would create it again"),
+        (on_node(owner=("Widget", "w")), "nobody knows whether its owner, a Widget, would create it again"),
         (on_node(annotations={SAFE: "false"}), "it is annotated as not safe to evict"),
         (on_node(annotations={SAFE: "on-completion"}), "it is to run to its end"),
         (on_node(volumes=[Volume(name="v", host_path=HostPath(path="/x"))]), "it keeps data on its node"),

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 
 from nodewright.model.cluster import PodDisruptionBudget
-from nodewright.model.meta import Requirement
+from nodewright.model.meta import LabelSelector, OwnerReference, Requirement
 from nodewright.model.pod import Pod, Volume
 from nodewright.model.settings import DrainSettings
 
 _PREFIX = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _GRACE = 30.0
+_KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
 
 def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: DrainSettings, now: float) -> str | None:
@@ -20,12 +21,21 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Dr
         return None
     if said == "on-completion":
         return "it is to run to its end"
-    if pod.metadata.controller is None:
-        return "nobody would create it again"
+    alone = _why_not_created_again(pod.metadata.controller, settings)
+    if alone:
+        return alone
     if pod.metadata.namespace == "kube-system" and settings.skip_nodes_with_system_pods:
         fine = _is_old(pod, settings, now) or any(matches(budget, pod) for budget in budgets)
         return None if fine else "it is a young system pod"
     return _why_kept(pod, settings)
+
+
+def _why_not_created_again(owner: OwnerReference | None, settings: DrainSettings) -> str:
+    if owner is None:
+        return "nobody would create it again"
+    if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _KNOWN_OWNERS:
+        return f"nobody knows whether its owner, a {owner.kind}, would create it again"
+    return ""
 
 
 def _why_kept(pod: Pod, settings: DrainSettings) -> str | None:
@@ -38,15 +48,20 @@ def _why_kept(pod: Pod, settings: DrainSettings) -> str | None:
 
 def matches(budget: PodDisruptionBudget, pod: Pod) -> bool:
     """Whether the budget counts the pod: of its namespace, and selected."""
-    selector = budget.spec.selector
-    if selector is None or budget.metadata.namespace != pod.metadata.namespace:
+    ours = budget.metadata.namespace == pod.metadata.namespace
+    return ours and is_selected(budget.spec.selector, pod.metadata.labels)
+
+
+def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """No selector selects nothing, an empty one everything."""
+    if selector is None:
         return False
-    labels = pod.metadata.labels
     plain = all(labels.get(key) == value for key, value in selector.match_labels.items())
-    return plain and all(_holds(wanted, labels) for wanted in selector.match_expressions)
+    return plain and all(holds(wanted, labels) for wanted in selector.match_expressions)
 
 
-def _holds(wanted: Requirement, labels: Mapping[str, str]) -> bool:
+def holds(wanted: Requirement, labels: Mapping[str, str]) -> bool:
+    """One expression of a selector; an operator that is not known never holds."""
     there = wanted.key in labels
     match wanted.operator:
         case "In":

@@ -1,21 +1,22 @@
 """Re-checks planned removals of nodes (design.md §7): sizes, minima, budgets, unmovable pods, and a place for each pod.
 
-Written from the rules alone, over plain nodes and pods. Where the plan says a pod could go is a claim, checked here by
-plain sums; a pod's affinities are the planner's affair alone.
+Written from the rules alone, over plain nodes and pods. Where the plan says a pod could go is a claim, checked here.
+Volumes, topology spread, pod affinity and devices that are claimed are the planner's affair alone.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from nodewright.model.group import GroupRef
-from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.validate.check import Violation
+from nodewright.validate.minima import Minima
 from nodewright.validate.movable import matches, why_immovable
+from nodewright.validate.neighbours import Arrival, Neighbours
 from nodewright.validate.room import Room
 
 _DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -28,7 +29,9 @@ def check_removals(
     else its ``namespace/name``.
     """
     course = _Course(seen, removals, places, settings)
-    return tuple(Violation(removal, rule) for removal in removals for rule in course.follow(removal))
+    found = [(removal, rule) for removal in removals for rule in course.follow(removal)]
+    found += course.neighbours_broken(removals)
+    return tuple(Violation(removal, rule) for removal, rule in found)
 
 
 class _Course:
@@ -46,14 +49,17 @@ class _Course:
         self._leaving: Counter[GroupRef] = Counter(_still_counted(seen))
         self._spent: Counter[str] = Counter()
         self._begun: set[str] = set(seen.removing)
-        self._offered = self._sum_offers()
+        self._minima = Minima(seen, settings.limits, self._begun)
+        self._arrivals: list[Arrival] = []
 
     def follow(self, removal: NodeRemoval) -> list[str]:
         """The rules that a removal breaks; it counts as done for those after it."""
         node = self._nodes.get(removal.node)
         if node is None:
             return [f"there is no node {removal.node}"]
-        broken = [*self._broken_by_node(removal, node), *self._broken_by_pods(removal), *self._broken_minima(node)]
+        broken = [*self._broken_by_node(removal, node), *self._broken_by_pods(removal)]
+        if not self._settings.is_ca:  # it counts machines on their way as if they were there
+            broken += self._minima.take(node)
         self._begun.add(removal.node)
         self._leaving[removal.group] += 1
         return broken
@@ -113,23 +119,21 @@ class _Course:
             why = "nobody says where it goes" if place is None else self._room.take(pod, place)
             if why:
                 yield f"pod {pod.key} has no place: {why}"
+            elif place is not None:
+                self._arrivals.append(Arrival(pod, self._nodes[place]))
 
-    def _broken_minima(self, node: Node) -> Iterator[str]:
-        if self._settings.is_ca:  # it counts machines on their way as if they were there
+    def neighbours_broken(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
+        """Pods that would keep each other away where the plan has them in the end.
+
+        CA's chain of removals is true as a whole only: of what is chosen from it, this need not hold.
+        """
+        if self._settings.is_ca or not self._arrivals:
             return
-        limits = make_resource_limits(self._settings.limits)
-        for name, least in (("cpu", limits.min_cores), ("memory", limits.min_memory_bytes)):
-            amount = node.status.capacity[name].value if name in node.status.capacity else 0
-            if least and amount and self._offered[name] - amount < least:
-                yield f"{name} of the cluster would fall below its minimum of {least}"
-            self._offered[name] -= amount
-
-    def _sum_offers(self) -> Counter[str]:
-        offered: Counter[str] = Counter()
-        for node in self._nodes.values():
-            if node.name not in self._begun and node.metadata.labels.get("type") != "virtual-kubelet":
-                offered.update({name: q.value for name, q in node.status.capacity.items() if name in ("cpu", "memory")})
-        return offered
+        there = Neighbours(self._seen.snapshot, self._begun)
+        planned = {pod: removal for removal in removals for pod in removal.pods}
+        for pod, why in there.conflicts(self._arrivals):
+            if pod.key in planned:
+                yield planned[pod.key], f"pod {pod.key} has no place: {why}"
 
 
 def _still_counted(seen: Observation) -> Mapping[GroupRef, int]:

@@ -1,14 +1,16 @@
-"""Room on nodes that stay, by plain sums."""
+"""Room on nodes that stay, by plain sums, and their ports."""
 
 from collections import Counter
 from collections.abc import Collection
 
 from nodewright.model.node import Node
-from nodewright.model.pod import Pod, Toleration
+from nodewright.model.pod import Pod
 from nodewright.snapshot.requests import PODS, node_amounts, pod_requests
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.validate.standing import why_unfit
 
-_REPELLING = ("NoSchedule", "NoExecute")
+_ANY = "0.0.0.0"  # noqa: S104  # an address in a pod's manifest; nothing listens here
+_Port = tuple[str, str, int]
 
 
 class Room:
@@ -22,6 +24,7 @@ class Room:
         self._going = going
         self._cutoff = cutoff
         self._left: dict[str, Counter[str]] = {}
+        self._ports: dict[str, list[_Port]] = {}
 
     def is_void(self, pod: Pod) -> bool:
         """Whether the pod counts for nothing."""
@@ -33,7 +36,7 @@ class Room:
         if row is None:
             return f"there is no node {name}"
         node = self._snapshot.node(row)
-        refused = self._refusal(pod, node)
+        refused = self._refusal(pod, node, row)
         if refused:
             return refused
         left = self._left.setdefault(name, self._free(node, row))
@@ -42,19 +45,22 @@ class Room:
         if short:
             return f"node {name} has not enough {short[0]}"
         left.subtract(asked)
+        self._ports[name] += _ports(pod)
         return ""
 
-    def _refusal(self, pod: Pod, node: Node) -> str:
+    def _refusal(self, pod: Pod, node: Node, row: int) -> str:
         if node.name in self._going:
             return f"node {node.name} goes too"
-        for taint in node.spec.taints:
-            tolerated = any(_tolerates(t, taint.key, taint.value, taint.effect) for t in pod.spec.tolerations)
-            if taint.effect in _REPELLING and not tolerated:
-                return f"node {node.name} has the taint {taint.key}"
-        wanted = (pod.spec.node_selector or {}).items()
-        if any(node.metadata.labels.get(key) != value for key, value in wanted):
-            return f"node {node.name} lacks a label that it selects"
+        unfit = why_unfit(pod, node)
+        if unfit:
+            return unfit
+        wanted, taken = _ports(pod), self._ports.setdefault(node.name, self._taken(row))
+        if any(_collide(one, other) for one in wanted for other in taken):
+            return f"node {node.name} has given away a host port that it wants"
         return ""
+
+    def _taken(self, row: int) -> list[_Port]:
+        return [port for held in self._snapshot.pods(row) if not self.is_void(held) for port in _ports(held)]
 
     def _free(self, node: Node, row: int) -> Counter[str]:
         left = Counter(node_amounts(node.allocatable))
@@ -64,9 +70,12 @@ class Room:
         return left
 
 
-def _tolerates(toleration: Toleration, key: str, value: str, effect: str) -> bool:
-    if toleration.effect and toleration.effect != effect:
-        return False
-    if toleration.key and toleration.key != key:
-        return False
-    return toleration.operator == "Exists" or toleration.value == value
+def _ports(pod: Pod) -> list[_Port]:
+    """Ports of the node that the pod takes; those of containers that only prepare it are free again by then."""
+    lasting = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
+    ports = (port for container in lasting for port in container.ports if port.host_port > 0)
+    return [(port.host_ip or _ANY, port.protocol or "TCP", port.host_port) for port in ports]
+
+
+def _collide(one: _Port, other: _Port) -> bool:
+    return one[1:] == other[1:] and (one[0] == other[0] or _ANY in (one[0], other[0]))

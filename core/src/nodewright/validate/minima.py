@@ -1,0 +1,48 @@
+"""What the cluster must keep: cores, memory and devices, as nodes go one after the other."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+
+from nodewright.model.limits import make_resource_limits
+from nodewright.model.node import Node
+from nodewright.model.settings import LimitSettings
+from nodewright.snapshot.observation import Observation, ProviderSeen
+
+
+class Minima:
+    """The least amounts, and what is left; nodes of the names ``gone`` count no more."""
+
+    def __init__(self, seen: Observation, settings: LimitSettings, gone: Collection[str]) -> None:
+        limits = make_resource_limits(settings)
+        self._least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
+        self._providers = tuple(seen.providers.values())
+        self._left: Counter[str] = Counter()
+        for _, node in seen.snapshot.nodes():
+            if node.name not in gone and node.metadata.labels.get("type") != "virtual-kubelet":
+                self._left.update(self._offers(node))
+
+    def take(self, node: Node) -> Iterator[str]:
+        """The minima that are broken without the node; it counts as gone from now on."""
+        offers = self._offers(node)
+        for name, amount in offers.items():
+            if amount and self._left[name] - amount < self._least[name] > 0:
+                yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
+        self._left.subtract(offers)
+
+    def _offers(self, node: Node) -> dict[str, int]:
+        """Of cores and memory what the machine has, of devices what pods may use."""
+        held = node.status.capacity
+        offers = {name: held[name].value for name in ("cpu", "memory") if name in held}
+        kind, devices = _devices(node, self._providers)
+        return {**offers, kind: devices} if kind in self._least else offers
+
+
+def _devices(node: Node, providers: Iterable[ProviderSeen]) -> tuple[str, int]:
+    """The kind of a node's devices, which a label of its provider tells, and how many it offers."""
+    for provider in providers:
+        kind = node.metadata.labels.get(provider.gpu_label, "") if provider.gpu_label else ""
+        if kind:
+            names = (name for other in providers for name in other.gpu_resources)
+            amounts = (node.allocatable[name].value for name in names if name in node.allocatable)
+            return kind, next((amount for amount in amounts if amount > 0), 0)
+    return "", 0

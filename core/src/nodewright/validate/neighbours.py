@@ -1,0 +1,67 @@
+"""Do pods keep each other away once all has moved? Required anti-affinity, by whatever label makes the domain."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod, PodAffinityTerm
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.validate.movable import is_selected
+
+Labels = Mapping[str, str]
+
+
+class Arrival(NamedTuple):
+    """A pod that moves to a node."""
+
+    pod: Pod
+    node: Node
+
+
+class _Alike(NamedTuple):
+    """Pods that no scheduler tells apart, and the labels of the nodes on which they stay."""
+
+    pod: Pod
+    places: list[Labels]
+
+
+class Neighbours:
+    """Pods on nodes that stay. ``gone`` are the others."""
+
+    def __init__(self, snapshot: Snapshot, gone: Collection[str]) -> None:
+        self._alike = [
+            _Alike(held.pod, [snapshot.node(row).metadata.labels for row in rows if snapshot.name(row) not in gone])
+            for held, rows in snapshot.placements()
+        ]
+        self._shy = [alike for alike in self._alike if _terms(alike.pod)]
+
+    def conflicts(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[Pod, str]]:
+        """Each pod that would come where another one keeps it away, or the other way round."""
+        for place, (pod, node) in enumerate(arrivals):
+            there = self._alike if _terms(pod) else self._shy
+            others = [*there, *(_Alike(o.pod, [o.node.metadata.labels]) for o in arrivals[:place])]
+            other = next((other for other in others if _clash(pod, node.metadata.labels, other)), None)
+            if other is not None:
+                yield pod, f"it would be too near to pods like {other.pod.key}, on node {node.name}"
+
+
+def _clash(pod: Pod, here: Labels, other: _Alike) -> bool:
+    keys = [term.topology_key for term in _terms(pod) if _is_about(term, pod, other.pod)]
+    keys += [term.topology_key for term in _terms(other.pod) if _is_about(term, other.pod, pod)]
+    return any(key in here and any(there.get(key) == here[key] for there in other.places) for key in keys)
+
+
+def _terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+    affinity = pod.spec.affinity
+    anti = affinity.pod_anti_affinity if affinity is not None else None
+    return anti.required if anti is not None else ()
+
+
+def _is_about(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
+    """Whether the term of one pod speaks of another. Namespaces that are told by their labels are not looked up."""
+    everywhere = term.namespace_selector is not None and not (
+        term.namespace_selector.match_labels or term.namespace_selector.match_expressions
+    )
+    own = (owner.metadata.namespace,) if term.namespace_selector is None else ()
+    named = pod.metadata.namespace in (term.namespaces or own)
+    return (everywhere or named) and is_selected(term.label_selector, pod.metadata.labels)
