@@ -17,7 +17,7 @@ test: .venv/.dev
 
 # Needs Go; the first build of the control plane takes 8 minutes on two free cores, then it is kept.
 control-plane: .venv/.dev
-	$(BIN)/python -m tests.e2e.binary
+	$(BIN)/python -m tests.e2e.provide
 
 e2e: control-plane
 	E2E=require $(BIN)/pytest tests/e2e

@@ -1,0 +1,1 @@
+"""Virtual machine scale sets of Azure as node groups of nodewright."""

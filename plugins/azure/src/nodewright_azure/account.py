@@ -1,0 +1,151 @@
+"""Which cloud, subscription and resource group, and by whose name: from options, environment and ``azure.json``.
+
+The options are strongest, then CA's environment variables, then the file of Azure's cloud provider. Secrets come from
+the environment or the file only, and show in no text.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodewright.spec import ConfigError
+from nodewright_azure.options import SOURCE, Method, Options
+
+CLOUDS = {
+    "azurepubliccloud": "AZURE_PUBLIC_CLOUD",
+    "azurecloud": "AZURE_PUBLIC_CLOUD",
+    "azureusgovernmentcloud": "AZURE_US_GOVERNMENT",
+    "azureusgovernment": "AZURE_US_GOVERNMENT",
+    "azurechinacloud": "AZURE_CHINA_CLOUD",
+}
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+
+
+class Secret:
+    """A text that shows in no other text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "Secret(…)" if self._text else "Secret()"
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def reveal(self) -> str:
+        return self._text
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """``cloud`` by the SDK's name; ``method`` is never ``auto``."""
+
+    cloud: str
+    subscription_id: str
+    resource_group: str
+    method: Method
+    tenant_id: str
+    client_id: str
+    client_secret: Secret
+    certificate_path: str
+    certificate_password: Secret
+    token_file: str
+
+
+class CloudConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``azure.json``; its many other members are for other programs."""
+
+    cloud: str = ""
+    tenant_id: str = ""
+    subscription_id: str = ""
+    resource_group: str = ""
+    aad_client_id: str = ""
+    aad_client_secret: str = ""
+    aad_client_cert_path: str = ""
+    aad_client_cert_password: str = ""
+    use_managed_identity_extension: bool = False
+    user_assigned_identity_id: str = msgspec.field(default="", name="userAssignedIdentityID")
+    use_federated_workload_identity_extension: bool = False
+    use_workload_identity_extension: bool = False
+    aad_federated_token_file: str = ""
+
+
+def load_account(options: Options, environ: Mapping[str, str]) -> Account:
+    """Raises ConfigError naming the key or the variable."""
+    file = _read_file(options.cloud_config) if options.cloud_config else CloudConfig()
+
+    def pick(option: str, variables: str, stored: str = "") -> str:
+        said = (environ.get(variable, "") for variable in variables.split())
+        return option or next(filter(None, said), "") or stored
+
+    secret = Secret(pick("", "ARM_CLIENT_SECRET", file.aad_client_secret))
+    certificate = pick(options.certificate_path, "ARM_CLIENT_CERT_PATH", file.aad_client_cert_path)
+    method = options.credential
+    if method is Method.AUTO:
+        method = _method(environ, file, has_secret=bool(secret), has_certificate=bool(certificate))
+    client_id = pick(options.client_id, "ARM_CLIENT_ID AZURE_CLIENT_ID", file.aad_client_id)
+    if method is Method.MANAGED_IDENTITY:
+        client_id = pick(options.client_id, "ARM_USER_ASSIGNED_IDENTITY_ID", file.user_assigned_identity_id)
+    account = Account(
+        cloud=_cloud(pick(options.cloud, "ARM_CLOUD", file.cloud)),
+        subscription_id=pick(options.subscription_id, "ARM_SUBSCRIPTION_ID", file.subscription_id),
+        resource_group=pick(options.resource_group, "ARM_RESOURCE_GROUP", file.resource_group),
+        method=method,
+        tenant_id=pick(options.tenant_id, "ARM_TENANT_ID AZURE_TENANT_ID", file.tenant_id),
+        client_id=client_id,
+        client_secret=secret,
+        certificate_path=certificate,
+        certificate_password=Secret(pick("", "ARM_CLIENT_CERT_PASSWORD", file.aad_client_cert_password)),
+        token_file=pick(options.token_file, "AZURE_FEDERATED_TOKEN_FILE", file.aad_federated_token_file),
+    )
+    _demand_complete(account)
+    return account
+
+
+def _method(environ: Mapping[str, str], file: CloudConfig, *, has_secret: bool, has_certificate: bool) -> Method:
+    """In CA's order: what is asked for outright, then what there is."""
+    federated = ("ARM_USE_WORKLOAD_IDENTITY_EXTENSION", "ARM_USE_FEDERATED_WORKLOAD_IDENTITY_EXTENSION")
+    in_file = file.use_federated_workload_identity_extension or file.use_workload_identity_extension
+    if in_file or any(environ.get(name) in _TRUE for name in federated):
+        return Method.WORKLOAD_IDENTITY
+    if file.use_managed_identity_extension or environ.get("ARM_USE_MANAGED_IDENTITY_EXTENSION") in _TRUE:
+        return Method.MANAGED_IDENTITY
+    if has_secret:
+        return Method.CLIENT_SECRET
+    return Method.CERTIFICATE if has_certificate else Method.CHAIN
+
+
+def _demand_complete(account: Account) -> None:
+    needed = {"subscription_id": "ARM_SUBSCRIPTION_ID", "resource_group": "ARM_RESOURCE_GROUP"}
+    if account.method in (Method.CLIENT_SECRET, Method.CERTIFICATE, Method.WORKLOAD_IDENTITY):
+        needed |= {"tenant_id": "ARM_TENANT_ID", "client_id": "ARM_CLIENT_ID"}
+    if account.method is Method.CERTIFICATE:
+        needed["certificate_path"] = "ARM_CLIENT_CERT_PATH"
+    if account.method is Method.WORKLOAD_IDENTITY:
+        needed["token_file"] = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
+    for key, variable in needed.items():
+        if not getattr(account, key):
+            raise ConfigError(f"{SOURCE}: {key} is not set, nor is {variable}")
+    if account.method is Method.CLIENT_SECRET and not account.client_secret:
+        raise ConfigError(f"{SOURCE}: credential is client_secret, and ARM_CLIENT_SECRET is not set")
+
+
+def _cloud(name: str) -> str:
+    found = CLOUDS.get((name or "AzurePublicCloud").lower())
+    if found is None:
+        known = "AzurePublicCloud, AzureUSGovernmentCloud, AzureChinaCloud"
+        raise ConfigError(f"{SOURCE}: cloud: there is no {name}, only {known}; for any other set arm_endpoint")
+    return found
+
+
+def _read_file(path: str) -> CloudConfig:
+    try:
+        content: Any = msgspec.json.decode(Path(path).read_bytes())
+        return msgspec.convert(content, CloudConfig)
+    except OSError as error:
+        raise ConfigError(f"{SOURCE}: cloud_config: {path} cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        # Only where and what kind of thing: the values may be secrets.
+        raise ConfigError(f"{SOURCE}: cloud_config: {path} is not azure.json: {error}") from error

@@ -1,0 +1,105 @@
+"""What machines the scale sets start: sizes by location, listed once for all sets and kept for a while."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from random import Random
+
+from nodewright.spec import Clock, NodeTemplate, ProviderError
+from nodewright.spec.cache import Kept, ask
+from nodewright_azure.api import Api
+from nodewright_azure.options import Options
+from nodewright_azure.shapes import ResourceSku, ScaleSet
+from nodewright_azure.template import Machine, make_template
+
+_MACHINES = "virtualMachines"
+_PROMO = "_promo"
+_ARCHITECTURES = {"x64": "amd64", "arm64": "arm64"}
+
+
+class Catalogue:
+    """Makes templates; ``learn`` asks Azure for what is missing or old, ``template`` answers from that."""
+
+    def __init__(self, api: Api, options: Options, clock: Clock, random: Random) -> None:
+        self._api = api
+        self._options = options
+        self._skus: Kept[str, Mapping[str, ResourceSku]] = Kept(clock, random, options.sku_interval)
+        self._own = {
+            name.lower(): Machine(
+                cpus=row.cpu, memory_bytes=row.memory_mib << 20, gpus=row.gpu, architecture=row.architecture
+            )
+            for name, row in options.instance_types.items()
+        }
+
+    def learn(self, sets: Iterable[ScaleSet]) -> None:
+        """One call for each location of a set whose size is not described in the options. Nothing is raised."""
+        if self._options.use_static_instance_list:
+            return
+        asked = (one.location.lower() for one in sets if one.location and self._own_machine(_size(one)) is None)
+        for location in self._skus.missing(asked):
+            self._skus.keep(location, ask(lambda location=location: self._list(location)))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+
+    def template(self, scale_set: ScaleSet) -> NodeTemplate:
+        """Raises ProviderError that says what is wrong with this set."""
+        machine = self._own_machine(_size(scale_set)) or self._told_machine(scale_set)
+        return make_template(scale_set, machine, predict_labels=self._options.predict_labels)
+
+    def restriction(self, scale_set: ScaleSet) -> str:
+        """Why the subscription may not have machines of this size in the location; empty if it may, as far as is known."""
+        sku = ask(lambda: self._sku(scale_set))
+        if isinstance(sku, ProviderError):
+            return ""
+        whole = (one.reason_code or "not available" for one in sku.restrictions if one.type == "Location")
+        return next(whole, "")
+
+    def price(self, scale_set: ScaleSet) -> float | None:
+        """USD per hour of a machine, by the options' table."""
+        prices = {name.lower(): price for name, price in self._options.prices_per_hour.items()}
+        return prices.get(_size(scale_set).lower())
+
+    def _list(self, location: str) -> Mapping[str, ResourceSku]:
+        return {sku.name.lower(): sku for sku in self._api.skus(location) if sku.resource_type == _MACHINES}
+
+    def _own_machine(self, size: str) -> Machine | None:
+        """As in CA's table, a promotional size is like the one that it promotes."""
+        return self._own.get(size.lower()) or self._own.get(size.lower().removesuffix(_PROMO))
+
+    def _told_machine(self, scale_set: ScaleSet) -> Machine:
+        if not _size(scale_set) or not scale_set.location:
+            return Machine(cpus=0, memory_bytes=0)  # the template says what is missing
+        found = _read(self._sku(scale_set))
+        if found is None:
+            raise self._unknown(scale_set)
+        return found
+
+    def _sku(self, scale_set: ScaleSet) -> ResourceSku:
+        location = (scale_set.location or "").lower()
+        if self._options.use_static_instance_list or not location:
+            raise self._unknown(scale_set)
+        skus: Mapping[str, ResourceSku] = self._skus.get(location)
+        found = skus.get(_size(scale_set).lower())
+        if found is None:
+            raise self._unknown(scale_set)
+        return found
+
+    def _unknown(self, scale_set: ScaleSet) -> ProviderError:
+        said = f"{scale_set.name}: {scale_set.location} has no size {_size(scale_set)} that is known"
+        return ProviderError(f"{said}; describe it in providers.azure.options.instance_types", code="unknownSku")
+
+
+def _size(scale_set: ScaleSet) -> str:
+    return scale_set.sku.name if scale_set.sku is not None else ""
+
+
+def _read(sku: ResourceSku) -> Machine | None:
+    """None if something is missing, or is no number. Fractions of GiB count, unlike in CA."""
+    told = {one.name: one.value for one in sku.capabilities}
+    try:
+        cpus, memory, gpus = _numbers((told["vCPUs"], told["MemoryGB"], told.get("GPUs", "0")))
+        architecture = _ARCHITECTURES[told.get("CpuArchitectureType", "x64").lower()]
+    except (KeyError, ValueError):
+        return None
+    return Machine(cpus=int(cpus), memory_bytes=int(memory * 2**30), gpus=int(gpus), architecture=architecture)
+
+
+def _numbers(texts: Sequence[str]) -> list[Fraction]:
+    return [Fraction(text) for text in texts]

@@ -1,0 +1,115 @@
+"""Which scale sets are ours: ``--nodes`` and ``--node-group-auto-discovery``, in CA's syntax."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from nodewright.model.complaint import printable
+from nodewright.model.limits import NodeGroupSpec, parse_node_group_spec
+from nodewright.spec import ConfigError
+
+_FLAG = "--node-group-auto-discovery"
+_DISCOVERER = "label"
+_MIN, _MAX = "min", "max"
+_SIZE = re.compile(r"\+?[0-9]{1,9}")
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """One flag: tags that a set must have, and sizes for sets whose own tags tell none."""
+
+    selector: dict[str, str]
+    min_size: int | None = None
+    max_size: int | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    min_size: int
+    max_size: int
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """``named``: explicit groups by name in lower case, with their limits. A set must fit all ``discoveries``."""
+
+    named: dict[str, NodeGroupSpec] = {}
+    discoveries: tuple[Discovery, ...] = ()
+
+    def limits(self, tags: Mapping[str, str | None] | None) -> Limits | str | None:
+        """Those of a set with these tags; None: it is not meant; a text: it is, and why it cannot be used."""
+        if not tags or not self.discoveries or not all(_fits(one, tags) for one in self.discoveries):
+            return None
+        lowest = max((one.min_size for one in self.discoveries if one.min_size is not None), default=None)
+        highest = min((one.max_size for one in self.discoveries if one.max_size is not None), default=None)
+        min_size, max_size = _size(tags, _MIN, lowest), _size(tags, _MAX, highest)
+        for key, size in ((_MIN, min_size), (_MAX, max_size)):
+            if size is None:
+                return _unsized(key, tags)
+        assert min_size is not None
+        assert max_size is not None
+        if min_size > max_size:
+            return f"its minimum {min_size} is above its maximum {max_size}"
+        return Limits(min_size=min_size, max_size=max_size)
+
+
+def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
+    """Raises ConfigError naming the flag. Azure's names ignore case; of a group named twice the last limits count."""
+    named: dict[str, NodeGroupSpec] = {}
+    for text in nodes:
+        try:
+            spec = parse_node_group_spec(text)
+        except ConfigError as error:
+            raise ConfigError(f"--nodes: {error}") from None
+        named[spec.name.lower()] = spec
+    return Selection(named=named, discoveries=tuple(parse_discovery(text) for text in discoveries))
+
+
+def parse_discovery(text: str) -> Discovery:
+    """``label:tag=value,…[,min=n][,max=n]``; of a repeated key the last counts. Raises ConfigError."""
+    shown = printable(text)
+    parts = text.split(":")
+    if len(parts) != 2:
+        raise ConfigError(f"{_FLAG}: '{shown}' is not of the form label:tag=value,…")
+    if parts[0] != _DISCOVERER:
+        raise ConfigError(f"{_FLAG}: '{shown}': azure discovers by 'label', not by '{printable(parts[0])}'")
+    pairs = _pairs(parts[1].split(","), shown)
+    sizes = {key: _number(pairs.pop(key)) for key in (_MIN, _MAX) if key in pairs}
+    for key, size in sizes.items():
+        if size is None:
+            raise ConfigError(f"{_FLAG}: '{shown}': {key} is not a whole number from 0 up")
+    found = Discovery(selector=pairs, min_size=sizes.get(_MIN), max_size=sizes.get(_MAX))
+    if found.min_size is not None and found.max_size is not None and found.min_size > found.max_size:
+        raise ConfigError(f"{_FLAG}: '{shown}': the minimum is greater than the maximum")
+    return found
+
+
+def _pairs(parts: Sequence[str], shown: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals or "=" in value:
+            raise ConfigError(f"{_FLAG}: '{shown}': '{printable(part)}' is not of the form tag=value")
+        if not key or not value:
+            raise ConfigError(f"{_FLAG}: '{shown}': '{printable(part)}' lacks a tag or a value")
+        pairs[key] = value
+    return pairs
+
+
+def _fits(one: Discovery, tags: Mapping[str, str | None]) -> bool:
+    return bool(one.selector) and all(tags.get(key) == value for key, value in one.selector.items())
+
+
+def _size(tags: Mapping[str, str | None], key: str, otherwise: int | None) -> int | None:
+    """The set's own tag, or what the flags say where it has none; None where that is no size."""
+    text = tags.get(key)
+    return otherwise if text is None else _number(text)
+
+
+def _unsized(key: str, tags: Mapping[str, str | None]) -> str:
+    text = tags.get(key)
+    if text is not None:
+        return f"its tag {key}={printable(text)} is not a number of machines"
+    return f"it has no tag {key}, and {_FLAG} says no {key} either"
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _SIZE.fullmatch(text) else None

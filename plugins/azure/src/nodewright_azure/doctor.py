@@ -1,0 +1,176 @@
+"""``nodewright doctor`` for Azure: the permission behind each capability, and who else writes to the scale sets.
+
+Nothing is changed. Azure tells a caller what it may do in a resource group, so that no write has to be tried.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError
+from nodewright.spec.cache import ask
+from nodewright_azure.api import Api
+from nodewright_azure.discovery import Selection
+from nodewright_azure.fleet import Fleet
+from nodewright_azure.machines import find_failure
+from nodewright_azure.options import Options
+from nodewright_azure.policy import READ_SKUS, Permission, allows, in_group
+from nodewright_azure.shapes import AutoscaleSetting, Lock, ScaleSet
+
+_OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
+_LOCK = "/providers/microsoft.authorization/locks/"
+_READ_ONLY = "readonly"
+
+
+class Doctor:
+    """Examines one resource group."""
+
+    def __init__(self, api: Api, options: Options, selection: Selection) -> None:
+        self._api = api
+        self._options = options
+        self._selection = selection
+
+    def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
+        """Permissions first, then each set."""
+        sets = fleet.sets
+        return (
+            *self._permissions(list(sets.values())),
+            *(_missing(name) for name in fleet.names() if name not in sets),
+            *(_unusable(name, why) for name, why in fleet.unusable.items()),
+            *self._surroundings(sets),
+        )
+
+    def _permissions(self, sets: Sequence[ScaleSet]) -> Iterator[Finding]:
+        needed = in_group(self._options, [one.is_flexible for one in sets])
+        grants = ask(self._api.grants)
+        for one in needed:
+            if isinstance(grants, ProviderError):
+                said = f"cannot be told: {grants}"
+                yield Finding(level=_WARNING, subject=one.action, message=said, capability=one.capability)
+            elif allows(grants, one.action):
+                yield _granted(one)
+            else:
+                yield _refused(one, f"no role in {self._api.place()} grants it")
+        place = next((one.location for one in sets if one.location), None)
+        if not self._options.use_static_instance_list and place is not None:
+            yield self._probe_skus(place)
+
+    def _probe_skus(self, location: str) -> Finding:
+        """Asked outright: what is granted in a resource group says nothing about a list of the subscription."""
+        found = ask(lambda: self._api.skus(location))
+        if isinstance(found, AccessDenied):
+            return _refused(READ_SKUS, str(found))
+        if isinstance(found, ProviderError):
+            return Finding(level=_WARNING, subject=READ_SKUS.action, message=f"cannot be told now: {found}")
+        return _granted(READ_SKUS)
+
+    def _surroundings(self, sets: Mapping[str, ScaleSet]) -> Iterator[Finding]:
+        locks, settings = ask(self._api.locks), ask(self._api.autoscale_settings)
+        for what, found in (("locks", locks), ("autoscale settings", settings)):
+            if isinstance(found, ProviderError):
+                subject = "other writers" if found is settings else "locks"
+                yield Finding(level=_WARNING, subject=subject, message=f"{what} cannot be looked for: {found}")
+        for name, one in sets.items():
+            if not isinstance(locks, ProviderError):
+                yield from _examine_locks(name, one, locks)
+            writers = [] if isinstance(settings, ProviderError) else list(_autoscalers(one, settings))
+            yield from _examine_writers(name, one, writers)
+            yield from _examine_settings(name, one)
+            yield from self._examine_state(name, one)
+
+    def _examine_state(self, name: str, one: ScaleSet) -> Iterator[Finding]:
+        if not one.has_failed:
+            return
+        found = ask(lambda: self._api.problems(one.name))
+        why = None if isinstance(found, ProviderError) else find_failure(found)
+        words = f"{why.code}: {why.message}" if why is not None else "Azure does not say why"
+        message = f"the last operation on the set failed: {words}"
+        yield Finding(level=_WARNING, subject="provisioningState", message=message, group_id=name)
+
+
+def _examine_locks(name: str, one: ScaleSet, locks: Iterable[Lock]) -> Iterator[Finding]:
+    for lock in locks:
+        locked = lock.id.lower().partition(_LOCK)[0]
+        if not f"{one.id.lower()}/".startswith(f"{locked}/"):
+            continue
+        read_only = lock.properties.level.lower() == _READ_ONLY
+        effect = "no size can be changed" if read_only else "machines may not be deletable"
+        yield Finding(
+            level=_PROBLEM if read_only else _WARNING,
+            subject=f"lock {lock.name}",
+            message=f"{lock.properties.level}: {effect}",
+            remedy="remove the lock, or keep what must not change in a resource group of its own",
+            group_id=name,
+        )
+
+
+def _examine_writers(name: str, one: ScaleSet, writers: Sequence[str]) -> Iterator[Finding]:
+    for writer in writers:
+        message = f"the autoscale setting {writer} writes the size of this set too"
+        remedy = "leave the size to one of them"
+        yield Finding(level=_WARNING, subject="other writers", message=message, remedy=remedy, group_id=name)
+    properties = one.properties
+    repairs = properties.automatic_repairs_policy is not None and properties.automatic_repairs_policy.enabled
+    if repairs:
+        message = "Azure replaces machines by itself when it takes them for unhealthy"
+        yield _setting("automaticRepairsPolicy", message, "switch automatic repairs off", name)
+    mode = properties.upgrade_policy.mode if properties.upgrade_policy is not None else None
+    changes = mode in ("Automatic", "Rolling")
+    if changes:
+        message = f"{mode}: Azure restarts or replaces machines by itself when the set's model changes"
+        yield _setting("upgradePolicy", message, "set the upgrade policy to Manual", name)
+    if not writers and not repairs and not changes:
+        yield Finding(level=_OK, subject="other writers", message="none was found", group_id=name)
+
+
+def _examine_settings(name: str, one: ScaleSet) -> Iterator[Finding]:
+    if one.properties.overprovision:
+        message = "on: Azure starts more machines than are asked for, and ends some after they have become nodes"
+        yield _setting("overprovision", message, "set overprovision to false", name)
+    if one.is_flexible:
+        message = "Flexible: failed machines are noticed only when the provision time is over"
+        yield _setting("orchestrationMode", message, "use a uniform set where that matters", name)
+    elif not one.is_uniform:
+        mode = one.properties.orchestration_mode or "not told"
+        message = f"{mode}: machines are known of Uniform and Flexible sets only"
+        remedy = "make the set anew"
+        yield Finding(level=_PROBLEM, subject="orchestrationMode", message=message, remedy=remedy, group_id=name)
+    if len(one.zones or ()) > 1:
+        message = f"{len(one.zones or ())} zones: it is not known in which of them the next machine will be"
+        yield _setting("zones", message, "make one set for each zone", name)
+    if one.etag is None:
+        message = "not told: writes carry no condition, and sizes are never lowered but by deletions"
+        yield _setting("etag", message, "none: it depends on Azure", name)
+
+
+def _autoscalers(one: ScaleSet, settings: Iterable[AutoscaleSetting]) -> Iterator[str]:
+    for setting in settings:
+        if setting.properties.enabled and setting.properties.target_resource_uri.lower() == one.id.lower():
+            yield setting.name
+
+
+def _setting(subject: str, message: str, remedy: str, group_id: str) -> Finding:
+    return Finding(level=_WARNING, subject=subject, message=message, remedy=remedy, group_id=group_id)
+
+
+def _missing(name: str) -> Finding:
+    message = "--nodes names it, and there is no such scale set"
+    remedy = "correct the name or the resource group"
+    return Finding(level=_PROBLEM, subject="--nodes", message=message, remedy=remedy, group_id=name)
+
+
+def _unusable(name: str, why: str) -> Finding:
+    message = f"{name} is meant and not used: {why}"
+    return Finding(level=_PROBLEM, subject="--node-group-auto-discovery", message=message, remedy="correct its tags")
+
+
+def _granted(one: Permission) -> Finding:
+    return Finding(level=_OK, subject=one.action, message="granted", capability=one.capability)
+
+
+def _refused(one: Permission, why: str) -> Finding:
+    return Finding(
+        level=one.level,
+        subject=one.action,
+        message=f"{one.without}: {why}",
+        remedy=f"grant {one.action}",
+        capability=one.capability,
+    )

@@ -1,0 +1,130 @@
+"""Every error of the SDK becomes one of nodewright's tree, once. Only this module knows Azure's error codes."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nodewright.spec import (
+    AccessDenied,
+    ErrorClass,
+    FailureScope,
+    NodeGroupNotFound,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    Throttled,
+)
+
+INSTANCE_NOT_FOUND = "instanceNotFound"
+NOT_ALLOWED = "OperationNotAllowed"
+FAILED = "provisioning-state-failed"
+# An operation is under way that does not bear another beside it: it passes by itself.
+_BUSY = frozenset(
+    (
+        "ConflictingConcurrentWriteNotAllowed",
+        "OperationPreempted",
+        "PreemptedByAnotherOperation",
+        "AnotherOperationInProgress",
+        "RetryableError",
+    )
+)
+_THROTTLED = frozenset(("TooManyRequests", "OperationThrottled", "SubscriptionRequestsThrottled", "RequestThrottled"))
+_DENIED = frozenset(
+    (
+        "AuthorizationFailed",
+        "LinkedAuthorizationFailed",
+        "LinkedAccessCheckFailed",
+        "AuthenticationFailed",
+        "ExpiredAuthenticationToken",
+        "InvalidAuthenticationToken",
+        "InvalidAuthenticationTokenTenant",
+        "RequestDisallowedByPolicy",
+        "ScopeLocked",
+        "ReadOnlyDisabledSubscription",
+    )
+)
+_SHORT = ErrorClass.OUT_OF_RESOURCES
+# Azure's code of a failed creation → (class, how far it reaches). Azure documents the codes; what is not here is "other".
+_FAILURES: Mapping[str, tuple[ErrorClass, FailureScope]] = {
+    "AllocationFailed": (_SHORT, FailureScope.GROUP),
+    "ZonalAllocationFailed": (_SHORT, FailureScope.GROUP),
+    "OverconstrainedAllocationRequest": (_SHORT, FailureScope.GROUP),
+    "OverconstrainedZonalAllocationRequest": (_SHORT, FailureScope.GROUP),
+    "SkuNotAvailable": (_SHORT, FailureScope.INSTANCE_TYPE),
+    "SpotAllocationFailed": (_SHORT, FailureScope.GROUP),
+    "SpotEvictionCapacityConstrained": (_SHORT, FailureScope.GROUP),
+    "LowPriorityQuotaExceeded": (ErrorClass.QUOTA, FailureScope.ACCOUNT),
+    "CapacityReservationCapacityExceeded": (_SHORT, FailureScope.GROUP),
+    "InsufficientCapacity": (_SHORT, FailureScope.GROUP),
+    "SubnetIsFull": (_SHORT, FailureScope.GROUP),
+    "NotEnoughFreeIPs": (_SHORT, FailureScope.GROUP),
+    FAILED: (_SHORT, FailureScope.GROUP),
+    "QuotaExceeded": (ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
+    "ResourceQuotaExceeded": (ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
+    "PublicIPCountLimitReached": (ErrorClass.QUOTA, FailureScope.GROUP),
+}
+_SHORTAGES: Mapping[ErrorClass, type[ProviderError]] = {ErrorClass.QUOTA: QuotaExceeded, _SHORT: OutOfCapacity}
+_MAX_MESSAGE = 500
+
+
+class Stale(ProviderError):
+    """Somebody wrote the set since it was read."""
+
+    code = "preconditionFailed"
+
+
+class Refusal(NamedTuple):
+    """An answer that is an error, as HTTP brought it."""
+
+    status: int
+    code: str
+    message: str
+    retry_after: float = 0.0
+
+
+def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
+    """What a failed creation means. Azure says "operation not allowed" when a quota of cores is used up."""
+    if code == NOT_ALLOWED and "quota" in message.lower():
+        whole = "total regional" in message.lower()
+        return ErrorClass.QUOTA, FailureScope.ACCOUNT if whole else FailureScope.INSTANCE_TYPE
+    return _FAILURES.get(code, (ErrorClass.OTHER, FailureScope.GROUP))
+
+
+def refusal(operation: str, said: Refusal) -> ProviderError:
+    """The error that an answer stands for; Azure's own code and words stay in it."""
+    text = f"{operation}: {said.code or said.status}: {said.message}"[:_MAX_MESSAGE]
+    if said.status == 429 or said.code in _THROTTLED | _BUSY:
+        return Throttled(text, retry_after=max(1.0, said.retry_after))
+    if said.status == 404:
+        return _not_found(text, said.code)
+    kind = _kind_of(said)
+    if kind is not None:
+        return kind(text)
+    gone = said.code == "InvalidParameter" and "instanceId" in said.message
+    return ProviderError(text, code=INSTANCE_NOT_FOUND if gone else said.code or "unknownError")
+
+
+def _kind_of(said: Refusal) -> type[ProviderError] | None:
+    if said.status == 412:
+        return Stale
+    if said.code in _DENIED or said.status in (401, 403):
+        return AccessDenied
+    if said.status >= 500:
+        return ProviderUnavailable
+    return _SHORTAGES.get(classify(said.code, said.message)[0])
+
+
+def _not_found(text: str, code: str) -> ProviderError:
+    """A set, or the place where it should be: that is a mistake in the configuration."""
+    where = {
+        "ResourceGroupNotFound": "resource_group (or ARM_RESOURCE_GROUP)",
+        "SubscriptionNotFound": "subscription_id (or ARM_SUBSCRIPTION_ID)",
+    }
+    if code in where:
+        return ProviderError(f"providers.azure.options.{where[code]}: {text}", code=code)
+    return NodeGroupNotFound(text)
+
+
+def short(text: str) -> str:
+    """As much of Azure's words as is kept."""
+    return text[:_MAX_MESSAGE]

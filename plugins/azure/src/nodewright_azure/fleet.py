@@ -1,0 +1,280 @@
+"""The scale sets as they were last read: when they are read again, how much of them, and what failed in them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec.cache import NotYet, ask
+from nodewright_azure.api import Api
+from nodewright_azure.discovery import Limits, Selection
+from nodewright_azure.failures import Ledger, judge
+from nodewright_azure.machines import Unit, Why, find_failure, judge_flexible, judge_uniform
+from nodewright_azure.options import Options
+from nodewright_azure.shapes import Machine, ScaleSet
+
+T = TypeVar("T")
+
+# A listing may lag behind a write: for so long, a set that we know to be old is not believed.
+_LAG_SECONDS = 120.0
+_EARLIEST = 0.5
+_AGAIN_SECONDS = 20.0
+
+
+class Roster(msgspec.Struct, frozen=True, kw_only=True):
+    """The machines of a set, good until then; ``trouble`` is why they are not known."""
+
+    units: tuple[Unit, ...] = ()
+    until: float = float("-inf")
+    trouble: ProviderError | None = None
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """One set as it is known. ``older`` are etags that it had before, ``quiet_since`` when it was first seen as it is."""
+
+    scale_set: ScaleSet
+    limits: Limits
+    older: frozenset[str | None] = frozenset()
+    changed_at: float = float("-inf")
+    quiet_since: float = float("-inf")
+    roster: Roster = Roster()
+    ledger: Ledger = Ledger()
+    trouble: ProviderError | None = None
+
+
+class Fleet:
+    """Lists sets in bulk, machines only of sets where something may have changed, and answers from that."""
+
+    def __init__(self, api: Api, selection: Selection, options: Options, clock: Clock, random: Random) -> None:
+        self._api = api
+        self._selection = selection
+        self._options = options
+        self._clock = clock
+        self._random = random
+        self._held: dict[str, Held] = {}
+        self._read_at = float("-inf")
+        self.unusable: dict[str, str] = {}
+
+    def refresh(self, wanted: frozenset[str]) -> None:
+        """All sets when the interval is over; until then only those that are wanted."""
+        now, asked_for = self._clock.now(), {name.lower() for name in wanted}
+        if now - self._read_at >= self._options.refresh_interval:
+            self._list()
+            self._read_at = now
+            looked_at = set(self._held)
+        else:
+            looked_at = asked_for
+        self._look(sorted(asked_for & (set(self._held) | set(self._selection.named))))
+        known = [self._held[key] for key in sorted(looked_at & set(self._held))]
+        self._read_machines(
+            [one for one in known if one.scale_set.key in asked_for or self._may_differ(one)], asked_for
+        )
+
+    # What is known
+
+    @property
+    def sets(self) -> Mapping[str, ScaleSet]:
+        """What exists, by group id."""
+        return {self.name(key): self._held[key].scale_set for key in self._order()}
+
+    def names(self) -> Sequence[str]:
+        """Explicit groups, also those that do not exist, then the discovered ones."""
+        return [self.name(key) for key in self._order(every=True)]
+
+    def name(self, key: str) -> str:
+        """As the flag writes it, or as Azure does."""
+        spec = self._selection.named.get(key)
+        return spec.name if spec is not None else self._held[key].scale_set.name
+
+    def find(self, group_id: str) -> ScaleSet | None:
+        """None if it does not exist."""
+        held = self._held.get(group_id.lower())
+        return held.scale_set if held is not None else None
+
+    def held(self, group_id: str) -> Held:
+        """Raises NodeGroupNotFound, and what kept the set from being read."""
+        found = self._held.get(group_id.lower())
+        if found is None:
+            if group_id.lower() in self._selection.named:
+                raise NodeGroupNotFound(f"--nodes names {group_id}: there is no such scale set in {self._api.place()}")
+            raise NodeGroupNotFound(f"azure has no group {group_id}")
+        if found.trouble is not None:
+            raise _once_more(found.trouble)
+        return found
+
+    def units(self, group_id: str) -> tuple[Unit, ...]:
+        """Raises also what kept the machines from being read."""
+        roster = self.held(group_id).roster
+        if roster.trouble is not None:
+            raise _once_more(roster.trouble)
+        return roster.units
+
+    def limits(self, group_id: str) -> Limits:
+        spec = self._selection.named.get(group_id.lower())
+        if spec is not None:
+            return Limits(min_size=spec.min_size, max_size=spec.max_size)
+        return self._held[group_id.lower()].limits
+
+    def every_unit(self) -> Iterable[Unit]:
+        return (unit for held in self._held.values() for unit in held.roster.units)
+
+    # What writes need and leave behind
+
+    def reread(self, group_id: str) -> Held:
+        """The set as it is this moment; raises NodeGroupNotFound."""
+        key = self.held(group_id).scale_set.key
+        self._put(self._api.scale_set(self._held[key].scale_set.name))
+        return self._held[key]
+
+    def read_units(self, held: Held) -> tuple[Unit, ...]:
+        """The machines as they are this moment."""
+        self._roster(held, self._ask_machines([held])[held.scale_set.key], strict=True)
+        return self.units(held.scale_set.name)
+
+    def note_write(self, scale_set: ScaleSet, ledger: Ledger) -> None:
+        """We wrote this set's capacity, and this is how it is now."""
+        self._put(scale_set)
+        self._change(scale_set.key, ledger=ledger, changed_at=self._clock.now())
+
+    def note_deletion(self, held: Held, gone: frozenset[str], leaving: Callable[[Unit], Unit]) -> None:
+        """We ended these machines: the capacity fell with them, under an etag that is not known yet."""
+        key, etag = held.scale_set.key, held.scale_set.etag
+        units = tuple(leaving(unit) if unit.machine.id in gone else unit for unit in held.roster.units)
+        machines = {one: failure for one, failure in held.ledger.machines.items() if one not in gone}
+        after = msgspec.structs.replace(held.ledger.after_deletion(len(gone)), machines=machines)
+        self._change(
+            key,
+            scale_set=held.scale_set.with_capacity(max(0, held.scale_set.capacity - len(gone))),
+            older=held.older | {etag},
+            changed_at=self._clock.now(),
+            quiet_since=self._clock.now(),
+            roster=Roster(units=units),
+            ledger=after,
+        )
+
+    def note_ledger(self, key: str, ledger: Ledger) -> None:
+        self._change(key, ledger=ledger)
+
+    # How it is read
+
+    def _order(self, *, every: bool = False) -> list[str]:
+        named = [key for key in self._selection.named if every or key in self._held]
+        return list(dict.fromkeys((*named, *sorted(self._held))))
+
+    def _list(self) -> None:
+        found, self.unusable = {}, {}
+        for one in self._api.scale_sets():
+            limits = self._selection.limits(one.tags)
+            if isinstance(limits, str):
+                self.unusable[one.name] = limits
+            if one.key in self._selection.named or isinstance(limits, Limits):
+                found[one.key] = one
+        self._held = {key: held for key, held in self._held.items() if key in found}
+        for key, one in found.items():
+            held = self._held.get(key)
+            lags = held is not None and self._clock.now() - held.changed_at < _LAG_SECONDS
+            if held is None or not (lags and one.etag in held.older):
+                self._put(one)
+
+    def _look(self, keys: Sequence[str]) -> None:
+        """These sets one by one, past the listing."""
+        names = [self._held[key].scale_set.name if key in self._held else self.name(key) for key in keys]
+        for key, found in zip(keys, self._each(names, self._api.scale_set), strict=True):
+            if isinstance(found, ScaleSet):
+                self._put(found)
+            elif isinstance(found, NodeGroupNotFound):
+                self._held.pop(key, None)
+            elif key in self._held:
+                self._change(key, trouble=found)
+
+    def _put(self, one: ScaleSet) -> None:
+        now, held = self._clock.now(), self._held.get(one.key)
+        limits = self._selection.limits(one.tags)
+        limits = limits if isinstance(limits, Limits) else Limits(min_size=0, max_size=0)
+        if held is None:
+            self._held[one.key] = Held(scale_set=one, limits=limits, quiet_since=now)
+            return
+        same = held.scale_set.etag == one.etag and held.scale_set.capacity == one.capacity
+        older = held.older if held.scale_set.etag == one.etag else held.older | {held.scale_set.etag}
+        since = held.quiet_since if same and held.scale_set.is_quiet == one.is_quiet else now
+        self._change(one.key, scale_set=one, limits=limits, older=older - {one.etag}, quiet_since=since, trouble=None)
+
+    def _change(self, key: str, **changes: object) -> None:
+        self._held[key] = msgspec.structs.replace(self._held[key], **changes)
+
+    def _may_differ(self, held: Held) -> bool:
+        """Is there reason to list the machines of this set again?"""
+        roster, capacity = held.roster, held.scale_set.capacity
+        if not capacity and not roster.units and held.scale_set.is_quiet:
+            return roster.trouble is not None
+        there = sum(not unit.is_leaving for unit in roster.units)
+        settled = held.scale_set.is_quiet and there == capacity and all(unit.is_settled for unit in roster.units)
+        return not settled or roster.trouble is not None or roster.until <= self._clock.now()
+
+    def _read_machines(self, wanted: Sequence[Held], asked_for: set[str]) -> None:
+        for key, answer in self._ask_machines(wanted).items():
+            self._roster(self._held[key], answer, strict=key in asked_for)
+        short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.is_uniform]
+        for held in short if self._options.detect_failures else ():
+            ledger = judge(held.scale_set, held.roster.units, held.ledger, lambda held=held: self._why(held))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            self._change(held.scale_set.key, ledger=ledger)
+
+    def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
+        uniform = [held.scale_set for held in wanted if held.scale_set.is_uniform]
+        answers = self._each([one.name for one in uniform], self._api.machines)
+        found: dict[str, Sequence[Machine] | ProviderError] = {
+            one.key: answer for one, answer in zip(uniform, answers, strict=True)
+        }
+        flexible = [held.scale_set for held in wanted if held.scale_set.is_flexible]
+        every = ask(self._api.flexible_machines) if flexible else ()
+        for one in flexible:
+            found[one.key] = every if isinstance(every, ProviderError) else [vm for vm in every if _belongs(vm, one)]
+        for held in wanted:
+            mode = held.scale_set.properties.orchestration_mode
+            strange = f"{held.scale_set.name}: its orchestration mode is {mode or 'not told'}, not Uniform or Flexible"
+            found.setdefault(held.scale_set.key, ProviderError(strange, code="unknownOrchestrationMode"))
+        return found
+
+    def _roster(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
+        """Trouble that passes leaves the last answer for a while, but not to who must know how it is now."""
+        now, key = self._clock.now(), held.scale_set.key
+        if isinstance(answer, NodeGroupNotFound):
+            answer = ()
+        if isinstance(answer, ProviderError):
+            passing = isinstance(answer, Throttled | ProviderUnavailable) and held.roster.until > float("-inf")
+            roster = msgspec.structs.replace(held.roster, until=now + _AGAIN_SECONDS, trouble=answer)
+            if passing and not strict:
+                roster = msgspec.structs.replace(roster, trouble=held.roster.trouble)
+        else:
+            before = {unit.machine.id: unit for unit in held.roster.units}
+            uniform = held.scale_set.is_uniform
+            units = judge_uniform(answer, before, self._options) if uniform else judge_flexible(answer)
+            lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
+            roster = Roster(units=units, until=now + lasts)
+        self._change(key, roster=roster)
+
+    def _why(self, held: Held) -> Why:
+        found = ask(lambda: self._api.problems(held.scale_set.name))
+        return Why() if isinstance(found, ProviderError) else find_failure(found) or Why()
+
+    def _each(self, names: Sequence[str], question: Callable[[str], T]) -> list[T | ProviderError]:
+        """At the same time, a few at once; a refusal is an answer."""
+        if not names:
+            return []
+        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="azure") as pool:
+            return list(pool.map(lambda name: ask(lambda: question(name)), names))
+
+
+def _belongs(machine: Machine, scale_set: ScaleSet) -> bool:
+    owner = machine.properties.virtual_machine_scale_set
+    return owner is not None and owner.id.lower() == scale_set.id.lower()
+
+
+def _once_more(error: ProviderError) -> ProviderError:
+    """A new one each time, for which the core does not wait: only the next refresh can help."""
+    if isinstance(error, Throttled | ProviderUnavailable):
+        return NotYet(f"not known yet: {error}", code=error.code)
+    return type(error)(str(error), code=error.code)

@@ -1,0 +1,88 @@
+"""The permissions that the plugin needs in Azure, and the custom roles that hold them."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from nodewright.spec import Capability, FindingLevel
+from nodewright_azure.account import Account
+from nodewright_azure.options import Options
+from nodewright_azure.shapes import Grant
+
+_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+SKUS = "Microsoft.Compute/skus/read"
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
+    """An action of Azure's roles, and what is lost without it."""
+
+    action: str
+    without: str
+    level: FindingLevel = FindingLevel.PROBLEM
+    capability: Capability | None = None
+
+
+_READ_SETS = Permission(action=f"{_SETS}/read", without="no scale set can be read")
+_READ_MACHINES = Permission(action=f"{_SETS}/virtualMachines/read", without="no machine of a uniform set can be seen")
+_READ_FLEXIBLE = Permission(
+    action="Microsoft.Compute/virtualMachines/read", without="no machine of a flexible set can be seen"
+)
+_READ_VIEW = Permission(
+    action=f"{_SETS}/instanceView/read",
+    without="failures are told without Azure's reason",
+    level=FindingLevel.WARNING,
+    capability=Capability.FAST_FAILURE_DETECTION,
+)
+READ_SKUS = Permission(
+    action=SKUS,
+    without="only sizes of the option instance_types are known; it counts only if granted on the subscription",
+)
+_WRITE = Permission(action=f"{_SETS}/write", without="no size can be changed")
+_DELETE = Permission(action=f"{_SETS}/delete/action", without="no machine can be deleted")
+
+
+def in_group(options: Options, flexible: Iterable[bool]) -> list[Permission]:
+    """What is needed in the resource group; ``flexible`` tells of each set whether it is."""
+    kinds = set(flexible)
+    needed = [_READ_SETS]
+    if False in kinds or not kinds:
+        needed.append(_READ_MACHINES)
+        needed += [_READ_VIEW] if options.detect_failures else []
+    if True in kinds or not kinds:
+        needed.append(_READ_FLEXIBLE)
+    return [*needed, _WRITE, _DELETE]
+
+
+def minimal_policy(options: Options, account: Account, flexible: Iterable[bool]) -> str:
+    """Custom roles: one for the resource group and, where sizes are asked of Azure, one for the subscription."""
+    subscription = f"/subscriptions/{account.subscription_id}"
+    name = f"nodewright {options.cluster}".strip()
+    group = f"{subscription}/resourceGroups/{account.resource_group}"
+    roles = [_role(name, "Scale sets of a resource group", [one.action for one in in_group(options, flexible)], group)]
+    if not options.use_static_instance_list:
+        roles.append(_role(f"{name} sizes", "Sizes of machines", [SKUS], subscription))
+    return json.dumps(roles, indent=2)
+
+
+def allows(grants: Sequence[Grant], action: str) -> bool:
+    """Does a role grant the action, and not except it itself?"""
+    return any(_matches(one.actions, action) and not _matches(one.not_actions, action) for one in grants)
+
+
+def _role(name: str, description: str, actions: Sequence[str], scope: str) -> dict[str, object]:
+    return {
+        "Name": name,
+        "IsCustom": True,
+        "Description": description,
+        "Actions": list(actions),
+        "AssignableScopes": [scope],
+    }
+
+
+def _matches(patterns: Iterable[str], action: str) -> bool:
+    """Azure's wildcards stand for any characters, also slashes; case does not count."""
+    return any(
+        re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), action, re.IGNORECASE) is not None for pattern in patterns
+    )

@@ -1,0 +1,201 @@
+"""The plugin object: the provider contract on one side, virtual machine scale sets on the other."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from nodewright import spec
+from nodewright.spec import Capability, hookimpl
+from nodewright.spec.cache import ask
+from nodewright_azure.account import load_account
+from nodewright_azure.api import Api
+from nodewright_azure.catalogue import Catalogue
+from nodewright_azure.discovery import select
+from nodewright_azure.doctor import Doctor
+from nodewright_azure.fleet import Fleet
+from nodewright_azure.machines import Unit
+from nodewright_azure.options import load_options
+from nodewright_azure.policy import minimal_policy
+from nodewright_azure.sdk import Sdk
+from nodewright_azure.shapes import ScaleSet
+from nodewright_azure.tags import options_of, tags_of
+from nodewright_azure.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
+from nodewright_azure.writes import Writer
+
+_POOL_LABELS = ("agentpool", "kubernetes.azure.com/agentpool")
+IGNORED_LABELS = (
+    *_POOL_LABELS,
+    "aksEngineVersion",
+    "creationSource",
+    "kubernetes.azure.com/consolidated-additional-properties",
+    "kubernetes.azure.com/node-image-version",
+    "poolName",
+    "resourceNameSuffix",
+    "topology.disk.csi.azure.com/zone",
+)
+_FAST, _PRICING = Capability.FAST_FAILURE_DETECTION, Capability.PRICING
+_ALWAYS = frozenset(
+    (
+        Capability.DIAGNOSIS,
+        Capability.FORCE_DELETE,
+        Capability.GPU,
+        Capability.GROUP_OPTIONS,
+        Capability.HAS_INSTANCE,
+        Capability.SIMILARITY,
+    )
+)
+_FLEXIBLE = "Azure lists no power states of the machines of a flexible scale set"
+_HOUR = 3600.0
+
+
+class AzureProvider:
+    """Answers reads from what the last ``refresh``, or our own last write, brought. ``api`` replaces the SDK."""
+
+    def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
+        self._options = load_options(context)
+        self._account = load_account(self._options, os.environ)
+        self._selection = select(context.node_group_specs, context.auto_discovery_specs)
+        self._sdk = Sdk(self._account, self._options, context.clock)
+        self._api: Api = api or self._sdk
+        self._fleet = Fleet(self._api, self._selection, self._options, context.clock, context.random)
+        self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
+        self._writer = Writer(self._api, self._fleet, context.clock, force=self._options.force_delete)
+        self._known: dict[str, bool] = {}
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        optional = {_FAST: self._options.detect_failures, _PRICING: bool(self._options.prices_per_hour)}
+        capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
+        return spec.ProviderInfo(name="azure", spec_version=(1, 0), capabilities=capabilities, ignores_id_case=True)
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        self._fleet.refresh(wanted)
+        self._known = {unit.machine.provider_id.lower(): unit.is_leaving for unit in self._fleet.every_unit()}
+        self._catalogue.learn(self._fleet.sets.values())
+        return True
+
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return tuple(self._listed(name) for name in self._fleet.names())
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        return self._fleet.held(group_id).scale_set.capacity
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return tuple(_instance(unit) for unit in self._fleet.units(group_id) if unit.failure is None)
+
+    @hookimpl
+    def template_node(self, group_id: str) -> spec.NodeTemplate:
+        return self._catalogue.template(self._fleet.held(group_id).scale_set)
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        self._fleet.held(group_id)
+        return self._writer.increase(self._listed(group_id), expected_target, target)
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return self._writer.decrease(group_id, expected_target, target)
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        self._fleet.held(group_id)
+        return self._writer.delete(self._listed(group_id), instance_ids, expected_target)
+
+    @hookimpl
+    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        self._fleet.held(group_id)
+        return self._writer.delete(self._listed(group_id), instance_ids, expected_target, courteous=False)
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        self._fleet.units(group_id)
+        return self._fleet.held(group_id).ledger.told
+
+    @hookimpl
+    def group_options(self, group_id: str, defaults: spec.GroupOptions) -> spec.GroupOptions:
+        return options_of(tags_of(self._fleet.held(group_id).scale_set.tags), defaults)
+
+    @hookimpl
+    def node_price(self, group_id: str, start: float, end: float) -> float:
+        price = self._catalogue.price(self._fleet.held(group_id).scale_set)
+        if price is None:
+            raise spec.ProviderError(self._unpriced(group_id)[_PRICING], code="noPrice")
+        return price * max(0.0, end - start) / _HOUR
+
+    @hookimpl
+    def gpu_label(self) -> str:
+        return GPU_LABEL
+
+    @hookimpl
+    def gpu_types(self) -> Sequence[str]:
+        return GPU_TYPES
+
+    @hookimpl
+    def gpu_resources(self) -> Sequence[str]:
+        return (GPU_RESOURCE,)
+
+    @hookimpl
+    def has_instance(self, node: spec.Node) -> str:
+        """``no`` is said of a machine that is being deleted; one that is not listed may be another set's."""
+        leaving = self._known.get((node.spec.provider_id or "").lower())
+        return "unknown" if leaving is None else "no" if leaving else "yes"
+
+    @hookimpl
+    def ignored_labels(self) -> Sequence[str]:
+        return IGNORED_LABELS
+
+    @hookimpl
+    def same_group_labels(self) -> Sequence[str]:
+        """Sets of one pool of AKS are alike whatever else differs; of different pools they may be."""
+        return _POOL_LABELS
+
+    @hookimpl
+    def diagnose(self) -> Sequence[spec.Finding]:
+        doctor = Doctor(self._api, self._options, self._selection)
+        return (*doctor.examine(self._fleet), *self._templateless())
+
+    @hookimpl
+    def minimal_policy(self) -> str:
+        return minimal_policy(self._options, self._account, [one.is_flexible for one in self._fleet.sets.values()])
+
+    @hookimpl
+    def api_calls(self) -> Sequence[spec.ApiCalls]:
+        return self._sdk.meter.made()
+
+    def _templateless(self) -> Iterator[spec.Finding]:
+        """Sets of which it is not known what their machines are like, or that cannot have them."""
+        for name, one in self._fleet.sets.items():
+            found, denied = ask(lambda one=one: self._catalogue.template(one)), self._catalogue.restriction(one)  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            level = spec.FindingLevel.PROBLEM
+            if isinstance(found, spec.ProviderError):
+                remedy = "mend the scale set, or describe its size in instance_types"
+                yield spec.Finding(level=level, subject="template", message=str(found), remedy=remedy, group_id=name)
+            if denied:
+                said = f"the subscription may not have {_size(one)} in {one.location}: {denied}"
+                remedy = "ask Azure for access to the size, or take another"
+                yield spec.Finding(level=level, subject="size", message=said, remedy=remedy, group_id=name)
+
+    def _listed(self, name: str) -> spec.NodeGroup:
+        limits, one = self._fleet.limits(name), self._fleet.find(name)
+        off = self._unpriced(name)
+        if one is not None and one.is_flexible and self._options.detect_failures:
+            off[_FAST] = _FLEXIBLE
+        return spec.NodeGroup(id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off)
+
+    def _unpriced(self, name: str) -> dict[Capability, str]:
+        """Why the group has no price, if prices are known at all."""
+        one = self._fleet.find(name)
+        if not self._options.prices_per_hour or one is None or self._catalogue.price(one) is not None:
+            return {}
+        return {_PRICING: f"prices_per_hour has no {_size(one)}"}
+
+
+def _size(one: ScaleSet) -> str:
+    return one.sku.name if one.sku is not None else "size"
+
+
+def _instance(unit: Unit) -> spec.Instance:
+    return spec.Instance(id=unit.machine.provider_id, state=unit.state or spec.InstanceState.RUNNING)

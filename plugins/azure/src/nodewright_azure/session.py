@@ -1,0 +1,69 @@
+"""Credentials and the SDK's client, made when Azure is really asked. Here and in ``sdk`` alone the SDK is imported."""
+
+from typing import Any
+
+from nodewright.spec import AccessDenied
+from nodewright_azure.account import Account
+from nodewright_azure.options import Method, Options
+
+_AUTHORITIES = {
+    "AZURE_PUBLIC_CLOUD": "AZURE_PUBLIC_CLOUD",
+    "AZURE_US_GOVERNMENT": "AZURE_GOVERNMENT",
+    "AZURE_CHINA_CLOUD": "AZURE_CHINA",
+}
+
+
+def open_client(account: Account, options: Options) -> Any:
+    """A client whose every call has time limits and is sent once. Raises AccessDenied."""
+    from azure.core import AzureClouds  # noqa: PLC0415 - the SDK is heavy, see the module's first line
+    from azure.mgmt.compute import ComputeManagementClient  # noqa: PLC0415 - as above
+
+    where: dict[str, Any] = {"cloud_setting": AzureClouds[account.cloud]}
+    if options.arm_endpoint:
+        audience = options.arm_audience or options.arm_endpoint
+        where |= {"base_url": options.arm_endpoint, "credential_scopes": [f"{audience.rstrip('/')}/.default"]}
+    try:
+        credential = _make_credential(account, options)
+    except (ValueError, OSError) as error:
+        raise AccessDenied(f"credentials ({account.method}) cannot be made: {error}") from error
+    return ComputeManagementClient(
+        credential, account.subscription_id, user_agent="nodewright", **where, **_transport(options)
+    )
+
+
+def _transport(options: Options) -> dict[str, Any]:
+    """The core repeats reads and settles writes: the SDK's own retries would multiply with that."""
+    settings: dict[str, Any] = {
+        "retry_total": 0,
+        "connection_timeout": options.connect_timeout,
+        "read_timeout": options.read_timeout,
+    }
+    if options.ca_bundle:
+        settings["connection_verify"] = options.ca_bundle
+    return settings
+
+
+def _make_credential(account: Account, options: Options) -> Any:
+    import azure.identity as identity  # noqa: PLC0415, PLR0402 - the SDK is heavy, see the module's first line
+
+    authority = options.authority_host or getattr(identity.AzureAuthorityHosts, _AUTHORITIES[account.cloud])
+    shared: dict[str, Any] = {"authority": authority, **_transport(options)}
+    if options.disconnected:
+        shared["disable_instance_discovery"] = True
+    who = {"tenant_id": account.tenant_id, "client_id": account.client_id}
+    match account.method:
+        case Method.CLIENT_SECRET:
+            return identity.ClientSecretCredential(client_secret=account.client_secret.reveal(), **who, **shared)
+        case Method.CERTIFICATE:
+            password = account.certificate_password.reveal() or None
+            return identity.CertificateCredential(
+                certificate_path=account.certificate_path, password=password, **who, **shared
+            )
+        case Method.WORKLOAD_IDENTITY:
+            return identity.WorkloadIdentityCredential(token_file_path=account.token_file, **who, **shared)
+        case Method.MANAGED_IDENTITY:
+            return identity.ManagedIdentityCredential(client_id=account.client_id or None, **_transport(options))
+        case Method.CLI:
+            return identity.AzureCliCredential(process_timeout=int(options.read_timeout))
+        case _:
+            return identity.DefaultAzureCredential(exclude_interactive_browser_credential=True, **shared)

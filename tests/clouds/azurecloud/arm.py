@@ -1,0 +1,260 @@
+"""Azure Resource Manager's answers: the operations that are used, each on the models of the SDK."""
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from azurecloud.schema import check, check_request, models
+from azurecloud.server import Answer, Request
+from azurecloud.sets import ScaleSet, Vm
+
+_SUBSCRIPTION = r"/subscriptions/(?P<subscription>[^/]+)"
+_GROUP = rf"{_SUBSCRIPTION}/resourceGroups/(?P<group>[^/]+)/providers"
+_COMPUTE = rf"{_GROUP}/Microsoft\.Compute"
+_SET = rf"{_COMPUTE}/virtualMachineScaleSets/(?P<name>[^/]+)"
+_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+
+
+class Refused(Exception):
+    """Azure answers with an error."""
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(code)
+        self.answer = Answer(status, {"error": {"code": code, "message": message}}, headers or {})
+
+
+class Arm:
+    """One resource group. ``findings`` are requests and answers that do not fit the SDK's models."""
+
+    def __init__(self, subscription: str, group: str, now: Callable[[], float]) -> None:
+        self.subscription, self.group = subscription, group
+        self._now = now
+        self.sets: dict[str, ScaleSet] = {}
+        self.skus: list[dict[str, Any]] = []
+        self.locks: list[dict[str, Any]] = []
+        self.autoscale: list[dict[str, Any]] = []
+        self.denied: set[str] = set()
+        self.findings: list[str] = []
+        self.lag = 0.0
+        self.page = 100
+        self.base = ""
+        self._operations = itertools.count(1)
+        get = "GET"
+        self._routes: list[tuple[str, str, str, str, str, Callable[..., Answer]]] = [
+            # method, path, permission, model of the request, model of the answer, who answers
+            (get, rf"{_COMPUTE}/virtualMachineScaleSets", f"{_SETS}/read", "", "[VirtualMachineScaleSet", self._list),
+            (get, _SET, f"{_SETS}/read", "", "VirtualMachineScaleSet", self._get),
+            ("PATCH", _SET, f"{_SETS}/write", "VirtualMachineScaleSetUpdate", "VirtualMachineScaleSet", self._update),
+            (
+                "POST",
+                rf"{_SET}/delete",
+                f"{_SETS}/delete/action",
+                "VirtualMachineScaleSetVMInstanceRequiredIDs",
+                "",
+                self._delete,
+            ),
+            (
+                get,
+                rf"{_SET}/virtualMachines",
+                f"{_SETS}/virtualMachines/read",
+                "",
+                "[VirtualMachineScaleSetVM",
+                self._machines,
+            ),
+            (
+                get,
+                rf"{_SET}/instanceView",
+                f"{_SETS}/instanceView/read",
+                "",
+                "VirtualMachineScaleSetInstanceView",
+                self._view,
+            ),
+            (
+                get,
+                rf"{_COMPUTE}/virtualMachines",
+                "Microsoft.Compute/virtualMachines/read",
+                "",
+                "[VirtualMachine",
+                self._flexible,
+            ),
+            (
+                get,
+                rf"{_SUBSCRIPTION}/providers/Microsoft\.Compute/skus",
+                "Microsoft.Compute/skus/read",
+                "",
+                "[ResourceSku",
+                self._list_skus,
+            ),
+            # What the SDK has no models for
+            (get, rf"{_GROUP}/Microsoft\.Authorization/permissions", "", "", "", self._permissions),
+            (
+                get,
+                rf"{_GROUP}/Microsoft\.Authorization/locks",
+                "Microsoft.Authorization/locks/read",
+                "",
+                "",
+                lambda request: self._paged(request, self.locks),
+            ),
+            (
+                get,
+                rf"{_GROUP}/Microsoft\.Insights/autoscaleSettings",
+                "Microsoft.Insights/autoscaleSettings/read",
+                "",
+                "",
+                lambda request: self._paged(request, self.autoscale),
+            ),
+        ]
+
+    def answer(self, request: Request) -> Answer:
+        """What Azure answers; every exchange is held against the SDK's models."""
+        try:
+            answer = self._dispatch(request)
+        except Refused as refused:
+            answer = refused.answer
+            self._check(answer.body, "CloudError", f"{request.method} {request.path} refused")
+        return answer
+
+    def _dispatch(self, request: Request) -> Answer:
+        for method, path, permission, takes, gives, play in self._routes:
+            found = re.fullmatch(path, request.path, re.IGNORECASE)
+            if found is None or method != request.method:
+                continue
+            self._find_place(**{key: value for key, value in found.groupdict().items() if key != "name"})
+            if permission in self.denied:
+                message = f"The client does not have authorization to perform action '{permission}'."
+                raise Refused(403, "AuthorizationFailed", message)
+            if "Microsoft.Compute" in request.path:
+                self.findings += check_request(method, request.path, request.query, request.body, takes)
+            named = {"name": found["name"]} if "name" in found.groupdict() else {}
+            answer = play(request, **{key: self._find(value) for key, value in named.items()})
+            if gives:
+                self._check(answer.body, gives, f"{method} {request.path}")
+            return answer
+        self.findings.append(f"{request.method} {request.path}: nobody answers that")
+        raise Refused(404, "InvalidResourceType", "The resource type could not be found.")
+
+    def _check(self, body: Any, model: str, path: str) -> None:
+        values = body["value"] if model.startswith("[") else [body]
+        for value in values:
+            self.findings += check(value, getattr(models, model.removeprefix("[")), path)
+
+    def _find_place(self, subscription: str, group: str = "") -> None:
+        if subscription.lower() != self.subscription.lower():
+            raise Refused(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
+        if group and group.lower() != self.group.lower():
+            raise Refused(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+
+    def _find(self, name: str) -> ScaleSet:
+        found = self.sets.get(name.lower())
+        if found is None:
+            where = f"The Resource '{_SETS}/{name}' under resource group '{self.group}' was not found."
+            raise Refused(404, "ResourceNotFound", where)
+        return found
+
+    # Reads
+
+    def _list(self, request: Request) -> Answer:
+        at = self._now() - self.lag
+        return self._paged(request, [one.body(at) for one in self.sets.values()])
+
+    def _get(self, request: Request, name: ScaleSet) -> Answer:
+        del request
+        body = name.body(self._now())
+        return Answer(200, body, {"ETag": body["etag"]})
+
+    def _machines(self, request: Request, name: ScaleSet) -> Answer:
+        at = self._now() - self.lag
+        return self._paged(request, [self._machine(name, vm, at) for vm in name.existing(at)])
+
+    def _flexible(self, request: Request) -> Answer:
+        at, flexible = self._now() - self.lag, [one for one in self.sets.values() if one.is_flexible]
+        return self._paged(request, [_flexible_machine(one, vm, at) for one in flexible for vm in one.existing(at)])
+
+    def _view(self, request: Request, name: ScaleSet) -> Answer:
+        del request
+        body, bad = name.body(self._now()), name.trouble
+        state = body["properties"]["provisioningState"].lower()
+        failed = bad is not None and state == "failed"
+        status: dict[str, Any] = {"code": f"ProvisioningState/{state}", "level": "Error" if failed else "Info"}
+        if failed and bad is not None:
+            status |= {"code": f"{status['code']}/{bad.code}", "message": bad.message}
+        return Answer(200, {"statuses": [status]})
+
+    def _list_skus(self, request: Request) -> Answer:
+        place = re.fullmatch(r"location eq '([^']*)'", request.query.get("$filter", ""))
+        found = [one for one in self.skus if place is None or place[1] in one["locations"]]
+        return self._paged(request, found)
+
+    def _permissions(self, request: Request) -> Answer:
+        everything = {"actions": ["*"], "notActions": sorted(self.denied), "dataActions": [], "notDataActions": []}
+        return self._paged(request, [everything])
+
+    def _paged(self, request: Request, values: list[dict[str, Any]]) -> Answer:
+        start = int(request.query.get("$skiptoken", "0"))
+        body: dict[str, Any] = {"value": values[start : start + self.page]}
+        if start + self.page < len(values):
+            query = {**request.query, "$skiptoken": str(start + self.page)}
+            text = "&".join(f"{key.replace('$', '%24')}={value.replace(' ', '%20')}" for key, value in query.items())
+            body["nextLink"] = f"{self.base}{request.path}?{text}"
+        return Answer(200, body)
+
+    def _machine(self, one: ScaleSet, vm: Vm, at: float) -> dict[str, Any]:
+        return {
+            "id": one.vm_id(vm),
+            "name": f"{one.body(at)['name']}_{vm.number}",
+            "instanceId": vm.number,
+            "type": f"{_SETS}/virtualMachines",
+            "location": "eastus",
+            "properties": {
+                "vmId": vm.vm_id,
+                "provisioningState": vm.provisioning(at),
+                "instanceView": {"statuses": vm.statuses(at)},
+            },
+        }
+
+    # Writes
+
+    def _update(self, request: Request, name: ScaleSet) -> Answer:
+        wanted = request.headers.get("if-match")
+        if wanted is not None and wanted != name.etag:
+            raise Refused(412, "PreconditionFailed", f"The condition '{wanted}' specified was not satisfied.")
+        capacity = request.body["sku"]["capacity"]
+        if name.leaves == "refused" and capacity > name.room:
+            raise Refused(409, name.shortage.code, name.shortage.message)
+        name.resize(capacity)
+        body = name.history[-1][1]
+        body = {**body, "properties": {**body["properties"], "provisioningState": "Updating"}}
+        return Answer(200, body, self._operation())
+
+    def _delete(self, request: Request, name: ScaleSet) -> Answer:
+        gone = name.delete(request.body["instanceIds"])
+        if gone:
+            message = f"The provided instanceId {gone[0]} is not an active Virtual Machine Scale Set VM instanceId."
+            raise Refused(400, "InvalidParameter", message)
+        return Answer(202, None, self._operation())
+
+    def _operation(self) -> dict[str, str]:
+        """Where the operation could be followed: nobody does."""
+        place = f"{self.base}/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/eastus"
+        number = f"{next(self._operations)}-{uuid4()}"
+        return {
+            "Azure-AsyncOperation": f"{place}/operations/{number}?api-version=2026-04-01",
+            "Location": f"{place}/operationResults/{number}?api-version=2026-04-01",
+            "Retry-After": "10",
+        }
+
+
+def _flexible_machine(one: ScaleSet, vm: Vm, at: float) -> dict[str, Any]:
+    return {
+        "id": one.vm_id(vm),
+        "name": one.vm_id(vm).rpartition("/")[2],
+        "type": "Microsoft.Compute/virtualMachines",
+        "location": "eastus",
+        "properties": {
+            "vmId": vm.vm_id,
+            "provisioningState": vm.provisioning(at),
+            "virtualMachineScaleSet": {"id": one.id},
+        },
+    }

@@ -1,0 +1,220 @@
+"""One Azure resource group, and the hands that steer it from outside.
+
+Operations take their time on a clock that is given. What can go wrong is played here: sizes that are sold out,
+quotas, throttling, answers that are lost, listings that lag behind, tokens that are refused.
+"""
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from azurecloud.arm import Arm, Refused
+from azurecloud.certificates import Authority
+from azurecloud.server import Answer, LostAnswer, Request, Server
+from azurecloud.sets import ScaleSet, Trouble, make_set
+
+TENANT, CLIENT, SECRET = "tenant-of-tests", "client-of-tests", "s3cr3t-of-tests"
+SUBSCRIPTION, GROUP = "sub", "Nodes"
+_NUMBERS = itertools.count(1)
+_SIZE_WRITES = ("update", "delete")
+
+
+class AzureCloud:
+    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token."""
+
+    def __init__(self, authority: Authority, now: Callable[[], float]) -> None:
+        self._now = now
+        self.arm = Arm(SUBSCRIPTION, GROUP, now)
+        self._coming: list[tuple[str, Answer | None]] = []
+        self._before: list[Callable[[], object]] = []
+        self._lock = threading.RLock()
+        self._tokens: set[str] = set()
+        self.logins: list[dict[str, str]] = []
+        self.accepts_logins = True
+        self.calls: Counter[str] = Counter()
+        self._server = Server(authority.server, self._play)
+        self.arm.base = self._server.url
+        self.options: dict[str, Any] = {
+            "subscription_id": SUBSCRIPTION,
+            "resource_group": GROUP,
+            "arm_endpoint": self.url,
+            "authority_host": self.url,
+            "disconnected": True,
+            "ca_bundle": str(authority.bundle),
+            "tenant_id": TENANT,
+            "client_id": CLIENT,
+        }
+        for name, cpus, memory, extra in (
+            ("Standard_D2s_v3", "2", "8", {}),
+            ("Standard_D4s_v3", "4", "16", {}),
+            ("Standard_F2", "2", "4", {}),
+            ("Standard_NC6s_v3", "6", "112", {"GPUs": "1"}),
+            ("Standard_D4ps_v5", "4", "16", {"CpuArchitectureType": "Arm64"}),
+        ):
+            self.add_sku(name, vCPUs=cpus, MemoryGB=memory, **extra)
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def close(self) -> None:
+        """Ends the server; raises if any exchange did not fit the SDK's models."""
+        self._server.close()
+        assert self.arm.findings == [], self.arm.findings
+
+    # What is there
+
+    def set(self, name: str) -> ScaleSet:
+        return self.arm.sets[name.lower()]
+
+    def body(self, name: str) -> dict[str, Any]:
+        """A set as Azure has it now."""
+        return self.set(name).body(self._now())
+
+    def capacity(self, name: str) -> int:
+        return self.set(name).capacity
+
+    def machines(self, name: str) -> frozenset[str]:
+        """Provider ids of what lives in a set."""
+        one, now = self.set(name), self._now()
+        living = [vm for vm in one.vms if vm.counts(now) and vm.trouble is None]
+        return frozenset(self._provider_id(one.vm_id(vm)) for vm in living)
+
+    # Making things
+
+    def add_set(self, name: str = "", *, capacity: int = 0, **settings: Any) -> str:
+        """A set with running machines; answers its name. ``size`` is the kind of its machines."""
+        name = name or f"set-{next(_NUMBERS)}-{uuid4().hex[:6]}"
+        place = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
+        self.arm.sets[name.lower()] = one = make_set(place, name, self._now, settings)
+        one.resize(capacity)
+        one.settle()
+        return name
+
+    def add_sku(self, name: str, *, location: str = "eastus", denied: str = "", **capabilities: str) -> None:
+        told = {"CpuArchitectureType": "x64", **capabilities}
+        self.arm.skus.append(
+            {
+                "name": name,
+                "resourceType": "virtualMachines",
+                "locations": [location],
+                "capabilities": [{"name": key, "value": value} for key, value in told.items()],
+                "restrictions": [{"type": "Location", "values": [location], "reasonCode": denied}] if denied else [],
+            }
+        )
+
+    # What happens by itself
+
+    def hold(self, name: str) -> None:
+        """From now on machines come only by ``arrive``."""
+        self.set(name).held = True
+
+    def limit(self, name: str, machines: int, leaves: str = "failed", trouble: Trouble | None = None) -> None:
+        """There is room for so many. What is asked for beyond leaves failed machines, missing ones or nothing, or is refused."""
+        one = self.set(name)
+        one.room, one.leaves = machines, leaves
+        one.shortage = trouble or one.shortage
+
+    def set_target(self, name: str, size: int) -> None:
+        """Somebody else resizes the set."""
+        with self._lock:
+            self.set(name).resize(size)
+            self.set(name).settle()
+
+    def arrive(self, name: str) -> str:
+        """One machine that was asked for is there; answers its provider id."""
+        with self._lock:
+            one = self.set(name)
+            return self._provider_id(one.vm_id(one.arrive()))
+
+    def fail(self, name: str, trouble: Trouble | None = None) -> None:
+        with self._lock:
+            self.set(name).fail(trouble)
+
+    def lag(self, seconds: float) -> None:
+        """Listings tell how things were so long ago."""
+        self.arm.lag = seconds
+
+    # What goes wrong with calls
+
+    def deny(self, *actions: str) -> None:
+        """No role grants these actions any more."""
+        self.arm.denied.update(actions)
+
+    def allow(self, *actions: str) -> None:
+        self.arm.denied.difference_update(actions)
+
+    def refuse_once(self, operation: str, code: str, message: str, status: int = 400, retry_after: str = "") -> None:
+        headers = {"Retry-After": retry_after} if retry_after else {}
+        self._coming.append((operation, Refused(status, code, message, headers).answer))
+
+    def lose_answer_once(self, operation: str) -> None:
+        """The operation is done, and the connection breaks before the answer."""
+        self._coming.append((operation, None))
+
+    def expire_tokens(self) -> None:
+        self._tokens.clear()
+
+    def before_write(self, happening: Callable[[], object]) -> None:
+        """Takes place when the next write of a size is here and was not looked at yet."""
+        self._before.append(happening)
+
+    # How each call is answered
+
+    def _play(self, request: Request) -> Answer:
+        if not request.path.startswith("/subscriptions/"):
+            return self._identify(request)
+        operation = _operation(request)
+        self.calls[operation] += 1
+        if operation in _SIZE_WRITES:
+            happenings, self._before = self._before, []
+            for happening in happenings:
+                happening()
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token not in self._tokens:
+            return Refused(401, "ExpiredAuthenticationToken", "The access token is expired or was never given.").answer
+        for coming in self._coming:
+            if coming[0] == operation:
+                self._coming.remove(coming)
+                if coming[1] is None:
+                    self._act(request)
+                    raise LostAnswer
+                return coming[1]
+        return self._act(request)
+
+    def _act(self, request: Request) -> Answer:
+        with self._lock:
+            return self.arm.answer(request)
+
+    def _identify(self, request: Request) -> Answer:
+        """The part of Entra that hands out tokens."""
+        if request.path.endswith("/.well-known/openid-configuration"):
+            tenant = f"{self.url}/{TENANT}"
+            told = {"issuer": f"{tenant}/v2.0", "authorization_endpoint": f"{tenant}/oauth2/v2.0/authorize"}
+            return Answer(200, {**told, "token_endpoint": f"{tenant}/oauth2/v2.0/token"})
+        self.calls["token"] += 1
+        form = dict(pair.partition("=")[::2] for pair in str(request.body).split("&"))
+        self.logins.append(form)
+        if not self.accepts_logins or form.get("client_secret", SECRET) != SECRET:
+            told = {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."}
+            return Answer(401, told)
+        token = f"token-{uuid4()}"
+        self._tokens.add(token)
+        return Answer(200, {"token_type": "Bearer", "expires_in": 86400, "access_token": token})
+
+    def _provider_id(self, resource_id: str) -> str:
+        return f"azure://{resource_id.replace(f'/resourceGroups/{GROUP}/', f'/resourceGroups/{GROUP.lower()}/')}"
+
+
+def _operation(request: Request) -> str:
+    """A short name for what is asked."""
+    last = request.path.rpartition("/")[2]
+    plain = {"skus": "skus", "instanceView": "view", "delete": "delete", "virtualMachineScaleSets": "list"}
+    if last == "virtualMachines":
+        return "machines" if "/virtualMachineScaleSets/" in request.path else "flexible"
+    others = {"permissions", "locks", "autoscaleSettings"}
+    found = plain.get(last, last if last in others else "")
+    return found or {"GET": "get", "PATCH": "update"}.get(request.method, request.method)
