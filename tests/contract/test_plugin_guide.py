@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ACME = ROOT / "docs" / "examples" / "acme"
 GUIDE = ROOT / "docs" / "plugin-guide.md"
+HOOKS = ROOT / "docs" / "plugin-hooks.md"
 SHOWN = {
     "provider.py": ACME / "src/nodewright_acme/provider.py",
     "test_acme.py": ACME / "tests/test_acme.py",
@@ -35,6 +36,11 @@ def test_the_guide_shows_the_files_as_they_are() -> None:
     assert set(SHOWN) <= set(shown)
     for name, path in SHOWN.items():
         assert shown[name] == path.read_text(), f"docs/plugin-guide.md differs from {path.relative_to(ROOT)}"
+
+
+def test_every_hook_is_shown_as_it_is() -> None:
+    done = subprocess.run([sys.executable, "docs/hooks.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == HOOKS.read_text(), "run: python docs/hooks.py > docs/plugin-hooks.md"
 
 
 def test_the_example_keeps_the_contract() -> None:

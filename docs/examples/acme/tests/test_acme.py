@@ -1,4 +1,4 @@
-"""The Acme plugin keeps the provider contract."""
+"""The Acme Cloud plugin keeps the provider contract."""
 
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock

@@ -1,1 +1,1 @@
-"""Acme Cloud node groups for nodewright: the plugin guide's example."""
+"""Acme Cloud node groups for nodewright."""

@@ -1,4 +1,4 @@
-"""Acme Cloud node groups: one Acme pool is one node group."""
+"""Acme Cloud node groups: one pool is one node group."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from nodewright_acme import sdk
 
 
 class Options(msgspec.Struct, forbid_unknown_fields=True):
-    endpoint: str
+    endpoint: str = "https://api.acme.example"
 
 
 class AcmeProvider:
@@ -76,7 +76,7 @@ class AcmeProvider:
 
     def _pool(self, group_id: str) -> sdk.Pool:
         if group_id not in self._pools:
-            raise spec.NodeGroupNotFound(f"Acme has no pool {group_id}")
+            raise spec.NodeGroupNotFound(f"Acme Cloud has no pool {group_id}")
         return self._pools[group_id]
 
 
@@ -88,6 +88,6 @@ def _translated(group_id: str) -> Iterator[None]:
     except sdk.Conflict as error:
         raise spec.TargetChanged(actual=error.desired) from error
     except sdk.NoSuchPool as error:
-        raise spec.NodeGroupNotFound(f"Acme has no pool {group_id}") from error
+        raise spec.NodeGroupNotFound(f"Acme Cloud has no pool {group_id}") from error
     except sdk.Refused as error:
         raise spec.ProviderError(str(error), code="refused") from error

@@ -51,7 +51,7 @@ class Client:
     """Every write names the size it starts from, and answers the pool as it is then."""
 
     def __init__(self, endpoint: str) -> None:
-        self._cloud = CLOUDS[endpoint]
+        self._cloud = CLOUDS.setdefault(endpoint, {})
 
     def pools(self) -> list[Pool]:
         return deepcopy(list(self._cloud.values()))

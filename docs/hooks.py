@@ -1,0 +1,42 @@
+"""Prints plugin-hooks.md: every hook with its signature, its rules and an example, from the sources themselves."""
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+
+from nodewright import spec
+from nodewright_fake import FakeProvider
+
+HEAD = """# Every hook of the provider contract
+
+This page is printed from the sources: `python docs/hooks.py > docs/plugin-hooks.md`, and a test compares. Signatures and
+rules are those of `nodewright.spec`, examples those of the plugin `nodewright-fake`, whose tests are the contract suite.
+In the examples `self.cloud` stands for your cloud's SDK, `self._view(group_id)` answers what the last `refresh` brought
+and raises `NodeGroupNotFound`, and `self._look_again(group_id)` reads a group anew after a write of our own.
+`self._calls.counted(…)` counts calls; `self.cloud.faults…` plays what goes wrong, and is nothing that you need.
+How they make one plugin: [plugin guide](plugin-guide.md).
+"""
+
+
+def main() -> None:
+    sys.stdout.write("\n".join([HEAD, *_pages()]))
+
+
+def _pages() -> Iterator[str]:
+    yield from _page("Required", spec.RequiredHooks)
+    for capability, protocol in spec.CAPABILITY_HOOKS.items():
+        yield from _page(f"`{capability.name}`", protocol)
+
+
+def _page(title: str, protocol: type) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield f"{inspect.cleandoc(protocol.__doc__ or '').partition(': ')[2] or 'Every provider implements all of these.'}\n"
+    for name, hook in vars(protocol).items():
+        if inspect.isfunction(hook) and not name.startswith("_"):
+            example = textwrap.dedent(inspect.getsource(vars(FakeProvider)[name]))
+            yield f"### {name}\n\n```python\ndef {name}{inspect.signature(hook)}\n```\n"
+            yield f"{inspect.cleandoc(hook.__doc__ or '')}\n\n```python\n{example}```\n"
+
+
+main()
