@@ -8,8 +8,8 @@ import msgspec
 
 from nodewright.model.decode import convert_object
 from nodewright.model.pod import Pod
-from nodewright.spec import NodeTemplate, Quantity
 from nodewright.snapshot.requests import exact_requests
+from nodewright.spec import NodeTemplate, Quantity
 from nodewright_gce.prices import Prices, node_price
 from nodewright_gce.template import BOOT_DISK_SIZE
 

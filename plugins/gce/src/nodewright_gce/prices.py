@@ -194,7 +194,7 @@ def _spot_factor(prices: Prices, kind: str) -> float:
 def _disks_price(prices: Prices, node: NodeTemplate, *, spot: bool) -> float:
     """A kind of disk without a row costs nothing, as in CA."""
     size = _number(node.annotations.get(BOOT_DISK_SIZE, ""), _BOOT_GIB)
-    disk = node.labels.get(_BOOT_DISK_LABEL, node.annotations.get(BOOT_DISK_TYPE, _BOOT_DISK))
+    disk = node.labels.get(_BOOT_DISK_LABEL) or node.annotations.get(BOOT_DISK_TYPE) or _BOOT_DISK
     price = size * prices.boot_disk_gib.get(disk, 0.0)
     if "true" in (node.annotations.get(LOCAL_SSD_STORAGE), node.labels.get(_SSD_LABEL)):
         ssd = prices.spot_local_ssd_gib if spot else prices.local_ssd_gib

@@ -1,0 +1,73 @@
+"""The gce plugin keeps the provider contract, over real HTTP against a cloud held to Google's own types."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from gcecloud import GceCloud
+from nodewright.spec import ProviderContext
+from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright_gce.provider import GceProvider
+
+
+class GceWorld(ContractWorld):
+    """One group with two machines; what is asked for comes when it is told to."""
+
+    def __init__(self, cloud: GceCloud, clock: FakeClock, options: dict[str, Any]) -> None:
+        self.clock = clock
+        self.cloud = cloud
+        self.group_id = cloud.add_group(size=2)
+        cloud.hold(self.group_id)
+        context = ProviderContext(
+            clock=clock,
+            random=Random(1),
+            options={"endpoints": cloud.endpoints, **options},
+            node_group_specs=(f"0:10:{self.group_id}",),
+        )
+        self.client = connect("gce", GceProvider(context), clock)
+
+    def machines(self, group_id: str) -> frozenset[str]:
+        return self.cloud.machines(group_id)
+
+    def set_target(self, group_id: str, target: int) -> None:
+        self.cloud.set_target(group_id, target)
+
+    def arrive(self, group_id: str) -> str:
+        return self.cloud.arrive(group_id)
+
+    def fail_creation(self, group_id: str) -> None:
+        self.cloud.fail(group_id)
+
+    def before_write(self, happening: Callable[[], object]) -> None:
+        self.cloud.before_write(happening)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+
+class TestGce(ProviderContract):
+    @pytest.fixture(autouse=True)
+    def _cloud(self, cloud: GceCloud, clock: FakeClock) -> None:
+        self.cloud, self.clock = cloud, clock
+
+    def contract_world(self) -> ContractWorld:
+        return GceWorld(self.cloud, self.clock, {})
+
+
+@pytest.mark.parametrize(
+    ("slow", "options"),
+    [
+        (0.0, {"refresh_interval": 0}),
+        (0.0, {"detect_failures": False}),
+        (0.0, {"atomic_resize": False}),
+        (5.0, {}),
+    ],
+    ids=["no interval", "no failures", "no atomic resize", "slow operations"],
+)
+def test_variants_keep_the_contract(cloud: GceCloud, clock: FakeClock, slow: float, options: dict[str, Any]) -> None:
+    cloud.state.operation_seconds = slow
+    results = run_contract(lambda: GceWorld(cloud, clock, options))
+    assert [r for r in results if r.outcome == ContractOutcome.FAILED] == []
