@@ -6,12 +6,15 @@ from msgspec.structs import replace as changed
 
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
-from nodewright.model.node import Taint
-from nodewright.model.pod import Pod, Toleration, TopologySpreadConstraint
+from nodewright.model.node import ZONE_LABEL, Taint
+from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from nodewright.model.settings import Settings
+from nodewright.planner.hints import Hints
+from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.examine import examine
-from nodewright.testkit.builders import build_budget, build_controller, build_pod
+from nodewright.testkit.builders import build_budget, build_controller, build_pod, build_taint
 from nodewright.testkit.world import ref
+from nodewright.validate import Violation, check_removals
 
 AT_ONCE = GroupOptions(scale_down_unneeded_seconds=0.0, scale_down_utilization_threshold=0.9)
 CORDON = "node.kubernetes.io/unschedulable"
@@ -231,3 +234,63 @@ def test_searches_that_fail_are_bounded_and_go_on_in_the_next_loop(profile: str,
     assert list(codes(report).values()).count("NotExaminedYet") == 505 - looked_at
     assert (report.next_change == loops.world.now) is (looked_at < 505)
     assert list(codes(loops.run(10)).values()).count("NoPlaceToMovePods") == 505 - looked_at
+
+
+def zones(*, patient: bool = True, also_c: bool = True, profile: str = "nodewright") -> Loops:
+    """a-0 in zone a and b-0 in zone b with a pod each that wants its zone for itself. That of b-0 may go to zone c, that
+    of a-0 to zone b and, maybe, ``also_c``.
+
+    b-0 is looked at first. ``patient``: it has to be unneeded for an hour.
+    """
+    loops = Loops(settings={"max_drain_parallelism": 2, "profile": profile})
+    slow = changed(AT_ONCE, scale_down_unneeded_seconds=3600.0) if patient else AT_ONCE
+    for name, options in (("b", slow), ("a", AT_ONCE), ("rest-b", AT_ONCE), ("rest-c", AT_ONCE)):
+        taints = [build_taint(name)] if name.startswith("rest") else []
+        loops.world.add_group(name, 1, cpu="1", zone=name[-1], options=options, taints=taints)
+    term = PodAffinityTerm(topology_key=ZONE_LABEL, label_selector=LabelSelector(match_labels={"app": "x"}))
+    alone = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    for node, places in (("b-0", ["rest-c"]), ("a-0", ["rest-b", "rest-c"] if also_c else ["rest-b"])):
+        tolerations = [Toleration(key=place, operator="Exists") for place in places]
+        loops.world.running.append(run_on(node, "100m", labels={"app": "x"}, affinity=alone, tolerations=tolerations))
+    keep(loops, "rest-b")
+    keep(loops, "rest-c")
+    return loops
+
+
+def place_of(loops: Loops, name: str) -> str | None:
+    pod = next(pod for pod in loops.world.running if pod.name == name)
+    return Hints(before=loops.world.memory.scale_down.hints).get(pod)
+
+
+def violations(loops: Loops, report: ScaleDownReport) -> tuple[Violation, ...]:
+    hints = loops.world.memory.scale_down.hints
+    return check_removals(loops.world.state().observation, report.removals, hints, Settings())
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_what_goes_now_is_looked_at_as_if_the_others_stayed(patient: bool) -> None:
+    """In the chain the pod of b-0 leaves its zone to that of a-0. If b-0 stays it does not."""
+    loops = zones(patient=patient)
+    report = loops.run()
+    assert list(report.unneeded) == ["b-0", "a-0"]
+    assert gone(report) == (["a-0"] if patient else ["b-0", "a-0"])
+    assert place_of(loops, "on-a-0") == ("rest-c-0" if patient else "rest-b-0")
+    assert violations(loops, report) == ()
+
+
+def test_it_stays_if_it_can_only_go_with_the_others() -> None:
+    loops = zones(also_c=False)
+    report = loops.run()
+    assert list(report.unneeded) == ["b-0", "a-0"]
+    assert gone(report) == []
+    reason = report.unremovable["a-0"]
+    assert (str(reason.code), reason.pod) == ("NoPlaceToMovePods", "default/on-a-0")
+    assert "as long as nodes stay that could go before it" in reason.message
+
+
+def test_ca_goes_by_the_chain() -> None:
+    loops = zones(profile="ca")
+    report = loops.run()
+    assert gone(report) == ["a-0"]
+    assert place_of(loops, "on-a-0") == "rest-b-0"
+    assert [violation.rule for violation in violations(loops, report)] != []

@@ -11,6 +11,7 @@ from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
+from nodewright.planner.scale_down.confirm import Simulate, confirm
 from nodewright.planner.scale_down.examine import Removable
 from nodewright.planner.scale_down.flapping import owner_key, reason_to_wait
 from nodewright.planner.scale_down.larger import Balance
@@ -25,11 +26,15 @@ _NO_TURN = Unremovable(
 
 @dataclass(kw_only=True)
 class Choice:
-    """``removals`` begin now; of the others, why they stay: as CA says it, or ``waiting`` for their turn."""
+    """``removals`` begin now; of the others, why they stay: as CA says it, or ``waiting`` for their turn.
+
+    ``hints`` are where pods of those that go find room, if that was looked at once more.
+    """
 
     removals: tuple[NodeRemoval, ...] = ()
     stay: dict[str, Unremovable] = field(default_factory=dict)
     waiting: dict[str, Unremovable] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(
@@ -38,8 +43,11 @@ def choose(
     since: Mapping[str, float],
     utilization: Mapping[str, float],
     balance: Balance | None,
+    simulate: Simulate,
 ) -> Choice:
-    """Those that were unneeded for long enough, as far as minima, whole groups and parallelism let them go."""
+    """Those that were unneeded for long enough, as far as minima, whole groups and parallelism let them go, and the
+    others can do without them.
+    """
     state, choice = ground.state, Choice()
     by_name = {node.name: node for node in found}
     minima = _minima(ground)
@@ -62,6 +70,11 @@ def choose(
         ground.settings,
     )
     choice.waiting = {name: _NO_TURN for name in going if name not in batches}
+    if not ground.settings.is_ca:
+        confirmed = confirm(state, batches, by_name, simulate)
+        batches, choice.hints = confirmed.batches, confirmed.hints
+        choice.stay |= confirmed.stay
+        by_name |= confirmed.nodes
     ids = {ref: _instance_ids(state, ref) for ref in {state.group_of_node[name] for name in batches}}
     choice.removals = tuple(
         _removal(state, by_name[name], batch, since[name], utilization.get(name, 0.0), ids)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
@@ -65,13 +66,18 @@ def plan_scale_down(
         updated_at=state.now,
     )
     report = replace(_report(ground, survey, after, wait), cooldown_until=until)
+    after = report.memory or after
     return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
 def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
     """What is done now; ``after`` is what is remembered of it, ``wait`` why no removal may begin (empty: it may)."""
     since, found, ratios = after.unneeded_since, survey.found, survey.eligible.utilization
-    choice = _wait(since, wait) if wait else choose(ground, found.removable, since, ratios, survey.balance)
+    if wait:
+        choice = _wait(since, wait)
+    else:
+        again = partial(_examine, ground, found.hints)
+        choice = choose(ground, found.removable, since, ratios, survey.balance, again)
     most = ground.settings.scale_down.max_bulk_soft_taint_count
     mark, unmark = choose_marks(ground.state, since.keys(), ground.snapshot, most)
     return ScaleDownReport(
@@ -83,7 +89,7 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
         utilization=ratios,
         mark=mark,
         unmark=unmark,
-        memory=after,
+        memory=replace(after, hints={**after.hints, **choice.hints}) if choice.hints else after,
     )
 
 
@@ -108,9 +114,17 @@ def _survey(ground: Ground, names: Sequence[str]) -> Survey:
     if settings.balances_removals:
         balance = Balance(ground, (state.group_of_node[name] for name in eligible.names))
     ordered = in_order(eligible.names, ground, balance)
-    destinations = (name for name in names if name not in state.observation.removing)
-    found = examine(ground.snapshot, ordered, destinations, state, settings)
+    found = _examine(ground, state.memory.scale_down.hints, ordered)
     return Survey(candidates=candidates, eligible=eligible, balance=balance, found=found)
+
+
+def _examine(ground: Ground, hints: Mapping[str, str], names: Sequence[str]) -> Examination:
+    """Try to empty nodes in order; pods may go to all that are not on their way out, those with ``hints`` there first."""
+    memory = replace(ground.state.memory.scale_down, hints=hints)
+    state = replace(ground.state, memory=replace(ground.state.memory, scale_down=memory))
+    there = (node.metadata.name for node in state.observation.snapshot.live_nodes())
+    destinations = [name for name in there if name in ground.snapshot and name not in state.observation.removing]
+    return examine(ground.snapshot, names, destinations, state, ground.settings)
 
 
 def _wait(since: Iterable[str], why: str) -> Choice:

@@ -1,0 +1,67 @@
+"""Would those that go now be missed if all others stayed?
+
+The candidates were simulated as a chain, each as if those before it were gone. Only some of them go now; pods that the
+others keep may be in the way of those that move (zone anti-affinity, spread). CA does not ask.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace as changed
+
+from nodewright.model.reason import Unremovable, UnremovableCode
+from nodewright.planner.scale_down.examine import Examination, Removable
+from nodewright.registry.state import ClusterState
+
+# Simulates the removal of some nodes, in order, while all others stay.
+Simulate = Callable[[Sequence[str]], Examination]
+
+
+@dataclass(kw_only=True)
+class Confirmed:
+    """``nodes`` may go, with their pods as they are now, and ``batches`` say how many go together; the others ``stay``.
+
+    ``hints`` are where the pods find room.
+    """
+
+    batches: dict[str, int]
+    nodes: dict[str, Removable]
+    stay: dict[str, Unremovable] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+
+
+def confirm(
+    state: ClusterState, batches: Mapping[str, int], found: Mapping[str, Removable], simulate: Simulate
+) -> Confirmed:
+    """Those of the chosen nodes that can go while everything else stays."""
+    left = Confirmed(batches=dict(batches), nodes={name: found[name] for name in batches})
+    if len(batches) == len(found) or not any(node.moving for node in left.nodes.values()):
+        return left
+    while left.batches:
+        again = simulate(list(left.batches))
+        nodes = {node.name: node for node in again.removable}
+        failed = [name for name in left.batches if name not in nodes]
+        if not failed:
+            left.nodes, left.hints = nodes, again.hints
+            break
+        for name in failed:
+            left.stay[name] = _reason(again.unremovable.get(name))
+        _drop(left, failed, state)
+    return left
+
+
+def _drop(left: Confirmed, failed: Sequence[str], state: ClusterState) -> None:
+    """A zero-or-max group stays as a whole."""
+    whole = {state.group_of_node[name] for name in failed if left.batches[name] > 1}
+    for name in list(left.batches):
+        ref = state.group_of_node[name]
+        if name in failed or ref in whole:
+            text = f"group {ref} goes as a whole, and not all of its nodes can now"
+            left.stay.setdefault(name, Unremovable(code=UnremovableCode.ATOMIC_FAILED, message=text))
+            del left.batches[name]
+
+
+def _reason(why: Unremovable | None) -> Unremovable:
+    if why is None:
+        return Unremovable(code=UnremovableCode.NOT_EXAMINED, message="there was no time to look at it once more")
+    return changed(why, message=f"{why.message}, as long as nodes stay that could go before it")
