@@ -59,11 +59,12 @@ def test_groups_are_summed_the_largest_first() -> None:
         decide(1, "increase", "c/b", 0, 2),
         decide(2, "delete", "c/b", 2, 1),
         decide(3, "increase", "c/b", 1, 1, "refused"),
+        decide(3, "delete", "c/b", 1, 1, "unknown"),
         decide(4, "increase", "c/a", 0, 3),
     )
     assert sum_groups(ran) == (
         GroupSums(group="c/a", asked=3, failed=0, failed_calls=0, peak=3, last=2),
-        GroupSums(group="c/b", asked=2, failed=1, failed_calls=1, peak=1, last=0),
+        GroupSums(group="c/b", asked=2, failed=1, failed_calls=2, peak=1, last=0),
     )
 
 
@@ -93,5 +94,7 @@ def test_a_failure_that_nothing_preceded_is_no_story() -> None:
 
 def test_json_counts_failures_by_event() -> None:
     document = as_json(result(events=(fail(5, "c/a"), fail(6, "c/a", "ScaleUpTimedOut"))), None)
-    assert document["failures"] == {"ScaleUpFailed": 1, "ScaleUpTimedOut": 1, "FailedToScaleUpGroup": 0}
+    counts = {reason: times for reason, times in document["failures"].items() if times}
+    assert counts == {"ScaleUpFailed": 1, "ScaleUpTimedOut": 1}
+    assert document["failures"]["FailedToScaleUpGroup"] == 0
     assert document["cost_usd"] is None

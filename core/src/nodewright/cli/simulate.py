@@ -27,7 +27,7 @@ from nodewright.cli.screen import count, make_console, output_option, safe, writ
 from nodewright.cli.settings import load_settings
 from nodewright.cli.status_view import as_json as status_json
 from nodewright.cli.status_view import print_status
-from nodewright.cli.story import print_setbacks
+from nodewright.cli.story import print_setbacks, print_troubles
 from nodewright.cli.summary import as_json, print_result
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError, InvariantError
@@ -161,5 +161,6 @@ def _print(result: SimulationResult, description: str, written: Path | None) -> 
     console = make_console()
     print_result(console, result, description)
     print_setbacks(console, result)
+    print_troubles(console, result)
     if written is not None:
         console.print(safe(f"Report, to open in a browser: {written}"), soft_wrap=True)

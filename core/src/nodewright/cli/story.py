@@ -1,13 +1,14 @@
-"""How the first failure of a simulation was met, step by step."""
+"""How the first failure of a simulation was met, step by step, and what else went wrong."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
 
-from nodewright.adapters.simulated.result import Decision, SimulationResult
+from nodewright.adapters.simulated.result import SCALE_UP_FAILURES, Decision, SimulationResult
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.cli.summary import failures, format_clock, format_span, increases
+from nodewright.cli.troubles import find_troubles
 
 _SOON_SECONDS = 120.0
 
@@ -28,9 +29,9 @@ class Setback:
 
 
 def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
-    """Every failure that can be told as a story, in order of time."""
+    """Every failed scale-up that can be told as a story, in order of time."""
     grown = list(increases(result))
-    for at, message in failures(result):
+    for at, message in failures(result, *SCALE_UP_FAILURES):
         befallen = [step for step in grown if step.at < at and f"group {step.group} " in message]
         if befallen:
             after = (step for step in grown if at <= step.at <= at + _SOON_SECONDS and step.group != befallen[-1].group)
@@ -53,6 +54,18 @@ def print_setbacks(console: Console, result: SimulationResult) -> None:
     console.print(table)
     if len(setbacks) > 1:
         console.print(safe(f"{count(len(setbacks) - 1, 'more failure')} later.", "dim"), end="\n\n")
+
+
+def print_troubles(console: Console, result: SimulationResult) -> None:
+    """Each kind of trouble beside failed scale-ups: when it was first met, how often, and what was said then."""
+    troubles = list(find_troubles(result))
+    if not troubles:
+        return
+    table = make_table("What else happened", "first at", "times", "what", "said first", right=("times",))
+    for trouble in troubles:
+        cells = (format_clock(trouble.at), f"{trouble.times:,}", trouble.what, trouble.message)
+        table.add_row(*(safe(cell) for cell in cells))
+    console.print(table)
 
 
 def _say(step: Decision) -> str:

@@ -10,19 +10,22 @@ import msgspec
 from rich.console import Console
 
 from nodewright.act.removals.deleter import REMOVAL
-from nodewright.adapters.simulated.result import Decision, SimulationResult
+from nodewright.adapters.simulated.result import OTHER_TROUBLES, SCALE_UP_FAILURES, Decision, SimulationResult
 from nodewright.cli.removals import scale_down_in_words, scale_down_json
 from nodewright.cli.screen import count, make_table, safe
+from nodewright.cli.troubles import Interruptions, sum_interruptions
 
 SCHEMA = 1
-FAILURE_EVENTS = ("ScaleUpFailed", "ScaleUpTimedOut", "FailedToScaleUpGroup")
+FAILURE_EVENTS = (*SCALE_UP_FAILURES, *OTHER_TROUBLES)
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _MOST_GROUPS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSums:
-    """What one group went through. ``peak`` and ``last`` count nodes, ``asked`` and ``failed`` machines."""
+    """What one group went through. ``peak`` and ``last`` count nodes, ``asked`` and ``failed`` machines,
+    ``failed_calls`` writes of every kind that were refused or never answered.
+    """
 
     group: str
     asked: int
@@ -36,9 +39,9 @@ def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
     """Groups that had a node or were asked for one, the largest first."""
     asked, failed, refused = Counter[str](), Counter[str](), Counter[str]()
     for decision in result.decisions:
+        refused[decision.group] += decision.outcome in ("refused", "unknown")
         if decision.what == "increase":
             asked[decision.group] += max(0, decision.after - decision.before)
-            refused[decision.group] += decision.outcome in ("refused", "unknown")
         elif not decision.message.startswith(REMOVAL):  # what is withdrawn or deleted otherwise never came up
             failed[decision.group] += max(0, decision.before - decision.after)
     peaks = {group: max(counts, default=0) for group, counts in result.series.nodes.items()}
@@ -58,7 +61,7 @@ def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
 
 def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
     """The document of ``--output json``; docs/commands.md describes it."""
-    waiting, hours = result.waiting, result.node_hours
+    waiting, hours, interruptions = result.waiting, result.node_hours, sum_interruptions(result)
     return {
         "schema": SCHEMA,
         "title": result.title,
@@ -79,6 +82,13 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
         "machines_asked": result.increases,
         "scale_down": scale_down_json(result),
         "failures": {reason: len(list(failures(result, reason))) for reason in FAILURE_EVENTS},
+        "refused_deletions": interruptions.refused_deletions,
+        "pauses": interruptions.pauses,
+        "engine": {
+            "crashes": interruptions.crashes,
+            "stops": interruptions.stops,
+            "restarts": interruptions.restarts,
+        },
         "groups": [
             {
                 "group": sums.group,
@@ -152,6 +162,7 @@ def _totals(result: SimulationResult) -> Iterator[tuple[str, str]]:
     if result.removals:
         yield "scale-down", scale_down_in_words(result)
     yield "failures", _failures_in_words(result)
+    yield from _interruptions_in_words(sum_interruptions(result))
     yield "node-hours", _hours_in_words(hours.used, hours.busy, hours.oracle)
     if result.cost is not None:
         yield "cost", f"${result.cost:,.2f}"
@@ -165,6 +176,17 @@ def _percentiles(result: SimulationResult) -> tuple[tuple[int, float], ...]:
 def _failures_in_words(result: SimulationResult) -> str:
     counts = [(reason, len(list(failures(result, reason)))) for reason in FAILURE_EVENTS]
     return ", ".join(f"{number:,} {reason}" for reason, number in counts if number) or "none"
+
+
+def _interruptions_in_words(found: Interruptions) -> Iterator[tuple[str, str]]:
+    if found.refused_deletions:
+        yield "deletions", f"{count(found.refused_deletions, 'call')} refused, or never answered"
+    if found.pauses:
+        yield "pauses", f"{found.pauses:,} of all writes to clouds"
+    if found.crashes or found.stops:
+        ends = [f"died {count(found.crashes, 'time')}"] if found.crashes else []
+        ends += [f"was moved {count(found.stops, 'time')}"] if found.stops else []
+        yield "the engine", f"{', '.join(ends)}, started again {count(found.restarts, 'time')}"
 
 
 def _hours_in_words(used: float, busy: float, oracle: float) -> str:

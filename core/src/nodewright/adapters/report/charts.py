@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from nodewright.adapters.report.axis import TimeAxis, pick_points
-from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.result import SCALE_UP_FAILURES, SimulationResult
 from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
 
@@ -25,7 +25,6 @@ PALETTE = (
 )
 _OTHERS_COLOUR = "#B0B7BF"
 # Events that tell of machines that could not be had.
-FAILURE_REASONS = frozenset({"FailedToScaleUpGroup", "ScaleUpFailed", "ScaleUpTimedOut"})
 _GOOD, _BAD, _CALM = "#1B7F4B", "#C62828", "#0072B2"
 _RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory", "nvidia.com/gpu": "GPU"}
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -100,7 +99,7 @@ def _mark_decisions(figure: Any, result: SimulationResult, axis: TimeAxis) -> No
     """Scale-ups and failures, on top of the nodes."""
     go = _plotly()
     totals = [sum(counts) for counts in zip(*result.series.nodes.values(), strict=True)]
-    failures = [(timed.at, timed.event.message) for timed in result.events if timed.event.reason in FAILURE_REASONS]
+    failures = [(timed.at, timed.event.message) for timed in result.events if timed.event.reason in SCALE_UP_FAILURES]
     increases = [
         (decision.at, f"{decision.group}: {decision.before} → {decision.after} for {decision.pods} pods")
         for decision in result.decisions

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from nodewright.adapters.report.axis import TimeAxis
-from nodewright.adapters.report.charts import FAILURE_REASONS
-from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.result import OTHER_TROUBLES, SCALE_UP_FAILURES, SimulationResult
 from nodewright.model.complaint import printable
 from nodewright.model.duration import format_duration
 
@@ -50,11 +49,11 @@ def decisions(result: SimulationResult, axis: TimeAxis) -> str:
 
 
 def failures(result: SimulationResult, axis: TimeAxis) -> str:
-    """Machines that could not be had, actions that were dropped, loops that did not come to an end."""
+    """What did not go as it should, actions that were dropped, loops that did not come to an end."""
     rows = [
         (axis.say(timed.at), timed.event.reason, timed.event.message)
         for timed in result.events
-        if timed.event.reason in FAILURE_REASONS
+        if timed.event.reason in (*SCALE_UP_FAILURES, *OTHER_TROUBLES)
     ]
     rows += [("", "dropped action", violation) for violation in result.violations]
     rows += [("", "loop ended early", problem) for problem in result.problems]

@@ -20,6 +20,8 @@ class What(StrEnum):
     ENGINE_CRASHED = "engine crashed"
     ENGINE_STOPPED = "engine stopped"
     ENGINE_STARTED = "engine started"
+    PAUSED = "writes paused"
+    RESUMED = "writes resumed"
 
 
 class Fact(NamedTuple):

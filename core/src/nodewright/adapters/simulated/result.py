@@ -9,6 +9,20 @@ from nodewright.engine.autoscaler import LoopReport
 from nodewright.engine.status import StatusReport
 from nodewright.model.removal import RemovalEnded
 
+# Events by their reason: a scale-up that failed, and whatever else did not go as it should.
+SCALE_UP_FAILURES = ("ScaleUpFailed", "ScaleUpTimedOut", "FailedToScaleUpGroup")
+OTHER_TROUBLES = (
+    "FailedToRevertScaleUp",
+    "DeleteUnregisteredFailed",
+    "CleanUpFailed",
+    "ScaleDownFailed",
+    "DeletionBudgetExhausted",
+    "GroupQuarantined",
+    "ClusterUnhealthy",
+    "PlanViolation",
+    "StateNotUsable",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Series:

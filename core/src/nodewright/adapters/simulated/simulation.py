@@ -179,6 +179,7 @@ class Simulation:
 
         def order(moment: float) -> None:
             self.store.save_pause(Pause(since=moment, until=moment + seconds) if seconds else None)
+            self.journal.note(moment, What.PAUSED if seconds else What.RESUMED, "writes")
 
         self.agenda.at(at, order)
 
