@@ -1,22 +1,12 @@
 """Kind ``aws-template``: what a group's next node looks like, and the group's options."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from aws_answers import AnsweredApi, make_provider
-from nodewright.spec import GroupOptions, NodeTemplate, ProviderError, Quantity
-from nodewright_aws.provider import AwsProvider
+from nodewright.spec import ProviderError
+from templates import compare_options, compare_template, make_options
 
-_FIELDS = {
-    "scaleDownUtilizationThreshold": "scale_down_utilization_threshold",
-    "scaleDownGpuUtilizationThreshold": "scale_down_gpu_utilization_threshold",
-    "scaleDownUnneededSeconds": "scale_down_unneeded_seconds",
-    "scaleDownUnreadySeconds": "scale_down_unready_seconds",
-    "maxNodeProvisionSeconds": "max_node_provision_seconds",
-    "ignoreDaemonSetsUtilization": "ignore_daemonsets_utilization",
-}
-_HOSTNAME = "kubernetes.io/hostname"
 _ALL_GROUPS = "asg:tag=any"
 
 
@@ -25,45 +15,14 @@ def check(case: Mapping[str, Any]) -> list[str]:
     name = given["autoScalingGroup"]["AutoScalingGroupName"]
     provider = make_provider(AnsweredApi(given), discoveries=[_ALL_GROUPS])
     provider.refresh(frozenset())
-    differences = _compare_options(provider, name, given["defaults"], expected.get("options"))
+    differences = []
+    if "options" in expected:
+        options = provider.group_options(name, make_options(given["defaults"]))
+        differences = compare_options(options, expected["options"])
     try:
         template = provider.template_node(name)
     except ProviderError as error:
         return differences if "error" in expected else [*differences, f"no template: {error}"]
     if "node" not in expected:
         return [*differences, f"expected {expected.get('error', 'a crash')}, got a template"]
-    return [*differences, *_compare(template, expected["node"])]
-
-
-def _compare(template: NodeTemplate, node: Mapping[str, Any]) -> list[str]:
-    taints = Counter((one.key, one.value, one.effect) for one in template.taints)
-    labels = {key: value for key, value in template.labels.items() if key != _HOSTNAME}
-    pairs: dict[str, tuple[object, object]] = {
-        "capacity": (_amounts(node["capacity"]), template.capacity),
-        "allocatable": (_amounts(node["allocatable"]), template.allocatable),
-        "labels": ({key: value for key, value in node["labels"].items() if key != _HOSTNAME}, labels),
-        "taints": (Counter((one["key"], one["value"], one["effect"]) for one in node["taints"]), taints),
-    }
-    return [f"{what}: expected {wanted}, got {got}" for what, (wanted, got) in pairs.items() if wanted != got]
-
-
-def _compare_options(
-    provider: AwsProvider, name: str, defaults: Mapping[str, Any], expected: Mapping[str, Any] | None
-) -> list[str]:
-    if expected is None:
-        return []
-    given = GroupOptions(**{field: defaults[key] for key, field in _FIELDS.items()})
-    found = provider.group_options(name, given)
-    got = {key: getattr(found, field) for key, field in _FIELDS.items()}
-    return [f"{key}: expected {expected[key]}, got {got[key]}" for key in got if not _same(expected[key], got[key])]
-
-
-def _same(wanted: object, got: object) -> bool:
-    """ "NaN" and "Inf" are texts in the cases."""
-    return (
-        str(float(wanted)) == str(float(got)) if isinstance(wanted, str) and isinstance(got, float) else wanted == got
-    )
-
-
-def _amounts(texts: Mapping[str, str]) -> dict[str, Quantity]:
-    return {resource: Quantity.of(text) for resource, text in texts.items()}
+    return [*differences, *compare_template(template, expected["node"])]

@@ -8,7 +8,19 @@ from nodewright.model.decode import convert_object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.settings import ScaleUpSettings
-from nodewright.planner.similar import are_similar
+from nodewright.planner.similar import are_similar, share_a_label
+from nodewright_aws.provider import IGNORED_LABELS as AWS
+from nodewright_azure.provider import IGNORED_LABELS as AZURE
+from nodewright_azure.provider import POOL_LABELS as AZURE_POOLS
+from nodewright_gce.provider import IGNORED_LABELS as GCE
+
+# A vendor's labels that tell nothing, and those of which an equal value tells enough.
+_VENDORS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "generic": ((), ()),
+    "aws": (AWS, ()),
+    "azure": (AZURE, AZURE_POOLS),
+    "gce": (GCE, ()),
+}
 
 
 def check(case: Mapping[str, Any]) -> list[str]:
@@ -20,7 +32,11 @@ def check(case: Mapping[str, Any]) -> list[str]:
         max_free_difference_ratio=given.get("maxFreeDifferenceRatio", 0.05),
         memory_difference_ratio=given.get("maxCapacityMemoryDifferenceRatio", 0.015),
     )
-    found = {"generic": are_similar(a, b, settings, given.get("extraIgnoredLabels", ()))}
+    extra = given.get("extraIgnoredLabels", ())
+    found = {
+        vendor: share_a_label(a, b, decisive) or are_similar(a, b, settings, (*extra, *ignored))
+        for vendor, (ignored, decisive) in _VENDORS.items()
+    }
     if "balancingLabels" in given:
         by_label = ScaleUpSettings(balancing_label=tuple(given["balancingLabels"]))
         found["balancingLabels"] = are_similar(a, b, by_label)

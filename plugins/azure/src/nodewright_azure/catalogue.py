@@ -95,7 +95,7 @@ def _read(sku: ResourceSku) -> Machine | None:
     told = {one.name: one.value for one in sku.capabilities}
     try:
         cpus, memory, gpus = _numbers((told["vCPUs"], told["MemoryGB"], told.get("GPUs", "0")))
-        architecture = _ARCHITECTURES[told.get("CpuArchitectureType", "x64").lower()]
+        architecture = _ARCHITECTURES[told["CpuArchitectureType"].lower()]
     except (KeyError, ValueError):
         return None
     return Machine(cpus=int(cpus), memory_bytes=int(memory * 2**30), gpus=int(gpus), architecture=architecture)

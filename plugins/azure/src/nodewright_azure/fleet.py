@@ -218,7 +218,7 @@ class Fleet:
         for key, answer in self._ask_machines(wanted).items():
             self._roster(self._held[key], answer, strict=key in asked_for)
         short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.is_uniform]
-        for held in short if self._options.detect_failures else ():
+        for held in short if self._options.watches_failures else ():
             ledger = judge(held.scale_set, held.roster.units, held.ledger, lambda held=held: self._why(held))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             self._change(held.scale_set.key, ledger=ledger)
 

@@ -68,6 +68,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prices_per_hour: dict[str, Price] = {}
     cluster: str = ""
 
+    @property
+    def watches_failures(self) -> bool:
+        """Is anything told of machines that could not be created?"""
+        return self.detect_failures or self.detect_extension_failures
+
 
 def load_options(context: ProviderContext) -> Options:
     """Raises ConfigError naming the key."""

@@ -49,7 +49,7 @@ def in_group(options: Options, flexible: Iterable[bool]) -> list[Permission]:
     needed = [_READ_SETS]
     if False in kinds or not kinds:
         needed.append(_READ_MACHINES)
-        needed += [_READ_VIEW] if options.detect_failures else []
+        needed += [_READ_VIEW] if options.watches_failures else []
     if True in kinds or not kinds:
         needed.append(_READ_FLEXIBLE)
     return [*needed, _WRITE, _DELETE]

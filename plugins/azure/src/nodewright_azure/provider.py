@@ -21,9 +21,9 @@ from nodewright_azure.tags import options_of, tags_of
 from nodewright_azure.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
 from nodewright_azure.writes import Writer
 
-_POOL_LABELS = ("agentpool", "kubernetes.azure.com/agentpool")
+POOL_LABELS = ("agentpool", "kubernetes.azure.com/agentpool")
 IGNORED_LABELS = (
-    *_POOL_LABELS,
+    *POOL_LABELS,
     "aksEngineVersion",
     "creationSource",
     "kubernetes.azure.com/consolidated-additional-properties",
@@ -63,7 +63,7 @@ class AzureProvider:
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
-        optional = {_FAST: self._options.detect_failures, _PRICING: bool(self._options.prices_per_hour)}
+        optional = {_FAST: self._options.watches_failures, _PRICING: bool(self._options.prices_per_hour)}
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
         return spec.ProviderInfo(name="azure", spec_version=(1, 0), capabilities=capabilities, ignores_id_case=True)
 
@@ -150,7 +150,7 @@ class AzureProvider:
     @hookimpl
     def same_group_labels(self) -> Sequence[str]:
         """Sets of one pool of AKS are alike whatever else differs; of different pools they may be."""
-        return _POOL_LABELS
+        return POOL_LABELS
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
@@ -181,7 +181,7 @@ class AzureProvider:
     def _listed(self, name: str) -> spec.NodeGroup:
         limits, one = self._fleet.limits(name), self._fleet.find(name)
         off = self._unpriced(name)
-        if one is not None and one.is_flexible and self._options.detect_failures:
+        if one is not None and one.is_flexible and self._options.watches_failures:
             off[_FAST] = _FLEXIBLE
         return spec.NodeGroup(id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off)
 

@@ -1,0 +1,93 @@
+"""Azure as the cases tell it: every answer is given beforehand."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from nodewright.spec import NodeGroupNotFound, ProviderContext, ProviderError
+from nodewright.testkit import FakeClock
+from nodewright_azure.api import Api
+from nodewright_azure.provider import AzureProvider
+from nodewright_azure.shapes import AutoscaleSetting, Grant, Lock, Machine, ResourceSku, ScaleSet, Status
+
+
+class AnsweredApi(Api):
+    """Answers from the input of one case."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self.sets = [_read_set(one) for one in given.get("virtualMachineScaleSets", [])]
+        self.listed = msgspec.convert(given.get("virtualMachineScaleSetVMs", []), list[Machine])
+
+    def place(self) -> str:
+        return "the case"
+
+    def scale_sets(self) -> Sequence[ScaleSet]:
+        return self.sets
+
+    def scale_set(self, name: str) -> ScaleSet:
+        found = next((one for one in self.sets if one.key == name.lower()), None)
+        if found is None:
+            raise NodeGroupNotFound(f"the case has no set {name}")
+        return found
+
+    def machines(self, name: str) -> Sequence[Machine]:
+        del name
+        return self.listed
+
+    def flexible_machines(self) -> Sequence[Machine]:
+        """The cases list the machines of one set, and do not say whose they are."""
+        owned = [_belonging(one, self.sets[0].id) for one in self._given.get("virtualMachines", [])]
+        return msgspec.convert(owned, list[Machine])
+
+    def problems(self, name: str) -> Sequence[Status]:
+        del name
+        return ()
+
+    def skus(self, location: str) -> Sequence[ResourceSku]:
+        found = self._given.get("resourceSkus", [])
+        return msgspec.convert([one for one in found if location in one.get("locations", [])], list[ResourceSku])
+
+    # What no case asks for
+
+    def resize(self, scale_set: ScaleSet, capacity: int) -> ScaleSet:
+        raise _untold("resize", scale_set.name, str(capacity))
+
+    def delete(self, name: str, numbers: Sequence[str], *, force: bool = False) -> None:
+        raise _untold("delete", name, *numbers, str(force))
+
+    def grants(self) -> Sequence[Grant]:
+        raise _untold("grants")
+
+    def locks(self) -> Sequence[Lock]:
+        raise _untold("locks")
+
+    def autoscale_settings(self) -> Sequence[AutoscaleSetting]:
+        raise _untold("autoscale_settings")
+
+
+def make_provider(api: AnsweredApi, *nodes: str, discoveries: Sequence[str] = (), **options: Any) -> AzureProvider:
+    """The plugin as it is, before a resource group that answers from the case."""
+    context = ProviderContext(
+        clock=FakeClock(),
+        random=Random(0),
+        options={"subscription_id": "s", "resource_group": "rg", "refresh_interval": 0, **options},
+        node_group_specs=nodes,
+        auto_discovery_specs=tuple(discoveries),
+    )
+    return AzureProvider(context, api)
+
+
+def _read_set(one: Mapping[str, Any]) -> ScaleSet:
+    return msgspec.convert(one, ScaleSet)
+
+
+def _belonging(machine: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    properties = {**machine.get("properties", {}), "virtualMachineScaleSet": {"id": owner}}
+    return {**machine, "properties": properties}
+
+
+def _untold(*call: str) -> ProviderError:
+    return ProviderError(f"the cases do not tell what {' '.join(call)} would answer")
