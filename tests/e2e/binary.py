@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "farm"
@@ -62,10 +61,3 @@ def _build(binary: Path) -> None:
     if result.returncode:
         raise Unavailable(f"go build failed: {' '.join(result.stderr[-2000:].split())}")
     partial.replace(binary)
-
-
-if __name__ == "__main__":
-    try:
-        print(provide_binary(may_build=True))
-    except Unavailable as reason:
-        sys.exit(str(reason))

@@ -4,15 +4,17 @@
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.binary import Unavailable, provide_binary
 from tests.e2e.cloud import Kubelets, SharedCloud
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess
-from tests.e2e.rights import bind_role
+from tests.e2e.helm import provide_helm
+from tests.e2e.rights import MODES, bind_role
 
 from nodewright_fake import CloudOptions, GroupConfig, fixed
 
@@ -25,6 +27,7 @@ def farm_binary() -> Path:
     if wish == "off":
         pytest.skip("no control plane: E2E=off")
     try:
+        provide_helm(may_build=wish == "require")
         return provide_binary(may_build=wish == "require")
     except Unavailable as reason:
         if wish == "require":
@@ -34,8 +37,10 @@ def farm_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def plane(farm_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane(farm_binary, tmp_path_factory.mktemp("plane"), {"nodewright": (), "reader": ()}) as running:
-        bind_role(running)
+    users: dict[str, tuple[str, ...]] = dict.fromkeys(MODES, ())
+    with ControlPlane(farm_binary, tmp_path_factory.mktemp("plane"), users) as running:
+        for user in MODES:
+            bind_role(running, user)
         yield running
 
 
@@ -88,10 +93,10 @@ def start(plane: ControlPlane, shared: SharedCloud, tmp_path: Path) -> Iterator[
     """Starts ``nodewright run`` with further flags; ends what still runs."""
     started: list[DaemonProcess] = []
 
-    def begin(*flags: str, user: str = "admin") -> DaemonProcess:
+    def begin(*flags: str, user: str = "admin", settings: Mapping[str, Any] | None = None) -> DaemonProcess:
         folder = tmp_path / f"daemon-{len(started)}"
         folder.mkdir()
-        started.append(DaemonProcess(folder, plane.kubeconfig(user), shared.address, flags))
+        started.append(DaemonProcess(folder, plane.kubeconfig(user), shared.address, flags, settings))
         return started[-1]
 
     yield begin

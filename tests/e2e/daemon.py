@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,19 @@ def wait_until(probe: Callable[[], object], what: str, seconds: float = 60.0) ->
 
 
 class DaemonProcess:
-    """The daemon with the shared cloud as its only provider; it loops every second."""
+    """The daemon with the shared cloud as its only provider; it loops every second. ``settings`` stand in its file."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, cloud: Path, flags: Sequence[str] = ()) -> None:
-        config = folder / "config.yaml"
-        provider = {"options": {"address": str(cloud)}, "call-timeout": "5s"}
-        config.write_text(yaml.safe_dump({"providers": {"shared": provider}}))
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        cloud: Path,
+        flags: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._config = config = folder / "config.yaml"
+        self._providers = {"shared": {"options": {"address": str(cloud)}, "call-timeout": "5s"}}
+        self.write_settings(settings or {})
         self._log = folder / "log.jsonl"
         usual = ["--scan-interval=1s", "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
         usual += ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=6s"]
@@ -46,6 +53,10 @@ class DaemonProcess:
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])},
             )
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Into its file, which it watches."""
+        self._config.write_text(yaml.safe_dump({"providers": self._providers, **settings}))
 
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged."""

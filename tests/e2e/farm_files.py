@@ -42,9 +42,12 @@ def etcd_flags(folder: Path, client: int, peer: int) -> list[str]:
 
 
 def apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
-    """What the user nodewright asks for is written down, to be held against the role that it has."""
+    """What the users with our roles ask for is written down, to be held against these roles."""
     key, policy = folder / "service-account.key", folder / "audit-policy.json"
-    rules = [{"level": "Metadata", "users": ["nodewright"], "omitStages": ["RequestReceived"]}, {"level": "None"}]
+    rules = [
+        {"level": "Metadata", "users": ["nodewright", "dry-run"], "omitStages": ["RequestReceived"]},
+        {"level": "None"},
+    ]
     policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
     return [
         f"--audit-policy-file={policy}",

@@ -1,13 +1,12 @@
-"""The role that deploy/ gives nodewright, bound to a user of the control plane, and what that user asked for."""
+"""The role that the chart gives nodewright, bound to a user of the control plane, and what that user asked for."""
 
 import json
-from pathlib import Path
+from copy import deepcopy
 from typing import Any, NamedTuple
 
-import yaml
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.helm import render_mode
 
-ROOT = Path(__file__).parents[2]
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _PLURALS = {"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings"}
 _NAMESPACED = {"Role": "roles", "RoleBinding": "rolebindings"}
@@ -28,17 +27,25 @@ class Asked(NamedTuple):
     status: int
 
 
-def read_manifests() -> list[dict[str, Any]]:
-    text = (ROOT / "deploy" / "rbac.yaml").read_text()
-    return [document for document in yaml.safe_load_all(text) if document]
+# The users that have the chart's roles, and in which mode of it.
+MODES = {"nodewright": "run", "dry-run": "shadow"}
+
+
+def read_roles(user: str) -> list[dict[str, Any]]:
+    """Roles and their bindings, under names of their own."""
+    wanted = (*_PLURALS, *_NAMESPACED)
+    found = [deepcopy(document) for document in render_mode(MODES[user]) if document["kind"] in wanted]
+    for document in found:
+        document["metadata"]["name"] = user
+        if "roleRef" in document:
+            document["roleRef"]["name"] = user
+    return found
 
 
 def bind_role(plane: ControlPlane, user: str = "nodewright") -> None:
-    """``user`` may do what deploy/rbac.yaml lets the service account do."""
-    for document in read_manifests():
+    """``user`` may do what the chart lets its service account do."""
+    for document in read_roles(user):
         kind, namespace = document["kind"], document["metadata"].get("namespace")
-        if kind == "ServiceAccount":
-            continue
         if "subjects" in document:
             document["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
         place = (
@@ -47,11 +54,11 @@ def bind_role(plane: ControlPlane, user: str = "nodewright") -> None:
         plane.request(place, method="POST", body=document)
 
 
-def granted() -> set[Right]:
-    """All rights of the role; the names of the objects that a rule names are joined by commas."""
+def granted(user: str = "nodewright") -> set[Right]:
+    """All rights of the user's role; the names of the objects that a rule names are joined by commas."""
     return {
         Right(group, resource, verb, ",".join(rule.get("resourceNames", ())))
-        for document in read_manifests()
+        for document in read_roles(user)
         for rule in document.get("rules", ())
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -59,13 +66,13 @@ def granted() -> set[Right]:
     }
 
 
-def read_asked(plane: ControlPlane) -> list[Asked]:
-    """Everything that the user nodewright has asked for so far."""
+def read_asked(plane: ControlPlane, user: str = "nodewright") -> list[Asked]:
+    """Everything that the user has asked for so far."""
     found = []
     for line in (plane.folder / "audit.jsonl").read_text().splitlines():
         entry = json.loads(line)
         about = entry.get("objectRef")
-        if about is None:
+        if about is None or entry["user"]["username"] != user:
             continue
         resource = about["resource"] + (f"/{about['subresource']}" if "subresource" in about else "")
         right = Right(about.get("apiGroup", ""), resource, entry["verb"], about.get("name", ""))

@@ -2,11 +2,12 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodewright.adapters.metrics import Metrics
+from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sources
+from nodewright.adapters.metrics.nodes import taint_type
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
-from nodewright.model.settings import ServingSettings, Settings
-from nodewright.planner.plan import Plan
+from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
+from nodewright.planner.plan import Plan, ScaleDownReport
 from nodewright.testkit.world import NOW, World, ref
 
 
@@ -63,3 +64,45 @@ def test_engines_do_not_share_their_metrics() -> None:
     first, second = Metrics(Settings()), Metrics(Settings())
     first.observe(make_report())
     assert read(second)["cluster_autoscaler_scaled_up_nodes_total"] == 0
+
+
+def test_how_long_a_node_was_unneeded_before_it_went() -> None:
+    metrics = Metrics(Settings())
+    world = World()
+    world.add_group("a", 2)
+    gone, kept = sorted(node.name for _, node in world.state().observation.snapshot.nodes())
+    unneeded = {gone: NOW - 60, kept: NOW - 30}
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=world.state(), plan=plan_with(unneeded)))
+    smaller = World()
+    smaller.add_group("a", 2)
+    state = smaller.state()
+    state.observation.snapshot.remove_node(state.observation.snapshot.row(gone))
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=state, plan=plan_with({})))
+    found = read(metrics)
+    prefix = "cluster_autoscaler_node_removal_latency_seconds"
+    assert found[f"{prefix}_sum{{deleted=true}}"] == 60
+    assert found[f"{prefix}_sum{{deleted=false}}"] == 30
+
+
+def plan_with(unneeded: dict[str, float]) -> Plan:
+    return Plan(scale_down=ScaleDownReport(unneeded=unneeded))
+
+
+def test_taints_by_what_they_mean() -> None:
+    settings = TemplateSettings(startup_taint=("boot",), status_taint=("ill",))
+    kinds = [taint_type(key, settings) for key in ("node.kubernetes.io/not-ready", "boot", "ill", "team")]
+    assert kinds == ["node.kubernetes.io/not-ready", "startup-taint", "status-taint", "unlisted"]
+
+
+def test_counts_that_others_keep() -> None:
+    sources = Sources(
+        kube_requests=lambda: {("list", "pods", 200): 3},
+        lease=lambda: LeaseCounts(5, 1, 12.5),
+        cloud_calls=lambda: (ProviderCalls("aws", "Describe", "ok", 4, 0.5),),
+    )
+    found = read(Metrics(Settings(), sources))
+    assert found["nodewright_kube_requests_total{code=200,resource=pods,verb=list}"] == 3
+    assert found["nodewright_lease_renewals_total{result=failed}"] == 1
+    assert found["nodewright_lease_remaining_seconds"] == 12.5
+    assert found["nodewright_cloud_api_calls_seconds_total{operation=Describe,provider=aws,result=ok}"] == 0.5
+    assert "nodewright_lease_remaining_seconds" not in read(Metrics(Settings()))

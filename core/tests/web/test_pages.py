@@ -59,7 +59,10 @@ def test_loops_that_fail() -> None:
 
 @pytest.fixture
 def server() -> Iterator[WebServer]:
-    pages = {"/metrics": lambda: Page(b"up 1\n"), "/health-check": lambda: Page(b"Error: no\n", 500)}
+    pages = {
+        "/metrics": lambda query: Page(f"up {query.get('x', '0')}\n".encode()),
+        "/health-check": lambda _: Page(b"Error: no\n", 500),
+    }
     running = WebServer("address", "127.0.0.1:0", pages)
     running.start()
     yield running

@@ -24,15 +24,17 @@ class DryBrain:
         self._withheld: tuple[Withheld, ...] = ()
         self._down = ScaleDownReport()
         self._planned: tuple[PlannedAction, ...] = ()
+        self._whole: Plan | None = None
 
-    def take_withheld(self) -> tuple[Withheld, ...]:
-        """What the last plan would have done."""
+    def take_withheld(self) -> tuple[Plan | None, tuple[Withheld, ...]]:
+        """The last plan as it was before it was withheld, and what it would have done; nothing the second time."""
         taken, self._withheld = self._withheld, ()
-        return taken
+        whole, self._whole = self._whole, None
+        return whole, taken
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         plan = make_plan(state, settings, random)
-        self._planned = plan.actions
+        self._planned, self._whole = plan.actions, plan
         self._withheld = (*plan.actions, *plan.scale_down.removals)
         self._down = plan.scale_down
         idle = replace(plan.scale_down, removals=(), mark=(), unmark=())

@@ -7,10 +7,10 @@ from queue import SimpleQueue
 
 import click
 
-from nodewright.cli.daemon import DaemonOptions, LiveEngine
-from nodewright.cli.flags import SettingsCommand, settings_options
+from nodewright.cli.daemon import LiveEngine
+from nodewright.cli.daemon_parts import DaemonOptions
+from nodewright.cli.flags import SettingsCommand, SettingsSource, source_options
 from nodewright.cli.setting_checks import check_lease
-from nodewright.model.settings import Settings
 
 LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 
@@ -19,10 +19,15 @@ LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 @click.option(
     "--dry-run", is_flag=True, help="Look and plan, and write nothing anywhere: no cloud, no object, no lease."
 )
+@click.option(
+    "--shadow",
+    is_flag=True,
+    help="Beside a running cluster-autoscaler: write nothing, and tell what it does that we would not, and why.",
+)
 @click.option("--once", is_flag=True, help="One loop, then end.")
 @click.option("--seed", type=int, help="Chance of the random expander. Default: a new one each time.")
-@settings_options
-def command(settings: Settings, dry_run: bool, once: bool, seed: int | None) -> int:
+@source_options
+def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, seed: int | None) -> int:
     """Scale the node groups of the cluster that --kubeconfig names, or of the one around this pod, until told to stop.
 
     What it does and why is told in JSON on stderr, in metrics, in events and in the status ConfigMap. SIGTERM and
@@ -31,8 +36,12 @@ def command(settings: Settings, dry_run: bool, once: bool, seed: int | None) -> 
     Exit codes: 0 stopped as asked, or with --once the loop was run; 2 bad input or a plugin that cannot be used;
     3 with --once, the loop could not be run; 4 another process leads by now.
     """
-    check_lease(settings)
-    engine = LiveEngine(settings, DaemonOptions(dry_run=dry_run, once=once, seed=seed), sys.stderr.buffer)
+    loaded = source.load()
+    check_lease(loaded.settings)
+    options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
+    engine = LiveEngine(source, loaded.settings, options, sys.stderr.buffer)
+    for note in loaded.idle:
+        engine.warn(note)
     _stop_when_told(engine)
     with engine:
         report = engine.run()

@@ -34,10 +34,11 @@ class Screen(Console):
         raise ReaderGone
 
 
-def make_console(stream: IO[str] | None = None) -> Console:
+def make_console(stream: IO[str] | None = None, width: int | None = None) -> Console:
     """A console that takes text literally; one that nobody watches is wide, for grep."""
     stream = stream or sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    if width is None and not stream.isatty() and "COLUMNS" not in os.environ:
+        width = _PIPE_WIDTH
     return Screen(file=stream, markup=False, highlight=False, emoji=False, width=width, soft_wrap=False)
 
 

@@ -28,11 +28,12 @@ class SavedState(Protocol):
 
 
 class Place(NamedTuple):
-    """``path`` is None for a cluster; ``name`` says it to people."""
+    """``path`` is None for a cluster; ``name`` says it to people; ``chosen`` when somebody asked for this one."""
 
     state: SavedState
     name: str
     path: Path | None
+    chosen: bool
 
 
 def state_options(command: F) -> F:
@@ -62,12 +63,12 @@ def find_place(state: Path | None, kubeconfig: str | None, namespace: str) -> Pl
     """Raises ConfigError."""
     if kubeconfig is None:
         path = find_state_path(state)
-        return Place(FileStore(path), str(path), path)
+        return Place(FileStore(path), str(path), path, chosen=state is not None)
     if state is not None:
         raise ConfigError("--state and --kubeconfig: give one of them, not both")
     # The client of the API server takes its time to import: only who asks for a cluster waits for it.
     opened: SavedState = import_module("nodewright.cli.cluster_state").open_cluster_state(kubeconfig, namespace)
-    return Place(opened, f"namespace {namespace} of {kubeconfig}", None)
+    return Place(opened, f"namespace {namespace} of {kubeconfig}", None, chosen=True)
 
 
 def find_state_path(given: Path | None) -> Path:

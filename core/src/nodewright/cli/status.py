@@ -2,26 +2,40 @@
 
 import click
 
+from nodewright.cli.ask import ask_daemon, page_query
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.screen import make_console, output_option, safe, write_json
 from nodewright.cli.state_path import Place, state_options
 from nodewright.cli.status_view import as_json, print_status
 from nodewright.engine.status import make_status
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import SafetySettings
+from nodewright.model.settings import SafetySettings, ServingSettings
 
 
 @click.command("status")
 @state_options
+@click.option("--debug-address", metavar="TEXT", help="Ask the daemon there. Default: 127.0.0.1:8086, if one answers.")
 @output_option
-def command(place: Place, output: str) -> None:
+def command(place: Place, debug_address: str | None, output: str) -> None:
     """Node groups, scale-ups under way and when each is given up, backoffs, deletions and pauses.
 
-    From the state file that the engine keeps or, with --kubeconfig, from what the daemon of that cluster keeps
-    there. It stays as it is.
+    From the daemon that answers at --debug-address, which also tells how healthy everything is; without one from the
+    state file that an engine keeps or, with --kubeconfig, from what the daemon of that cluster keeps there. Nothing is
+    changed.
 
-    Exit codes: 0 shown; 2 there is no such file, or it cannot be used.
+    Exit codes: 0 shown; 2 there is no daemon and no such file, or it cannot be used.
     """
+    if debug_address is not None or not place.chosen:
+        told = ask_daemon(debug_address or ServingSettings().debug_address, "/status", page_query(output))
+        if told is not None:
+            click.echo(told, nl=False)
+            return
+        if debug_address is not None:
+            raise ConfigError(f"--debug-address: nobody listens at {debug_address}")
+    _show_saved(place, output)
+
+
+def _show_saved(place: Place, output: str) -> None:
     pause = place.state.load_pause()
     if place.path is not None and not place.path.exists() and pause is None:
         raise ConfigError(f"--state: {place.path}: there is no saved state")

@@ -34,15 +34,18 @@ class Daemon:
         *,
         may_go_on: Callable[[], bool],
         on_report: Callable[[LoopReport], None],
+        before_loop: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._alarm = alarm
         self._may_go_on = may_go_on
         self._on_report = on_report
+        self._before_loop = before_loop
 
     def run(self) -> None:
         while self._may_go_on():
+            self._before_loop()
             report = self._engine.run_once()
             self._on_report(report)
             self._rest(self._engine.next_loop_at(report))

@@ -78,6 +78,8 @@ class Leadership:
         self._lost = threading.Event()
         self._keeper: threading.Thread | None = None
         self.problem = ""
+        self.renewed = 0
+        self.failed = 0
 
     def remaining(self) -> float:
         """Seconds for which nobody else may become leader; 0 for one who is not."""
@@ -141,6 +143,7 @@ class Leadership:
             return self._take_or_renew()
         except KubeApiError as error:
             self.problem = str(error)
+            self.failed += 1
             return False
 
     def _take_or_renew(self) -> bool:
@@ -158,6 +161,7 @@ class Leadership:
         if self._until < 0:
             self._waited_out = seen is None or not seen.spec.holder_identity
         self._held, self._until, self.problem = said, began + self._options.duration, ""
+        self.renewed += 1
         return True
 
     def _look(self, now: float) -> None:

@@ -43,6 +43,7 @@ class ConfigMapStore:
         self._read_pause = read_pause
         self._head: StoredMap | None = None
         self._digest = ""
+        self.writes = 0
 
     def load(self) -> Loaded:
         """Memory that cannot be used stays where it is until the next save, under a warning."""
@@ -90,6 +91,7 @@ class ConfigMapStore:
         except ApiError as error:
             raise self._explain(error) from None
         self._digest = digest
+        self.writes += 1
         self._sweep(before)
 
     def load_pause(self) -> Pause | None:

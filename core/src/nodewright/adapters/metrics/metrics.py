@@ -1,4 +1,4 @@
-"""CA's metrics under CA's names (behaviour/up.md §7.3), and nodewright's own under ``nodewright_``.
+"""CA's metrics under CA's names, and nodewright's own under ``nodewright_``; docs/metrics.md lists all of them.
 
 Two of CA's counters do not end in ``_total``, which the client library insists on for counters: they are gauges here,
 under the same names.
@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from nodewright.act.actor import Ended
+from nodewright.adapters.metrics.nodes import NodeMetrics
+from nodewright.adapters.metrics.surroundings import Sources, Surroundings
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import DeleteInstances, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.reason import SkipCode
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
@@ -23,14 +26,28 @@ _OWN = "nodewright"
 # 150 steps from 0.1 s to half an hour, each as much longer than the last.
 _STEPS = tuple(0.1 * (1800 / 0.1) ** (step / 149) for step in range(150))
 _GPU = ("gpu_resource_name", "gpu_name", "dra_drivers")
+_ERRORS = (
+    "cloudProviderError",
+    "apiCallError",
+    "internalError",
+    "transientError",
+    "configurationError",
+    "nodeGroupDoesNotExistError",
+    "unexpectedScaleDownStateError",
+)
+# What CA last did, in its words; here one plan does all of it.
+_PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
+_LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}
 
 
 class Metrics:
     """All metrics of one engine, in a registry of its own; ``page`` is what Prometheus reads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sources: Sources | None = None) -> None:
         self._settings = settings
         self.registry = CollectorRegistry()
+        self._node_metrics = NodeMetrics(self.registry)
+        self._surroundings = Surroundings(self.registry, sources or Sources())
         self._make_counts()
         self._make_totals()
         self._make_own()
@@ -40,6 +57,11 @@ class Metrics:
 
     def page(self) -> bytes:
         return generate_latest(self.registry)
+
+    def use(self, settings: Settings) -> None:
+        """Other settings, while the process runs."""
+        self._settings = settings
+        self._set_limits()
 
     def observe(self, report: LoopReport) -> None:
         """One loop."""
@@ -52,8 +74,11 @@ class Metrics:
         self._violations.inc(len(report.violations))
         if report.state is not None:
             self._observe_state(report.state)
+            self._node_metrics.observe(report.state, report.plan, self._settings.templates)
         if report.plan is not None:
             self._observe_plan(report.plan)
+            for activity in _PLANNED:
+                self._activity.labels(activity).set(report.finished)
         self._observe_outcomes(report.outcomes)
 
     def cache_age(self, seconds: float) -> None:
@@ -61,6 +86,18 @@ class Metrics:
 
     def leads(self, leader: bool) -> None:
         self._leader.set(leader)
+
+    def reloaded(self, *, succeeded: bool) -> None:
+        """The settings file was read again."""
+        self._reload_failed.set(not succeeded)
+
+    def compared(self, what: str, verdict: str) -> None:
+        """The shadow of another autoscaler has found something."""
+        self._compared.labels(what, verdict).inc()
+
+    def refresh_seconds(self, seconds: float) -> None:
+        """What refreshing the clouds took in a loop."""
+        self._duration.labels("cloudProviderRefresh").observe(seconds)
 
     def _gauge(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Gauge:
         return Gauge(f"{prefix}_{name}", text, labels, registry=self.registry)
@@ -99,8 +136,18 @@ class Metrics:
         self._shrunk = self._counter("scaled_down_nodes_total", "Nodes removed by scale-down.", "reason", *_GPU)
         self._evicted = self._counter("evicted_pods_total", "Pods evicted by scale-down.", "eviction_result")
         self._removed = self._gauge("old_unregistered_nodes_removed_count", "Machines removed that never were nodes.")
-        for kind in ("cloudProviderError", "apiCallError", "internalError"):
+        self._limited = self._gauge(
+            "skipped_scale_events_count", "Growth that limits kept back.", "direction", "reason"
+        )
+        for kind in _ERRORS:
             self._errors.labels(kind)
+        for reason in _LIMITS.values():
+            self._limited.labels("up", reason)
+            self._limited.labels("down", reason)
+        for result in ("succeeded", "failed"):
+            self._evicted.labels(result)
+        for why in ("empty", "underutilized", "unready"):
+            self._shrunk.labels(why, "", "", "")
         self._added.labels("", "", "")
         self._safe.set(0)
 
@@ -111,6 +158,13 @@ class Metrics:
         self._paused = self._gauge("paused", "1 while somebody has paused all cloud writes.", prefix=_OWN)
         self._violations = self._counter("plan_violations_total", "Planned actions that broke a rule.", prefix=_OWN)
         self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group would help.", prefix=_OWN)
+        self._compared = self._counter(
+            "shadow_comparisons_total", "What another autoscaler did, beside ours.", "what", "verdict", prefix=_OWN
+        )
+        self._reload_failed = self._gauge("config_reload_failed", "1 while the settings file is no good.", prefix=_OWN)
+        self._backed_off = self._gauge("groups_in_backoff", "Node groups that are left alone for now.", prefix=_OWN)
+        self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
+        self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
         self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
 
     def _make_group_metrics(self) -> None:
@@ -138,6 +192,9 @@ class Metrics:
         self._most_nodes.set(min(most, total) if total else most)
         self._deleting.set(len(state.observation.removing))
         self._unknown.set(sum(group.seen.target is None for group in groups))
+        self._backed_off.set(sum(is_active(group.backoff, state.now) for group in groups))
+        self._unhealthy.set(sum(not group.healthy for group in groups))
+        self._full.set(sum((group.seen.target or 0) >= group.seen.group.max_size > 0 for group in groups))
         leaving = state.observation.removing
         nodes = [node for _, node in state.observation.snapshot.nodes() if node.name not in leaving]
         self._cores.set(sum(node.status.capacity["cpu"].nano for node in nodes if "cpu" in node.status.capacity) / 1e9)
@@ -168,6 +225,11 @@ class Metrics:
     def _observe_plan(self, plan: Plan) -> None:
         pods = (plan.scale_up.triggered, plan.scale_up.awaiting, plan.scale_up.unhelped)
         self._pods.labels("unschedulable").set(sum(map(len, pods)))
+        self._pods.labels("scheduler_unprocessed").set(len(plan.waiting))
+        for skipped in plan.scale_up.skipped.values():
+            for word, reason in _LIMITS.items():
+                if skipped.code is SkipCode.RESOURCE_LIMIT and word in skipped.message:
+                    self._limited.labels("up", reason).inc()
         self._unhelped.set(len(plan.scale_up.unhelped))
         self._held.set(len(plan.held_back))
         self._paused.set(bool(plan.paused))

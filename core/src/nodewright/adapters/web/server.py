@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
 from nodewright.model.errors import ConfigError
 
@@ -19,16 +20,19 @@ class Page(NamedTuple):
     content_type: str = _PLAIN
 
 
-Render = Callable[[], Page]
+Query = Mapping[str, str]
+Render = Callable[[Query], Page]
+Pages = Mapping[str, Render]
 
 
 class WebServer:
-    """Serves ``pages`` by path, in threads of its own, until ``stop``. Raises ConfigError for an address in use.
+    """Serves ``pages`` by path, in threads of its own, until ``stop``; each gets the query, of every key the last value.
+    Raises ConfigError for an address in use.
 
     ``name`` is that of the setting that the address comes from.
     """
 
-    def __init__(self, name: str, address: str, pages: Mapping[str, Render]) -> None:
+    def __init__(self, name: str, address: str, pages: Pages) -> None:
         self.name = name
         flag = f"--{name.replace('_', '-')}"
         host, port = parse_address(flag, address)
@@ -37,8 +41,9 @@ class WebServer:
             timeout = _SLOWEST_CLIENT
 
             def do_GET(self) -> None:
-                render = pages.get(self.path.partition("?")[0])
-                page = render() if render is not None else Page(b"there is no such page\n", 404)
+                path, _, query = self.path.partition("?")
+                render = pages.get(path)
+                page = render(dict(parse_qsl(query))) if render is not None else Page(b"there is no such page\n", 404)
                 self.send_response(page.status)
                 self.send_header("Content-Type", page.content_type)
                 self.send_header("Content-Length", str(len(page.body)))

@@ -1,0 +1,53 @@
+"""What ten minutes cost in which nothing happens: no write of the memory, and one of the status a minute."""
+
+from random import Random
+
+from core.tests.engine.conftest import Desk
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.adapters.kube.config_maps import ConfigMaps
+from nodewright.adapters.kube.status_map import StatusMap
+from nodewright.adapters.kube.store import ConfigMapStore
+from nodewright.engine.autoscaler import Autoscaler
+from nodewright.engine.ports import ClusterPicture, World
+from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.testkit import build_node
+
+_QUIET_LOOPS = 60
+
+
+class Site(Desk):
+    """One node, of the group's one machine: not needed, and looked at in every loop."""
+
+    def read(self, now: float) -> ClusterPicture:
+        assert now == self.clock.now()
+        snapshot = Snapshot()
+        snapshot.add_nodes([build_node("n", provider_id="a-0", cpu="4")])
+        return ClusterPicture(snapshot=snapshot)
+
+
+def test_ten_quiet_minutes(server: ApiServer) -> None:
+    desk = Site()
+    settings = Settings(scale_down=ScaleDownSettings(scale_down_unneeded_time=3600.0))
+    maps = ConfigMaps(server, "kube-system")
+    store, status = ConfigMapStore(maps, lambda: None), StatusMap(maps, "cluster-autoscaler-status")
+    world = World(cluster=desk, providers=(desk,), store=store, events=desk, audit=desk.audit)
+    engine = Autoscaler(world, desk.clock, settings, Random(1))
+
+    def loop() -> None:
+        report = engine.run_once()
+        assert not report.problem
+        assert report.state is not None
+        assert report.plan is not None
+        status.update(report.state, report.plan)
+        desk.clock.sleep(10.0)
+
+    for _ in range(3):
+        loop()
+    before = len(server.writes)
+    for _ in range(_QUIET_LOOPS):
+        loop()
+    paths = [request.path for request in server.writes[before:]]
+    assert not [path for path in paths if "nodewright-state" in path]
+    assert len(paths) <= 10

@@ -1,0 +1,68 @@
+"""Alerts, dashboard and docs name metrics that are there."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodewright.adapters.metrics import Metrics
+from nodewright.model.settings import ServingSettings, Settings
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "deploy" / "chart" / "files"
+DOCS = (ROOT / "docs" / "metrics.md").read_text()
+_NAME = re.compile(r"\b(?:cluster_autoscaler|nodewright)_[a-z_]+")
+_PART = re.compile(r"_(bucket|count|sum)$")
+
+
+def find_names() -> set[str]:
+    """Every metric of the page, by all names that a query may use."""
+    metrics = Metrics(Settings(serving=ServingSettings(emit_per_nodegroup_metrics=True)))
+    found = set()
+    for line in metrics.page().decode().splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            found.add(name)
+            if kind == "histogram":
+                found |= {f"{name}_{part}" for part in ("bucket", "count", "sum")}
+    return found
+
+
+NAMES = find_names()
+ALERTS: list[dict[str, Any]] = yaml.safe_load((FILES / "alerts.yaml").read_text())
+PANELS: list[dict[str, Any]] = json.loads((FILES / "dashboard.json").read_text())["panels"]
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
+def test_an_alert_asks_for_what_is_there_and_has_a_runbook(alert: dict[str, Any]) -> None:
+    used = set(_NAME.findall(alert["expr"]))
+    assert used
+    assert used <= NAMES
+    anchor = alert["annotations"]["runbook"].removeprefix("docs/runbooks.md#")
+    assert anchor == alert["alert"].lower()
+    assert f"\n### {alert['alert']}\n" in (ROOT / "docs" / "runbooks.md").read_text()
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
+def test_a_panel_asks_for_what_is_there(panel: dict[str, Any]) -> None:
+    for target in panel["targets"]:
+        used = set(_NAME.findall(target["expr"]))
+        assert used
+        assert used <= NAMES
+
+
+def test_every_metric_of_ca_is_there_or_the_docs_say_why_not() -> None:
+    listed = (ROOT / "core" / "tests" / "metrics" / "ca_metrics.txt").read_text().split()
+    missing = {name for name in listed if f"cluster_autoscaler_{name}" not in NAMES}
+    table = DOCS.partition("Not there, because")[2].partition("## nodewright's own")[0]
+    assert missing == set(
+        re.findall(r"`([a-z_]+)`", "\n".join(row.split("|")[1] for row in table.splitlines() if "|" in row))
+    )
+
+
+def test_the_docs_list_every_metric_of_ours() -> None:
+    own = {name for name in NAMES if name.startswith("nodewright_") and not name.endswith(("_created", "_seconds_total"))}
+    assert own <= {_PART.sub("", name) for name in _NAME.findall(DOCS)} | set(_NAME.findall(DOCS))

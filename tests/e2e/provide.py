@@ -1,0 +1,13 @@
+"""Builds what the end-to-end tests need and is not there: ``python -m tests.e2e.provide`` (needs Go)."""
+
+import sys
+
+from tests.e2e.binary import Unavailable, provide_binary
+from tests.e2e.helm import provide_helm
+
+if __name__ == "__main__":
+    try:
+        print(provide_helm(may_build=True))
+        print(provide_binary(may_build=True))
+    except Unavailable as reason:
+        sys.exit(str(reason))

@@ -1,0 +1,141 @@
+"""The chart: what helm makes of it is what a real API server takes, and what our own command line takes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.helm import CHART, render, run_helm
+
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/kube-system/configmaps",
+    "Service": "/api/v1/namespaces/kube-system/services",
+    "Deployment": "/apis/apps/v1/namespaces/kube-system/deployments",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/kube-system/poddisruptionbudgets",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+# Of an operator that is not there; the end-to-end tests have no schema for them.
+FOREIGN = {"ServiceMonitor", "PrometheusRule"}
+EVERYTHING: dict[str, Any] = {
+    "cloudProvider": "fake",
+    "autoscalingGroups": [{"name": "small", "minSize": 0, "maxSize": 5}],
+    "providers": {"fake": {"options": {"groups": [{"name": "small", "max_size": 5}]}}},
+    "settings": {"expander": "priority", "leader": {"leader-elect-resource-name": "another"}},
+    "extraArgs": {"scan-interval": "20s", "balancing-ignore-label": ["a", "b"], "v": 4},
+    "expanderPriorities": {"10": [".*"]},
+    "extraEnv": {"NODEWRIGHT_MAX_NODES_TOTAL": 7},
+    "extraEnvSecrets": {"TOKEN": {"name": "cloud", "key": "token"}},
+    "envFromSecret": "more",
+    "podAnnotations": {"a": "b"},
+    "tolerations": [{"operator": "Exists"}],
+    "rbac": {"additionalRules": [{"apiGroups": ["x.io"], "resources": ["things"], "verbs": ["list"]}]},
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True, "rules": [{"alert": "Own", "expr": "up == 0"}]},
+    "dashboard": {"enabled": True},
+    "extraObjects": ["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\n"],
+}
+
+
+@pytest.mark.parametrize("values", [{}, {"mode": "dry-run"}, {"mode": "shadow"}, EVERYTHING], ids=lambda v: str(len(v)))
+def test_a_real_api_server_takes_every_manifest(clean: ControlPlane, values: dict[str, Any]) -> None:
+    """By server-side dry run, with strict validation: a field that it does not know is an error."""
+    documents = render(values)
+    for document in documents:
+        if document["kind"] not in FOREIGN:
+            path = f"{PATHS[document['kind']]}?dryRun=All&fieldValidation=Strict"
+            clean.request(path, method="POST", body=document)
+    assert {"Deployment", "ClusterRole", "Role", "PodDisruptionBudget"} <= {document["kind"] for document in documents}
+
+
+@pytest.mark.parametrize("example", sorted(path.stem for path in (CHART / "examples").glob("*.yaml")))
+def test_examples_become_command_lines_that_are_understood(farm_binary: Path, tmp_path: Path, example: str) -> None:
+    """What the container is started with, and the settings file that is mounted, pass ``config check``."""
+    assert farm_binary.exists()
+    documents = render({}, f"--values={CHART / 'examples' / f'{example}.yaml'}")
+    check(documents, tmp_path)
+
+
+def test_everything_at_once_is_understood(farm_binary: Path, tmp_path: Path) -> None:
+    assert farm_binary.exists()
+    documents = render(EVERYTHING)
+    shown = check(documents, tmp_path)
+    assert "max-nodes-total" in shown
+    assert "20s" in shown
+    role = next(document for document in documents if document["kind"] == "Role")
+    assert ["another"] in [rule.get("resourceNames") for rule in role["rules"]]
+
+
+def check(documents: list[dict[str, Any]], folder: Path) -> str:
+    """Answers what ``config check`` shows."""
+    settings = next(document["data"] for document in documents if "settings.yaml" in document.get("data", {}))
+    file = folder / "settings.yaml"
+    file.write_text(settings["settings.yaml"])
+    [pod] = [document["spec"]["template"]["spec"] for document in documents if document["kind"] == "Deployment"]
+    [container] = pod["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"] or () if "value" in entry}
+    command, *args = container["args"]
+    assert command == "run"
+    flags = [arg for arg in args if arg not in ("--dry-run", "--shadow") and not arg.startswith("--config=")]
+    words = [sys.executable, "-m", "nodewright", "config", "check", str(file), *flags]
+    result = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **env})
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("mode", ["dry-run", "shadow"])
+def test_who_only_looks_has_no_right_to_write(farm_binary: Path, mode: str) -> None:
+    assert farm_binary.exists()
+    for document in render({"mode": mode}):
+        for rule in document.get("rules", ()):
+            assert set(rule["verbs"]) <= {"get", "list", "watch"}
+
+
+def test_nothing_runs_as_root_or_writes_to_its_image(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    [pod] = [document["spec"]["template"]["spec"] for document in render({}) if document["kind"] == "Deployment"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    for container in pod["containers"]:
+        context = container["securityContext"]
+        assert context["readOnlyRootFilesystem"]
+        assert not context["allowPrivilegeEscalation"]
+        assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"mode": "walk"}, "mode"),
+        ({"cloudprovider": "aws"}, "cloudprovider"),
+        ({"autoscalingGroups": [{"name": "a"}]}, "minSize"),
+        ({"settings": {"providers": {}}}, "settings"),
+    ],
+)
+def test_values_that_are_wrong_are_refused(farm_binary: Path, values: dict[str, Any], said: str) -> None:
+    assert farm_binary.exists()
+    result = run_helm("template", "x", str(CHART), "--kube-version=1.36.2", values=values)
+    assert result.returncode != 0
+    assert said in result.stderr
+
+
+def test_lint(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    result = run_helm("lint", "--strict", str(CHART))
+    assert result.returncode == 0, result.stdout
+
+
+def test_rules_of_alerts_stay_one_list(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    documents = render(EVERYTHING)
+    [rule] = [document for document in documents if document["kind"] == "PrometheusRule"]
+    names = [alert["alert"] for alert in rule["spec"]["groups"][0]["rules"]]
+    assert names[0] == "NodewrightNobodyLeads"
+    assert names[-1] == "Own"
+    assert len(names) == len(yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())) + 1
