@@ -95,6 +95,7 @@ class UnremovableCode(StrEnum):
     IN_COOLDOWN = "InCooldown"
     NOT_EXAMINED = "NotExaminedYet"
     AWAITS_TURN = "AwaitsItsTurn"
+    SWITCHED_OFF = "SwitchedOff"
 
 
 class BlockingCode(StrEnum):

@@ -135,7 +135,7 @@ def test_a_budget_that_another_node_uses_up_blocks() -> None:
     assert (goes.fate, goes.removal is not None and goes.removal.pods) == (NodeFate.GOES, ("default/on-a-0",))
     assert pod(goes, "on-a-0").fate is Fate.MOVE
     assert pod(stays, "on-b-0").fate is Fate.BLOCK
-    assert "lets no more of its pods go" in pod(stays, "on-b-0").message
+    assert "use up what the PodDisruptionBudget default/pdb allows now (1)" in pod(stays, "on-b-0").message
     later = explain(loops, "b-0", MINUTE)
     assert code(later) == "RecentlyUnremovable"
     assert later.note == "as things are now, pod default/on-b-0 would keep it (NotEnoughPdb)"

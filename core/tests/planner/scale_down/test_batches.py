@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from math import inf
 
 import pytest
 from core.tests.planner.scale_down.loops import Loops, codes, gone
@@ -192,4 +193,21 @@ def test_without_a_budget_nothing_is_marked() -> None:
 def test_parallelism_zero_removes_nothing() -> None:
     loops = empty_groups(g=2)
     loops.settings = {"max_scale_down_parallelism": 0}
-    assert loops.run().result == ScaleDownResult.NO_NODE_DELETED
+    report = loops.run()
+    assert report.result == ScaleDownResult.NO_NODE_DELETED
+    assert codes(report) == {"g-0": "SwitchedOff", "g-1": "SwitchedOff"}
+    assert "--max-scale-down-parallelism is 0" in str(report.passed_over["g-0"])
+    assert report.next_change == inf
+
+
+def test_drain_parallelism_zero_removes_nothing_with_pods() -> None:
+    loops = empty_groups(g=2)
+    loops.world.running = [build_pod("p", cpu="100m", node_name="g-0")]
+    loops.world.add_group("room", 1, min_size=1)
+    loops.settings = {"max_drain_parallelism": 0}
+    report = loops.run()
+    assert gone(report) == ["g-1"]
+    assert codes(report)["g-0"] == "SwitchedOff"
+    assert "--max-drain-parallelism is 0" in str(report.passed_over["g-0"])
+    loops.world.nodes = [node for node in loops.world.nodes if node.name != "g-1"]
+    assert loops.run(10).next_change == inf

@@ -153,6 +153,15 @@ def test_row_59_a_budget_of_one_lets_one_node_go() -> None:
     assert str(report.unremovable["b-0"].pod_code) == "NotEnoughPdb"
 
 
+def test_who_used_a_budget_up_in_the_same_loop_is_said() -> None:
+    loops = loops_of(a=1, b=1, x=1)
+    keep(loops, "x")
+    loops.world.running = [run_on(node, "100m", labels={"app": "x"}) for node in ("a-0", "b-0")]
+    for allowed, said in ((1, "use up what"), (0, "lets no more of its pods go now")):
+        loops.world.budgets = [build_budget("x", allowed, {"app": "x"})]
+        assert said in str(loops.run(10 * MINUTE).unremovable["b-0"])
+
+
 def test_row_60_a_node_with_more_pods_than_its_budget_lets_go_comes_after_others() -> None:
     loops = loops_of(a=1, b=1, x=3)
     keep(loops, "x")

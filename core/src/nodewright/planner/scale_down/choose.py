@@ -22,6 +22,9 @@ from nodewright.registry.state import ClusterState
 _NO_TURN = Unremovable(
     code=UnremovableCode.AWAITS_TURN, message="as many nodes as may be removed at a time come before it"
 )
+_NO_DRAIN = Unremovable(
+    code=UnremovableCode.SWITCHED_OFF, message="no node with pods to move is removed while --max-drain-parallelism is 0"
+)
 
 
 @dataclass(kw_only=True)
@@ -69,7 +72,9 @@ def choose(
         [name for name in going if by_name[name].moving],
         ground.settings,
     )
-    choice.waiting = {name: _NO_TURN for name in going if name not in batches}
+    drains = ground.settings.scale_down.max_drain_parallelism > 0
+    waiting = (by_name[name] for name in going if name not in batches)
+    choice.waiting = {node.name: _NO_TURN if drains or not node.moving else _NO_DRAIN for node in waiting}
     if not ground.settings.is_ca:
         confirmed = confirm(state, batches, by_name, simulate)
         batches, choice.hints = confirmed.batches, confirmed.hints

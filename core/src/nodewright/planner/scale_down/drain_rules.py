@@ -253,12 +253,17 @@ def _budget(asked: Asked, court: Court) -> PodVerdict | None:
     exhausted = court.budgets.exhausted(asked.pod) if court.budgets is not None else None
     if exhausted is None:
         return None
-    return _block(
-        "Pdb",
-        BlockingCode.NOT_ENOUGH_PDB,
-        f"the PodDisruptionBudget {exhausted.key} lets no more of its pods go now; it takes more healthy pods, or a "
-        "budget that allows more",
-    )
+    if exhausted.status.disruptions_allowed > 0:
+        text = (
+            f"nodes that could go before it use up what the PodDisruptionBudget {exhausted.key} allows now "
+            f"({exhausted.status.disruptions_allowed}); its turn comes when their pods are healthy elsewhere"
+        )
+    else:
+        text = (
+            f"the PodDisruptionBudget {exhausted.key} lets no more of its pods go now; it takes more healthy pods, or a "
+            "budget that allows more"
+        )
+    return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
 
 
 def _block(rule: str, code: BlockingCode, message: str) -> PodVerdict:

@@ -20,6 +20,9 @@ from nodewright.snapshot.snapshot import Snapshot
 _NOT_EXAMINED = Unremovable(
     code=UnremovableCode.NOT_EXAMINED, message="as many nodes as are looked at in one loop came before it"
 )
+_NONE_AT_A_TIME = Unremovable(
+    code=UnremovableCode.SWITCHED_OFF, message="no node is removed while --max-scale-down-parallelism is 0"
+)
 # So many searches for places may fail in one loop. CA has a time limit instead, which a plan that is to depend on
 # nothing but what it is given cannot have.
 _MOST_FAILURES = 500
@@ -66,7 +69,8 @@ def examine(
     most, counted, failed = most_removable(memory, settings, state.now), 0, 0
     for index, name in enumerate(names):
         if counted >= most or (failed >= _MOST_FAILURES and not settings.is_ca):
-            found.skipped = dict.fromkeys(names[index:], _NOT_EXAMINED)
+            none_at_all = not settings.scale_down.max_scale_down_parallelism
+            found.skipped = dict.fromkeys(names[index:], _NONE_AT_A_TIME if none_at_all else _NOT_EXAMINED)
             break
         verdict = _try(simulation, name, budgets, state, settings)
         if isinstance(verdict, Unremovable):
