@@ -112,6 +112,26 @@ def test_uc6_an_unready_node_stays_as_long_as_nobody_may_remove_it_and_operation
     assert story.killed() == []
 
 
+def test_uc6_an_unready_node_goes_when_it_has_no_pods_and_later_than_others() -> None:
+    """For fifteen minutes it may be starting, and twenty more it is left for being unready."""
+    story = Story({**A, "size": 3}, minutes=60)
+    story.pods(2, at=5)
+    story.turn("a-2", at=6, ready=False)
+    (gone,) = (write[0] for write in story.writes("delete"))
+    assert 35 * MINUTE <= gone <= 36 * MINUTE
+    assert story.result.final.running == 2
+
+
+def test_uc6_an_unready_node_goes_when_its_pods_can_be_moved() -> None:
+    story = Story({**A, "size": 2, "cpu": 2}, minutes=60)
+    story.pods(2, at=5)
+    story.turn("a-0", at=600, ready=False)
+    (gone,) = (write[0] for write in story.writes("delete"))
+    assert gone >= 600 + 20 * MINUTE
+    assert story.result.final.running == 2
+    assert story.machines("a") == 1
+
+
 def test_uc7_nodes_that_are_being_removed_are_no_sign_of_ill_health() -> None:
     """Four of six nodes unready would halt everything (UC8), were they not on their way out."""
     story = Story({**A, "size": 6}, settings=STAYS, minutes=60)
