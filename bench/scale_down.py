@@ -2,12 +2,14 @@
 
 ``scale_down.py [NAME…] [--output json]`` replays the openb trace with nodes removed after 1, 5 and 10 minutes, in real
 time and 100 times as fast (``real-1m`` … ``fast-10m``), and prints for each: node-hours, the bound of node_bound.py,
-and what lies between the two. ``--page`` writes docs/scale-down.md and its chart from all of them.
+and what lies between the two. ``--page`` writes docs/scale-down.md and its charts. A run in real time takes 15 minutes,
+so ``--rows FOLDER`` keeps the row of each run there, and does not run again what it finds.
 """
 
 import json
 import re
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -144,17 +146,34 @@ def _curves(result: SimulationResult, history: Sequence[Moment], bound: NodeBoun
     }
 
 
+def _row(name: str, trace: Trace, folder: Path | None) -> dict[str, Any]:
+    """As ``measure``, once for each file in the folder."""
+    kept = folder / f"{name}.json" if folder is not None else None
+    if kept is not None and kept.exists():
+        found: dict[str, Any] = json.loads(kept.read_text())
+        return found
+    row = measure(name, replay(name), trace)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(row))
+    return row
+
+
 def main(arguments: Sequence[str]) -> int:
-    names = [word for word in arguments if not word.startswith("--") and word != "json"] or list(RUNS)
-    unknown = [name for name in names if name not in RUNS]
+    parser = ArgumentParser(prog="scale_down.py", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(RUNS)}; none: all of them")
+    parser.add_argument("--page", action="store_true", help="write docs/scale-down.md and its charts")
+    parser.add_argument("--rows", type=Path, metavar="FOLDER", help="where the row of each run is kept")
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in RUNS]
     if unknown:
-        print(f"scale_down.py: there is no run {unknown[0]}; there are {', '.join(RUNS)}", file=sys.stderr)
-        return 2
+        parser.error(f"there is no run {unknown[0]}; there are {', '.join(RUNS)}")
     trace = load_openb(FOLDER)
-    rows = [measure(name, replay(name), trace) for name in names]
-    if "--page" in arguments:
-        write_page(rows, ROOT / "docs")
-    if "--output" in arguments:
+    rows = [_row(name, trace, given.rows) for name in given.names or RUNS]
+    if given.page:
+        write_page(rows, [name for name in RUNS if name not in (given.names or RUNS)], ROOT / "docs")
+    if given.output == "json":
         print(json.dumps([{key: value for key, value in row.items() if key != "curves"} for row in rows], indent=2))
         return 0
     for row in rows:

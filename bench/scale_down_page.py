@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+_CHART = "scale-down-{}.svg"
 _LEFT, _WIDTH, _TOP, _HEIGHT = 60, 660, 40, 220
 # Okabe and Ito's colours, told apart by everybody.
 _NODES, _BOUND = "#0072B2", "#E69F00"
@@ -22,14 +23,23 @@ _COLUMNS = (
 )
 
 
-def write_page(rows: Sequence[Mapping[str, Any]], docs: Path) -> None:
-    """``docs/scale-down.md`` and ``docs/images/scale-down.svg``, which shows the first fast run."""
-    shown = next((row for row in rows if row["name"].startswith("fast")), rows[0])
-    (docs / "images" / "scale-down.svg").write_text(_chart(shown))
-    (docs / "scale-down.md").write_text("\n".join([*_introduction(shown), *_table(rows), *_rest(rows)]) + "\n")
+def write_page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str], docs: Path) -> None:
+    """``docs/scale-down.md``, with a chart of the first run of each pace in ``docs/images``.
+
+    ``missing`` are runs that were not run to their end.
+    """
+    shown = {row["name"].partition("-")[0]: row for row in reversed(rows)}
+    for pace, row in shown.items():
+        (docs / "images" / _CHART.format(pace)).write_text(_chart(row))
+    lines = [*_introduction(shown), *_not_run(missing), *_table(rows), *_rest(rows)]
+    (docs / "scale-down.md").write_text("\n".join(lines) + "\n")
 
 
-def _introduction(shown: Mapping[str, Any]) -> list[str]:
+def _not_run(missing: Sequence[str]) -> list[str]:
+    return [f"Not shown, because it was not run to its end: {', '.join(missing)}.", ""] if missing else []
+
+
+def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         "# Scale-down",
         "",
@@ -44,8 +54,14 @@ def _introduction(shown: Mapping[str, Any]) -> list[str]:
         "in fractions: a linear programme per moment, by code that shares nothing with nodewright. That of the groups as",
         "chosen leaves each pod in the node group in which it ran.",
         "",
-        f"![Nodes and the bound over time, run {shown['name']}](images/scale-down.svg)",
+        "Every removal passed the independent check, which ends a run where it finds fault. A cycle is a node that was",
+        "added for a pod that a removal had moved.",
         "",
+        *(
+            line
+            for pace, row in sorted(shown.items())
+            for line in (f"![Nodes and the bound over time, run {row['name']}](images/{_CHART.format(pace)})", "")
+        ),
     ]
 
 
