@@ -1,7 +1,6 @@
 """The whole engine against AWS over HTTP, on virtual time: what the failure scenarios look like there."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -9,65 +8,29 @@ import pytest
 
 from awscloud import AwsCloud, MotoServer
 from awscloud.cloud import REGION
-from nodewright.adapters.provider import CallSettings, InlineRunner, connect_provider
-from nodewright.adapters.simulated.controllers import Deployment
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.engine.autoscaler import Brain
-from nodewright.model.settings import ScaleUpSettings, Settings
-from nodewright.spec import Capability, NodeStart, ProviderContext, ProviderInfo, hookimpl
-from nodewright.testkit import FakeClock, build_pod
+from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
+from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
+from nodewright.testkit import FakeClock
 from nodewright_aws.provider import AwsProvider
 
 QUOTA = "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket."
-_CHEAP, _DEAR = "cheap", "dear"
 
 
-class PlayedAws(AwsProvider):
+class PlayedAws(PlayedKubelets, AwsProvider):
     """The plugin as it is; kubelets are played for the instances that moto lists."""
-
-    def __init__(self, context: ProviderContext, cloud: AwsCloud, groups: Sequence[str]) -> None:
-        super().__init__(context)
-        self._cloud = cloud
-        self._played = groups
-        self._since: dict[str, float] = {}
-        self._clock = context.clock
 
     @hookimpl
     def provider_info(self) -> ProviderInfo:
-        info = super().provider_info()
-        return ProviderInfo(name="aws", capabilities=info.capabilities | {Capability.SIMULATION})
-
-    @hookimpl
-    def running_machines(self) -> Sequence[NodeStart]:
-        return [
-            NodeStart(
-                instance_id=machine,
-                group_id=group,
-                node_name=machine.rpartition("/")[2],
-                running_since=self._since.setdefault(machine, self._clock.now()),
-                register_after_seconds=30.0,
-            )
-            for group in self._played
-            for machine in sorted(self._cloud.machines(group))
-        ]
-
-    @hookimpl
-    def node_start(self, instance_id: str) -> NodeStart:
-        return next(start for start in self.running_machines() if start.instance_id == instance_id)
-
-    @hookimpl
-    def next_change(self) -> float:
-        return math.inf
+        return with_simulation(super().provider_info())
 
 
-class Play:
-    """Two groups, one cheap and one dear, and pods that want three machines."""
+class Play(EnginePlay):
+    """The engine on AWS."""
 
     def __init__(self, cloud: AwsCloud, clock: FakeClock) -> None:
         self.cloud = cloud
-        kinds = {_CHEAP: "m5.large", _DEAR: "c5.large"}
-        self.names = {
+        kinds = {CHEAP: "m5.large", DEAR: "c5.large"}
+        names = {
             role: cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template(kind), "Version": "1"})
             for role, kind in kinds.items()
         }
@@ -77,26 +40,11 @@ class Play:
             clock=clock,
             random=Random(1),
             options={"region": REGION, "endpoints": endpoints, "prices_per_hour": prices},
-            node_group_specs=tuple(f"0:10:{name}" for name in self.names.values()),
+            node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
         )
-        plugin = PlayedAws(context, cloud, tuple(self.names.values()))
-        calls = CallSettings(deadline_seconds=60.0)
-        client = connect_provider("aws", plugin, clock=clock, runner=InlineRunner(clock), settings=calls)
-        settings = Settings(scale_up=ScaleUpSettings(expander="price"))
-        options = RunOptions(end=1500.0, settings=settings, brain=Brain(strict=True))
-        self._simulation = Simulation(clock, [client], options)
-        web = Deployment(self._simulation.cluster, "web", build_pod("web", cpu="1500m", unschedulable=False))
-        self._simulation.agenda.at(5.0, lambda at: web.scale(3, at))
-
-    def at(self, moment: float, happening: Callable[[], object]) -> None:
-        def happen(_: float) -> None:
-            happening()
-
-        self._simulation.agenda.at(moment, happen)
-
-    def run(self) -> SimulationResult:
-        """Every pod runs in the end, or the test says why not."""
-        return self._simulation.run()
+        plugin = PlayedAws(context)
+        plugin.play_kubelets(clock, cloud.machines, tuple(names.values()))
+        super().__init__("aws", plugin, clock, names)
 
     def sizes(self) -> dict[str, int]:
         return {role: self.cloud.group(name)["DesiredCapacity"] for role, name in self.names.items()}
@@ -111,29 +59,29 @@ def play(moto: MotoServer) -> Iterator[Play]:
 
 
 def test_a_stock_out_moves_the_pods_to_the_next_group(play: Play) -> None:
-    play.cloud.limit(play.names[_CHEAP], 1)
+    play.cloud.limit(play.names[CHEAP], 1)
     result = play.run()
     assert result.final.pending == 0
-    assert play.sizes() == {_CHEAP: 1, _DEAR: 2}
-    assert len(play.cloud.machines(play.names[_CHEAP])) == 1
+    assert play.sizes() == {CHEAP: 1, DEAR: 2}
+    assert len(play.cloud.machines(play.names[CHEAP])) == 1
 
 
 def test_a_quota_does_too(play: Play) -> None:
-    cheap = play.names[_CHEAP]
+    cheap = play.names[CHEAP]
     play.cloud.hold(cheap)
     play.cloud.before_write(lambda: play.cloud.fail(cheap, QUOTA))
     result = play.run()
     assert result.final.pending == 0
-    assert play.sizes()[_DEAR] == 3
-    assert play.sizes()[_CHEAP] == 0
+    assert play.sizes()[DEAR] == 3
+    assert play.sizes()[CHEAP] == 0
 
 
 def test_without_detection_the_time_out_does(play: Play) -> None:
     play.cloud.deny("DescribeScalingActivities")
-    play.cloud.limit(play.names[_CHEAP], 0)
+    play.cloud.limit(play.names[CHEAP], 0)
     result = play.run()
     assert result.final.pending == 0
-    assert play.sizes() == {_CHEAP: 0, _DEAR: 3}
+    assert play.sizes() == {CHEAP: 0, DEAR: 3}
 
 
 @pytest.mark.parametrize("trouble", ["lost answer", "throttling storm", "expired credentials", "internal errors"])
@@ -159,11 +107,13 @@ def test_trouble_with_calls_buys_nothing_twice(play: Play, trouble: str) -> None
 
 
 def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: Play) -> None:
-    cheap = play.names[_CHEAP]
+    cheap = play.names[CHEAP]
     there: list[Any] = []
+    sizes: list[int] = []
     play.at(200.0, lambda: there.append(play.cloud.machines(cheap)))
     play.at(210.0, lambda: play.cloud.set_target(cheap, 4))
+    play.at(400.0, lambda: sizes.append(play.sizes()[CHEAP]))
     result = play.run()
     assert result.final.pending == 0
     assert there[0] <= play.cloud.machines(cheap)
-    assert play.sizes()[_CHEAP] == 4
+    assert sizes == [4]

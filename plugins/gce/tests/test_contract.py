@@ -23,7 +23,7 @@ class GceWorld(ContractWorld):
         cloud.hold(self.group_id)
         context = ProviderContext(
             clock=clock,
-            random=Random(1),
+            random=Random(self.group_id),  # no two processes send the same request ids
             options={"endpoints": cloud.endpoints, **options},
             node_group_specs=(f"0:10:{self.group_id}",),
         )

@@ -118,9 +118,10 @@ class GceCloud:
         """From now on machines come only by ``arrive``."""
         self.group(group_id).held = True
 
-    def limit(self, group_id: str, machines: int) -> None:
-        """There is room for so many machines: what is asked for beyond fails with a stock-out."""
-        self.group(group_id).room = machines
+    def limit(self, group_id: str, machines: int, complaint: tuple[str, str] | None = STOCK_OUT) -> None:
+        """There is room for so many machines: what is asked for beyond fails so, or never comes and nothing is said."""
+        group = self.group(group_id)
+        group.room, group.complaint = machines, complaint
 
     def set_target(self, group_id: str, size: int) -> None:
         """Somebody else resizes the group; what is on its way goes first."""

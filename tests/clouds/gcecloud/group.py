@@ -46,13 +46,14 @@ class Slot:
 
 @dataclass
 class Mig:
-    """``room``: so many machines can be had. ``held``: machines come only when they are told to."""
+    """``room``: so many machines can be had, others fail with ``complaint``, or never come. ``held``: machines come only when they are told to."""
 
     ref: Name
     template: str
     base: str
     held: bool = False
     room: int | None = None
+    complaint: tuple[str, str] | None = None
     settings: Raw = field(default_factory=dict)
     slots: dict[str, Slot] = field(default_factory=dict)
     resize_requests: dict[str, Raw] = field(default_factory=dict)

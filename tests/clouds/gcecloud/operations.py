@@ -76,7 +76,7 @@ class State:
         if not mig.held and (mig.room is None or there < mig.room):
             slot.is_there = True
         elif not mig.held:
-            slot.failure = STOCK_OUT
+            slot.failure = mig.complaint
 
     def remove_slot(self, mig: Mig, name: str) -> None:
         """A machine takes its time to go; what never came goes at once."""

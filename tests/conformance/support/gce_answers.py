@@ -59,8 +59,8 @@ class AnsweredApi(Api):
     def create(self, ref: Ref, names: Sequence[str], request_id: str) -> None:
         raise _untold("create", ref.name, *names, request_id)
 
-    def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str, *, wait: bool = True) -> None:
-        raise _untold("delete", ref.name, *(one.name for one in instances), request_id, str(wait))
+    def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
+        raise _untold("delete", ref.name, *(one.name for one in instances), request_id)
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
         raise _untold("request_resize", ref.name, name, str(count), request_id)

@@ -35,7 +35,7 @@ class Api(Protocol):
     def create(self, ref: Ref, names: Sequence[str], request_id: str) -> None:
         """Add instances of these names; the same request sent twice counts once."""
 
-    def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str, *, wait: bool = True) -> None:
+    def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
         """End these instances and lower the size by as many; those that are gone or going are passed over."""
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:

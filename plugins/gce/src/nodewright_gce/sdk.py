@@ -90,7 +90,7 @@ class Sdk:
         }
         self._write(ref, "instanceGroupManagers.createInstances", asked)
 
-    def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str, *, wait: bool = True) -> None:
+    def delete(self, ref: Ref, instances: Sequence[Ref], request_id: str) -> None:
         for start in range(0, len(instances), _AT_ONCE):
             paths = [one.instance_path for one in instances[start : start + _AT_ONCE]]
             body = {"instances": paths, "skip_instances_on_validation_error": True}
@@ -99,7 +99,7 @@ class Sdk:
                 "instance_group_managers_delete_instances_request_resource": body,
                 "request_id": request_id if start == 0 else "",
             }
-            self._write(ref, "instanceGroupManagers.deleteInstances", _said(asked), wait=wait)
+            self._write(ref, "instanceGroupManagers.deleteInstances", _said(asked))
 
     def request_resize(self, ref: Ref, name: str, count: int, request_id: str) -> None:
         body = {"name": name, "resize_by": count}
@@ -182,10 +182,10 @@ class Sdk:
         except ProviderError as error:
             raise _as_of_group(ref, error) from error
 
-    def _write(self, ref: Ref, operation: str, asked: Mapping[str, Any], *, wait: bool = True) -> None:
+    def _write(self, ref: Ref, operation: str, asked: Mapping[str, Any]) -> None:
         done = convert(self._of_group(ref, operation, asked, urgent=True), Operation)
         ends = self._clock.now() + self._options.operation_timeout
-        while wait and not done.is_done:
+        while not done.is_done:
             if self._clock.now() >= ends:
                 raise ProviderError(f"{operation} of {ref.name} is not done yet: {done.name}", code=TOO_SLOW)
             where = {"project": ref.project, "zone": ref.zone, "operation": done.name}

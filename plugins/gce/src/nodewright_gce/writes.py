@@ -101,7 +101,7 @@ class Writer:
             raise ProviderError(message, code="belowMinimum")
         refs = [one.ref for one in doomed]
         try:
-            self._api.delete(group.ref, refs, self.new_request_id(), wait=not force)
+            self._api.delete(group.ref, refs, self.new_request_id())
         except ProviderError as error:
             if error.code != TOO_SLOW:
                 raise
