@@ -232,6 +232,33 @@ def _choosy(name: str, deployment: int, node: str) -> Pod:
     )
 
 
+def prepare_backlog(share: float) -> Prepared:
+    """A hundred pods of each of 400 ReplicaSets wait beside a full cluster; every tenth keeps its pods apart."""
+    cluster, sets = Cluster(), scaled(400, share)
+    for group in range(_GROUPS):
+        cluster.add_group(f"g{group}", 2 * sets // _GROUPS, 5000, cpu="8", memory="32Gi", zone=f"z{group % 3}")
+    cluster.put([build_pod(f"r{node.name}", "8", "1Gi", node_name=node.name) for node in cluster.nodes])
+    for number in range(sets):
+        pods = [_waiting(f"w{number}-{k}", number) for k in range(100)]
+        cluster.put(pods)
+    loop, seen = Loop(Settings()), cluster.look()
+
+    def run() -> Result:
+        plan = loop.turn(seen)
+        reports = (plan.scale_up, *plan.salvo)
+        told = sum(len(report.triggered) + len(report.awaiting) + len(report.unhelped) for report in reports)
+        return {"pods": told + len(plan.fitting), "partial": int(bool(plan.partial))}
+
+    return Prepared(run=run, expected={"pods": sets * 100, "partial": 0})
+
+
+def _waiting(name: str, number: int) -> Pod:
+    if number % 10 == 0:
+        return _choosy(name, number, "")
+    owner, labels = ("ReplicaSet", f"rs{number}"), {"app": f"a{number}"}
+    return build_pod(name, f"{100 + number % 97 * 10}m", f"{100 + number % 89}Mi", owner=owner, labels=labels)
+
+
 def prepare_slow_groups(share: float) -> Prepared:
     """The same as many-groups with a refresh and a write of 200 ms each around it."""
     planned, clock = prepare_many_groups(50, share), SystemClock()
@@ -273,6 +300,13 @@ LARGE: dict[str, Benchmark] = {
         start="decoded pods",
         prepare=prepare_affinity,
         limit=2,
+    ),
+    "backlog": Benchmark(
+        workload="40,000 pods of 400 ReplicaSets wait beside 800 full nodes; a whole loop",
+        start="decoded pods",
+        prepare=prepare_backlog,
+        limit=10,
+        peak_limit_mib=700,
     ),
     "groups-slow": Benchmark(
         workload="many-groups with a refresh and a write that take 200 ms each",

@@ -144,3 +144,10 @@ def test_any_other_error_is_a_bug_and_is_not_hidden(desk: Any) -> None:
 
 def _unavailable(group_id: str) -> int:
     raise ProviderUnavailable(group_id)
+
+
+def test_planning_learns_how_long_it_has_taken(desk: Any) -> None:
+    desk.engine().run_once()
+    before = desk.states[-1].elapsed()
+    desk.clock.sleep(7.0)
+    assert desk.states[-1].elapsed() - before == 7.0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodewright.estimator.binpacking import Estimate, Template, estimate
@@ -64,17 +64,28 @@ def packed(pods: list[Pod], limit: int = 0, *, fastpath: bool = False) -> Estima
     return estimate(snapshot, template, group_pods(pods, snapshot), limit, fastpath=fastpath)
 
 
-@given(SHAPES, st.integers(0, 8))
-def test_closed_forms_pack_like_one_pod_at_a_time(shapes: list[tuple[int, int, int]], limit: int) -> None:
+ALIKE = st.lists(
+    st.tuples(st.sampled_from([1, 201, 400]), st.sampled_from([1, 400]), st.integers(1, 12)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=500)
+@given(SHAPES | ALIKE, st.integers(0, 8), st.sets(st.integers(0, 5)))
+def test_closed_forms_pack_like_one_pod_at_a_time(
+    shapes: list[tuple[int, int, int]], limit: int, alone: set[int]
+) -> None:
+    """``alone`` are shapes whose pods have no controller: each is a group to CA."""
     pods, reference = [], Reference(limit)
     for index, (cpu, memory, count) in enumerate(shapes):
         names = [f"p{index}-{k}" for k in range(count)]
-        owner = ("ReplicaSet", f"rs{index}")
+        owner = ("ReplicaSet", f"rs{index}") if index not in alone else None
         pods += [build_pod(name, cpu=f"{cpu}m", memory=memory, owner=owner) for name in names]
     order = sorted(range(len(shapes)), key=lambda i: shapes[i][0] / CPU + shapes[i][1] / MEMORY, reverse=True)
     for index in order:
         cpu, memory, count = shapes[index]
-        reference.add([f"p{index}-{k}" for k in range(count)], cpu, memory)
+        names = [f"p{index}-{k}" for k in range(count)]
+        for group in [[name] for name in names] if index in alone else [names]:
+            reference.add(group, cpu, memory)
     found = packed(pods, limit)
     # Which of two alike nodes goes first is open; how full each becomes is not.
     assert sorted(len(node) for node in found.packing) == sorted(len(node) for node in reference.nodes)

@@ -49,6 +49,8 @@ def loss_of_state(warning: str) -> Iterator[Event]:
 
 
 def _waiting_events(plan: Plan) -> Iterator[Event]:
+    if plan.partial:
+        yield _of_status("PlanIsPartial", plan.partial, WARNING)
     if plan.paused:
         waiting = f"; {len(plan.held_back)} planned writes wait" if plan.held_back else ""
         yield _of_status("Paused", f"Writes to clouds are {plan.paused}{waiting}", WARNING)

@@ -90,7 +90,6 @@ _VENDORS = (
     _option("gce-mig-instances-min-refresh-wait-time", Duration, 5.0),
 )
 
-_UNCUT = "packing is not cut short by a clock, so that one cluster always gets one plan"
 _SERVER_LIMITS = "what can be watched is watched, and the API server's own priority and fairness limits the rest"
 _SPEED = "nodes and pods are judged all at once, in columns"
 _UNREAD = "cluster-autoscaler reads it nowhere"
@@ -98,10 +97,7 @@ _TUNING = (
     _idle("predicate-parallelism", _AtLeastOne, 4, _SPEED),
     _idle("cluster-snapshot-parallelism", Count, 16, _SPEED),
     _idle("enable-inter-pod-affinity-hostname-fast-path", bool, False, _SPEED),
-    _idle("max-binpacking-time", Duration, 300.0, _UNCUT),
-    _idle("max-nodegroup-binpacking-duration", Duration, 10.0, _UNCUT),
-    _idle("salvo-scale-up-budget", Duration, 60.0, _UNCUT),
-    _idle("scale-down-simulation-timeout", Duration, 30.0, _UNCUT),
+    _idle("salvo-scale-up-budget", Duration, 60.0, "max-binpacking-time holds for all expansions of one loop"),
     _idle("scale-down-candidates-pool-min-count", Count, 50, _UNREAD),
     _idle("scale-down-candidates-pool-ratio", Ratio, 0.1, _UNREAD),
     _idle("scale-down-non-empty-candidates-count", Count, 30, _UNREAD),

@@ -26,6 +26,7 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         "now": format_moment(trial.state.now),
         "result": plan.scale_up.result.value,
         "halted": plan.halted or None,
+        "partial": plan.partial or None,
         "cluster": {
             "nodes": int(seen.snapshot.alive.sum()),
             "pending_pods": len(seen.pending),

@@ -46,6 +46,8 @@ def print_trial(console: Console, trial: Trial, source: str, strays: Sequence[Po
 def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
     if trial.plan.halted:
         yield f"Nothing is planned: {trial.plan.halted}."
+    if trial.plan.partial:
+        yield f"The plan is partial, {trial.plan.partial}."
     for name, held in trial.state.observation.providers.items():
         if held.problem:
             yield f"Provider {name} could not be read: {held.problem}."

@@ -215,7 +215,9 @@ class Autoscaler:
     def _run(self, step: _Step, now: float) -> None:
         state, step.problem = self._look(now)
         step.state, self._is_unhealthy = state, not state.healthy
-        plan = self._brain.make_plan(state, self._settings, self._random)
+        begun = self._clock.now()
+        timed = replace(state, elapsed=lambda: self._clock.now() - begun)
+        plan = self._brain.make_plan(timed, self._settings, self._random)
         step.violations = self._check(state, plan)
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
         step.state = replace(state, memory=self._memory)

@@ -24,6 +24,8 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
     moments += [plan.scale_down.next_change, plan.provisioning.next_change]
+    if plan.partial:
+        moments.append(state.now)
     if plan.scale_up.result == ScaleUpResult.IN_COOLDOWN:
         moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nodewright.estimator.fastpath import move_fastest_last
-from nodewright.estimator.limits import NodeBudget
+from nodewright.estimator.limits import IsOver, NodeBudget, never
 from nodewright.estimator.packing import Packing
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.node import Node
@@ -28,12 +28,14 @@ class Estimate:
 
     ``pods`` are all pods helped, those put on existing nodes included; ``helped`` counts them by class. ``packing``
     lists, per new node, its pods; an unused node has none. ``node_count`` counts nodes with pods, as CA does: an
-    existing node that took a pod in place of a new one is counted too.
+    existing node that took a pod in place of a new one is counted too. ``is_partial``: time was up before all had
+    been tried.
     """
 
-    def __init__(self, packing: Packing) -> None:
+    def __init__(self, packing: Packing, *, is_partial: bool = False) -> None:
         self._packing = packing
         self.node_count = packing.node_count
+        self.is_partial = is_partial
 
     @cached_property
     def helped(self) -> Mapping[PodClass, int]:
@@ -49,14 +51,22 @@ class Estimate:
 
 
 def estimate(
-    snapshot: Snapshot, template: Template, groups: Sequence[PodGroup], limit: int, *, fastpath: bool = False
+    snapshot: Snapshot,
+    template: Template,
+    groups: Sequence[PodGroup],
+    limit: int,
+    *,
+    fastpath: bool = False,
+    is_over: IsOver = never,
 ) -> Estimate:
-    """Pack the groups on new nodes; ``limit`` is a node limit as of ``limits.node_limit``.
+    """Pack the groups on new nodes; ``limit`` is a node limit as of ``limits.node_limit``, ``is_over`` tells that time
+    is up.
 
     The snapshot is forked, never changed. With ``fastpath`` the group that saves most is packed last, by
     arithmetic on one node (CA: --fastpath-binpacking-enabled).
     """
-    packing = Packing(snapshot, template.node, template.pods, NodeBudget(limit))
+    budget = NodeBudget(limit, is_over)
+    packing = Packing(snapshot, template.node, template.pods, budget)
     ordered = decreasing(groups, template.node)
     fast: PodGroup | None = None
     if fastpath:
@@ -66,7 +76,7 @@ def estimate(
         packing.add(group)
     if fast is not None:
         packing.multiply(fast)
-    return Estimate(packing)
+    return Estimate(packing, is_partial=budget.was_late)
 
 
 def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
@@ -82,22 +92,22 @@ def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
 
 
 def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
-    """Neighbouring groups of one plain class as one: where only amounts matter, they pack alike."""
+    """Neighbouring groups of pods of one plain class that all stand alone, as one."""
     runs: list[list[PodGroup]] = []
     last: PodClass | None = None
     for group in groups:
-        if group.pod_class is last and last.is_plain:
+        if group.alone and group.pod_class is last and last.is_plain:
             runs[-1].append(group)
         else:
             runs.append([group])
-        last = group.pod_class
+        last = group.pod_class if group.alone else None
     return [run[0] if len(run) == 1 else _joined(run) for run in runs]
 
 
 def _singly(group: PodGroup) -> list[PodGroup]:
     """The groups as CA sees them."""
-    return [PodGroup(group.pod_class, [pod]) for pod in group.pods] if group.alone else [group]
+    return [PodGroup(group.pod_class, [pod], alone=True) for pod in group.pods] if group.alone else [group]
 
 
 def _joined(groups: Sequence[PodGroup]) -> PodGroup:
-    return PodGroup(groups[0].pod_class, [pod for group in groups for pod in group.pods])
+    return PodGroup(groups[0].pod_class, [pod for group in groups for pod in group.pods], alone=True)

@@ -1,8 +1,14 @@
 """How many nodes an estimation may add."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 UNLIMITED = 0
+IsOver = Callable[[], bool]
+
+
+def never() -> bool:
+    """Time is not counted."""
+    return False
 
 
 def node_limit(thresholds: Iterable[int]) -> int:
@@ -14,14 +20,22 @@ def node_limit(thresholds: Iterable[int]) -> int:
 
 
 class NodeBudget:
-    """Permissions to add nodes, handed out one estimation at a time."""
+    """Permissions to add nodes, handed out one estimation at a time.
 
-    def __init__(self, limit: int) -> None:
+    ``is_over`` tells that time is up: then none is given any more, and ``was_late`` says so.
+    """
+
+    def __init__(self, limit: int, is_over: IsOver = never) -> None:
         self._limit = limit
+        self._is_over = is_over
         self.granted = 0
+        self.was_late = False
 
     def grant(self, wanted: int) -> int:
         """Take up to ``wanted`` permissions; answers how many were given."""
+        self.was_late = self.was_late or self._is_over()
+        if self.was_late:
+            return 0
         given = wanted if self._limit == UNLIMITED else min(wanted, max(0, self._limit - self.granted))
         self.granted += given
         return given

@@ -94,7 +94,7 @@ class Packing:
     def add(self, group: PodGroup) -> None:
         pod_class = group.pod_class
         if pod_class.is_plain and not (self._has_guards and is_guarded_against(self._picture, pod_class)):
-            self._add_plain(pod_class, group.pods)
+            self._add_plain(pod_class, group.pods, alone=group.alone)
             return
         shared = self._shared()
         room = find_room(shared, pod_class, self._first)
@@ -107,7 +107,7 @@ class Packing:
 
     # Identical pods that only amounts tell apart. ``start`` is how many of them have a place.
 
-    def _add_plain(self, pod_class: PodClass, pods: Sequence[Pod]) -> None:
+    def _add_plain(self, pod_class: PodClass, pods: Sequence[Pod], *, alone: bool) -> None:
         admitted = self._is_admitted(pod_class)
         start = self._deal_plain(pod_class, pods) if admitted and len(self._nodes) else 0
         if start == len(pods) or self._exhausted:
@@ -117,7 +117,17 @@ class Packing:
             added = self._grow(-((start - len(pods)) // per_node) if per_node else 1)
             if added is None or not per_node:
                 return
-            start = self._fill(pod_class, pods, start, added, per_node)
+            before, start = start, self._fill(pod_class, pods, start, added, per_node)
+            if alone and self._schedulable_scan:
+                self._turn_after(added, per_node, start - before)
+
+    def _turn_after(self, added: range, per_node: int, placed: int) -> None:
+        """Of pods that stand alone, each but the first of a new node was found a place by a scan."""
+        on_last = placed - per_node * (len(added) - 1)
+        if on_last > 1:
+            self._cursor = added.stop
+        elif len(added) > 1 and per_node > 1:
+            self._cursor = added.stop - 1
 
     def _deal_plain(self, pod_class: PodClass, pods: Sequence[Pod]) -> int:
         """Put pods on the nodes added so far, in turn; answers how many.

@@ -37,6 +37,7 @@ class SkipCode(StrEnum):
     NOT_CHOSEN = "not_chosen"
     WAITING = "waiting"
     NO_ROOM = "no_room"
+    NO_TIME = "no_time"
 
 
 class SkipReason(msgspec.Struct, frozen=True, kw_only=True):

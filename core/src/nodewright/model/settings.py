@@ -60,12 +60,17 @@ class TemplateSettings(Section, frozen=True, kw_only=True):
 class ScaleUpSettings(Section, frozen=True, kw_only=True):
     """How an expansion is estimated, chosen and spread.
 
+    ``max_nodegroup_binpacking_duration`` is how long packing for one group may take before it adds no more nodes,
+    ``max_binpacking_time`` after how long no further group is looked at once some group would help.
+
     ``parallel_scale_up`` goes on with the other groups of an expansion after one was refused; without it only
     profile "ca" stops there. ``salvo_scale_up`` plans expansions until no pod is left that one would help.
     """
 
     expander: str = "least-waste"
     max_nodes_per_scaleup: Count = 1000
+    max_nodegroup_binpacking_duration: Duration = 10.0
+    max_binpacking_time: Duration = 300.0
     fastpath_binpacking_enabled: bool = False
     enforce_node_group_min_size: bool = False
     parallel_scale_up: bool = False
@@ -101,7 +106,8 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
 
     ``balance_scale_down`` takes the node of the larger one of similar groups where CA would not care.
     ``max_pod_moves_per_hour`` (0: any number) is how often the pods of one controller may be moved by removals
-    before removals that move them again wait. Both are off under profile "ca".
+    before removals that move them again wait. Both are off under profile "ca". ``scale_down_simulation_timeout`` is
+    after how long no further node is looked at in a loop.
     """
 
     scale_down_enabled: bool = True
@@ -117,6 +123,7 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
     scale_down_delay_after_failure: Duration = 180.0
     scale_down_delay_type_local: bool = False
     unremovable_node_recheck_timeout: Duration = 300.0
+    scale_down_simulation_timeout: Duration = 30.0
     max_scale_down_parallelism: Count = 10
     max_drain_parallelism: Count = 1
     max_bulk_soft_taint_count: Count = 10

@@ -10,6 +10,7 @@ from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings
+from nodewright.planner.deadline import deadline
 from nodewright.planner.gallery import Gallery
 from nodewright.planner.quota import Quota
 from nodewright.planner.similar import are_similar, share_a_label
@@ -141,7 +142,9 @@ def _estimate(
     thresholds = [settings.max_nodes_per_scaleup, room or -1]
     if left is not None:
         thresholds.append(left if left > 0 else -1)
-    return gallery.estimate(ref, groups, node_limit(thresholds), fastpath=settings.fastpath_binpacking_enabled)
+    is_over = deadline(ground.state.elapsed, settings.max_nodegroup_binpacking_duration)
+    fastpath = settings.fastpath_binpacking_enabled
+    return gallery.estimate(ref, groups, node_limit(thresholds), fastpath=fastpath, is_over=is_over)
 
 
 def _requested(found: Estimate) -> dict[str, int]:

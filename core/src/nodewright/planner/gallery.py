@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 
 from nodewright.estimator.binpacking import Estimate, Template, estimate
+from nodewright.estimator.limits import IsOver, never
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import Resources
@@ -35,6 +36,8 @@ class Gallery:
         self._kinds: dict[GroupRef, Hashable] = {}
         # The groups of pods are kept with the estimate, so that their ids are theirs alone.
         self._estimates: dict[Hashable, tuple[Sequence[PodGroup], Estimate]] = {}
+        # Groups for which time was up before all pods had been tried.
+        self.cut_short: set[GroupRef] = set()
 
     def fits(self, pod_class: PodClass) -> frozenset[GroupRef]:
         """The groups whose new node takes a pod of the class."""
@@ -52,13 +55,17 @@ class Gallery:
         beside = self._with_node(ref)
         return explain(beside, pod_class, len(beside) - 1)
 
-    def estimate(self, ref: GroupRef, groups: Sequence[PodGroup], limit: int, *, fastpath: bool) -> Estimate:
+    def estimate(
+        self, ref: GroupRef, groups: Sequence[PodGroup], limit: int, *, fastpath: bool, is_over: IsOver = never
+    ) -> Estimate:
         """How pods would be packed on new nodes of a group; groups whose nodes are equal share the answer."""
         key = (self._kind(ref), limit, fastpath, tuple(map(id, groups)))
         known = self._estimates.get(key)
         if known is None:
-            found = estimate(self._snapshot, self._templates[ref], groups, limit, fastpath=fastpath)
+            found = estimate(self._snapshot, self._templates[ref], groups, limit, fastpath=fastpath, is_over=is_over)
             known = self._estimates[key] = (groups, found)
+        if known[1].is_partial:
+            self.cut_short.add(ref)
         return known[1]
 
     def _kind(self, ref: GroupRef) -> Hashable:

@@ -44,7 +44,8 @@ class ScaleUpReport:
 
     ``triggered`` are the pods for whose sake groups grow; ``awaiting`` could run on some group but not the
     chosen one and are planned again next loop; ``unhelped`` carry a reason per group. ``skipped`` are groups
-    left out whatever the pod, ``probed`` those that were asked for less than they were wanted for.
+    left out whatever the pod, ``probed`` those that were asked for less than they were wanted for. ``partial`` says
+    what there was no time for, empty: nothing.
     """
 
     result: ScaleUpResult = ScaleUpResult.NOT_NEEDED
@@ -56,6 +57,7 @@ class ScaleUpReport:
     skipped: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     probed: Mapping[GroupRef, SkipReason] = field(default_factory=dict)
+    partial: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class ScaleDownReport:
     seconds), ``unremovable`` why others stay, as far as CA says so; ``passed_over`` is why each node stays of which
     CA says nothing. ``utilization`` is the ratio of those that were measured. ``mark`` and ``unmark`` are nodes whose
     soft taint is to be added or removed. ``cooldown_until`` (epoch seconds) is when removals may begin again,
-    ``next_change`` when time alone changes what is planned. ``memory`` is for the next loop; None: it stays as it was.
+    ``next_change`` when time alone changes what is planned. ``partial`` says what there was no time for. ``memory`` is for the next loop; None: it stays as it was.
     """
 
     result: ScaleDownResult = ScaleDownResult.NOT_TRIED
@@ -79,6 +81,7 @@ class ScaleDownReport:
     unmark: tuple[str, ...] = ()
     cooldown_until: float = 0.0
     next_change: float = math.inf
+    partial: str = ""
     memory: ScaleDownMemory | None = None
 
     def with_memory(self, **changes: Any) -> "ScaleDownReport":
@@ -121,3 +124,9 @@ class Plan:
     cut_short: str = ""
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""
+
+    @property
+    def partial(self) -> str:
+        """What there was no time for; empty: for everything."""
+        reports = (self.scale_up, *self.salvo, self.scale_down)
+        return "; ".join(report.partial for report in reports if report.partial)

@@ -23,6 +23,13 @@ from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
 _NO_ROOM_LEFT = SkipReason(code=SkipCode.NO_ROOM, message="the group may not grow by enough for this pod")
+_NO_TIME = SkipReason(
+    code=SkipCode.NO_TIME, message="time was up (--max-binpacking-time) before it was looked at: it is in the next loop"
+)
+_CUT_SHORT = SkipReason(
+    code=SkipCode.NO_TIME,
+    message="time was up (--max-nodegroup-binpacking-duration) before all pods had been tried: it goes on in the next loop",
+)
 
 _POSTPONED = {
     ScaleUpResult.NODE_LIMIT: SkipReason(code=SkipCode.NODE_LIMIT, message="max total nodes in cluster reached"),
@@ -75,12 +82,17 @@ class ScaleUp:
         return self._report(result, [])
 
     def _options(self) -> list[Option]:
-        open_groups = (ref for ref in self._ground.state.groups if ref not in self._skipped)
-        found = (
-            make_option(self._ground, ref, self._probes.offered(ref, self._groups), self._gallery)
-            for ref in open_groups
-        )
-        return [option for option in found if option is not None]
+        """What every group would do; when time is up, those that were looked at until some would help."""
+        found: list[Option] = []
+        elapsed, limit = self._ground.state.elapsed, self._ground.settings.scale_up.max_binpacking_time
+        for ref in [ref for ref in self._ground.state.groups if ref not in self._skipped]:
+            if found and 0 < limit < elapsed():
+                self._skipped[ref] = _NO_TIME
+                continue
+            option = make_option(self._ground, ref, self._probes.offered(ref, self._groups), self._gallery)
+            if option is not None:
+                found.append(option)
+        return found
 
     def _choose(self, options: Sequence[Option]) -> Option | None:
         ground = self._ground
@@ -154,8 +166,16 @@ class ScaleUp:
             awaiting=tuple(awaiting),
             unhelped=tuple(unhelped),
             skipped=self._skipped,
+            partial=self._partial(),
             warnings=self._warnings(),
         )
+
+    def _partial(self) -> str:
+        passed_by = sum(reason is _NO_TIME for reason in self._skipped.values())
+        cut = ", ".join(map(str, self._gallery.cut_short))
+        said = [f"{passed_by} groups were not looked at"] if passed_by else []
+        said += [f"not all pods were tried on {cut}"] if cut else []
+        return f"time was up: {' and '.join(said)}" if said else ""
 
     def _warnings(self) -> tuple[str, ...]:
         problem = priority_problem(self._ground.state.observation.priorities)
@@ -181,6 +201,8 @@ class ScaleUp:
         known = self._skipped.get(ref) or self._gallery.rejection(pod_class, ref) or self._probes.reason(ref, pod_class)
         if known is not None:
             return known
+        if ref in self._gallery.cut_short and (chosen is None or chosen.group == ref):
+            return _CUT_SHORT
         return self._postponed or (_NO_ROOM_LEFT if chosen is None or chosen.group == ref else _NOT_CHOSEN)
 
 

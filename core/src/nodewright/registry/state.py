@@ -1,6 +1,6 @@
 """What the registry remembers from loop to loop, and what it concludes in each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -240,7 +240,10 @@ class GroupState:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """All that planning reads; ``ended`` are the removals that are over since the last loop."""
+    """All that planning reads; ``ended`` are the removals that are over since the last loop.
+
+    ``elapsed`` tells the seconds that planning has taken so far, for its budgets: by default no time passes.
+    """
 
     observation: Observation
     memory: Memory
@@ -248,6 +251,7 @@ class ClusterState:
     group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
     healthy: bool = True
     ended: tuple[RemovalEnded, ...] = ()
+    elapsed: Callable[[], float] = field(default=float, compare=False)
 
     @property
     def now(self) -> float:

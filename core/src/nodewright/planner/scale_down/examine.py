@@ -8,6 +8,7 @@ import numpy as np
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
+from nodewright.planner.deadline import deadline
 from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
@@ -23,8 +24,11 @@ _NOT_EXAMINED = Unremovable(
 _NONE_AT_A_TIME = Unremovable(
     code=UnremovableCode.SWITCHED_OFF, message="no node is removed while --max-scale-down-parallelism is 0"
 )
-# So many searches for places may fail in one loop. CA has a time limit instead, which a plan that is to depend on
-# nothing but what it is given cannot have.
+_NO_TIME = Unremovable(
+    code=UnremovableCode.NOT_EXAMINED,
+    message="time was up (--scale-down-simulation-timeout) before it was looked at: it is in the next loop",
+)
+# So many searches for places may fail in one loop, long before time is up: pods that wait are not to wait for these.
 _MOST_FAILURES = 500
 
 
@@ -43,12 +47,15 @@ class Removable:
 
 @dataclass(kw_only=True)
 class Examination:
-    """What became of each candidate; ``skipped`` were not looked at for the number of others."""
+    """What became of each candidate; ``skipped`` were not looked at for the number of others, or for lack of time:
+    ``partial`` says so.
+    """
 
     removable: list[Removable] = field(default_factory=list)
     unremovable: dict[str, Unremovable] = field(default_factory=dict)
     skipped: dict[str, Unremovable] = field(default_factory=dict)
     hints: Mapping[str, str] = field(default_factory=dict)
+    partial: str = ""
 
 
 def examine(
@@ -67,7 +74,12 @@ def examine(
     hints = Hints(before=memory.hints)
     simulation = Simulation(snapshot.fork(), rows, hints, state.now)
     most, counted, failed = most_removable(memory, settings, state.now), 0, 0
+    is_over = deadline(state.elapsed, settings.scale_down.scale_down_simulation_timeout)
     for index, name in enumerate(names):
+        if index and is_over():
+            found.skipped = dict.fromkeys(names[index:], _NO_TIME)
+            found.partial = f"time was up: {len(found.skipped)} nodes were not looked at"
+            break
         if counted >= most or (failed >= _MOST_FAILURES and not settings.is_ca):
             none_at_all = not settings.scale_down.max_scale_down_parallelism
             found.skipped = dict.fromkeys(names[index:], _NONE_AT_A_TIME if none_at_all else _NOT_EXAMINED)

@@ -89,6 +89,7 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
         utilization=ratios,
         mark=mark,
         unmark=unmark,
+        partial=found.partial,
         memory=replace(after, hints={**after.hints, **choice.hints}) if choice.hints else after,
     )
 

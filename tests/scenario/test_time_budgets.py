@@ -1,0 +1,76 @@
+"""Planning that has no time for everything: what was planned so far is done, the plan says so, and loops to come go on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+from nodewright.adapters.simulated.build import BuildOptions, build_simulation
+from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.scenario import read_scenario
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.settings import Settings
+from nodewright.planner import make_plan
+from nodewright.planner.plan import Plan
+from nodewright.registry.state import ClusterState
+
+NODES = 12
+
+
+def ticking() -> Callable[[], float]:
+    """A clock on which a second passes whenever it is looked at."""
+    seconds = count()
+    return lambda: float(next(seconds))
+
+
+def run(*jobs: str, **settings: str) -> tuple[SimulationResult, list[Plan]]:
+    """The result, and the plan of every loop."""
+    plans: list[Plan] = []
+
+    def slow(state: ClusterState, settings: Settings, random: Random) -> Plan:
+        plans.append(make_plan(replace(state, elapsed=ticking()), settings, random))
+        return plans[-1]
+
+    lines = ["name: slow", "duration: 60m", "jobs:", *(f"  - {{{job}}}" for job in jobs), "settings:"]
+    lines += [f"  {name.replace('_', '-')}: {value}" for name, value in settings.items()]
+    lines += ["providers:", "  fake:", "    groups: [{name: pool, cpu: 4, memory: 16Gi, max_size: 30}]"]
+    scenario = read_scenario("\n".join(lines), "slow.yaml")
+    return build_simulation(scenario, BuildOptions(brain=Brain(make_plan=slow, strict=True))).run(), plans
+
+
+def choosy(number: int, duration: str = "2h") -> str:
+    """A job whose only pod fills a node, and is like no other."""
+    return f"name: j{number}, at: 1m, duration: {duration}, pod: {{cpu: {3000 + number}m, memory: 1Gi}}"
+
+
+def test_growth_that_is_cut_short_goes_on_in_the_next_loops() -> None:
+    pods = [choosy(number) for number in range(NODES)]
+    result, plans = run(*pods, max_nodegroup_binpacking_duration="4s")
+    grown = [decision.after - decision.before for decision in result.decisions]
+    assert len(grown) > 2
+    assert sum(grown) == NODES
+    assert result.final.pending == 0
+    cut = [plan for plan in plans if plan.partial]
+    assert cut[0].partial == "time was up: not all pods were tried on fake/pool"
+    assert {str(next(iter(one.reasons.values()))) for one in cut[0].scale_up.unhelped} == {
+        "time was up (--max-nodegroup-binpacking-duration) before all pods had been tried: it goes on in the next loop"
+    }
+    assert any(held.event.reason == "PlanIsPartial" for held in result.events)
+    assert not plans[-1].partial
+
+
+def test_with_time_enough_one_loop_does_it_all() -> None:
+    result, plans = run(*(choosy(number) for number in range(NODES)), max_nodegroup_binpacking_duration="0s")
+    assert len(result.decisions) == 1
+    assert not any(plan.partial for plan in plans)
+
+
+def test_nodes_that_there_was_no_time_for_are_looked_at_in_the_next_loops() -> None:
+    pods = [choosy(number, "5m") for number in range(NODES)]
+    result, plans = run(*pods, scale_down_simulation_timeout="3s", scale_down_delay_after_add="0s")
+    cut = [plan.scale_down for plan in plans if plan.scale_down.partial]
+    assert cut
+    assert "nodes were not looked at" in cut[0].partial
+    assert "--scale-down-simulation-timeout" in str(next(iter(cut[0].passed_over.values())).message)
+    assert len(result.removals) == NODES
+    assert result.final.pending == 0
