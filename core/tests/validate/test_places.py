@@ -22,7 +22,7 @@ from nodewright.model.pod import (
 )
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_pod
-from nodewright.testkit.world import World
+from nodewright.testkit.world import NOW, World
 
 X = {"app": "x"}
 
@@ -165,6 +165,14 @@ def test_whoever_leaves_is_near_to_nobody() -> None:
     plan = [removal("g-0", two[0].key), removal("t-0", two[1].key)]
     assert rules(given, *plan, places={two[0].key: "t-1", two[1].key: "g-1"}) == []
     assert rules(given, plan[0], places={two[0].key: "t-1"}) != []
+
+
+@pytest.mark.parametrize(("owner", "needs"), [("ReplicaSet", False), ("StatefulSet", True)])
+def test_a_pod_that_is_ending_needs_no_place(owner: str, needs: bool) -> None:
+    pod = build_pod("p", node_name="g-0", owner=(owner, "o"), deleted_at=NOW + 20)
+    for profile, missing in (("nodewright", needs), ("ca", True)):
+        found = rules(world(pod), removal("g-0", pod.key), profile=profile)
+        assert found == (["pod default/p has no place: nobody says where it goes"] if missing else [])
 
 
 def test_devices_of_the_cluster() -> None:

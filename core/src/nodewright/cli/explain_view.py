@@ -26,6 +26,7 @@ _RULES = {
     "Mirror": "a mirror pod, which its node makes itself",
     "LongTerminating": "it should have been gone for a while",
     "DaemonSet": "of a DaemonSet",
+    "Terminating": "it is ending already, and its controller makes another one",
     "OnCompletion": "it asks to be waited for until it has ended",
 }
 _NO_OTHER = "there is no other node that it could go to"

@@ -106,7 +106,7 @@ class _Course:
         """Each budget must allow at least one more disruption when a node's turn comes; the API server counts on."""
         touched: Counter[str] = Counter()
         for budget in self._seen.workloads.budgets:
-            mine = [pod for pod in moving if matches(budget, pod) and not _is_waived(pod)]
+            mine = [pod for pod in moving if matches(budget, pod) and not _is_waived(pod) and not self._ends(pod)]
             left = budget.status.disruptions_allowed - self._spent[budget.key]
             if mine and left < 1:
                 yield f"disruption budget {budget.key} allows no more: pod {mine[0].key}"
@@ -115,12 +115,20 @@ class _Course:
 
     def _without_place(self, moving: Sequence[Pod]) -> Iterator[str]:
         for pod in moving:
+            if self._ends(pod):
+                continue
             place = self._places.get(pod.metadata.uid) or self._places.get(pod.key)
             why = "nobody says where it goes" if place is None else self._room.take(pod, place)
             if why:
                 yield f"pod {pod.key} has no place: {why}"
             elif place is not None:
                 self._arrivals.append(Arrival(pod, self._nodes[place]))
+
+    def _ends(self, pod: Pod) -> bool:
+        """Whether a pod is gone soon by itself, and another one is there for it. CA takes it for one that lives on."""
+        owner = pod.metadata.controller
+        ends = pod.metadata.deletion_timestamp is not None and not self._settings.is_ca
+        return ends and owner is not None and owner.kind in ("ReplicaSet", "ReplicationController")
 
     def neighbours_broken(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
         """Pods that would keep each other away where the plan has them in the end.

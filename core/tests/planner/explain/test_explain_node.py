@@ -234,3 +234,12 @@ def test_a_pod_that_is_to_come_is_told_from_one_that_runs() -> None:
     loops.world.pending = [build_pod("waits")]
     found = explain(loops, "a-0")
     assert [(one.pod, one.arrives) for one in found.pods] == [("default/waits", True)]
+
+
+def test_a_pod_that_is_ending_is_waited_for() -> None:
+    loops = loops_of(a=1, x=1)
+    keep(loops, "x")
+    loops.world.running = [on("a-0", deleted_at=loops.world.now + 20), on("x-0", cpu="950m")]
+    found = explain(loops, "a-0")
+    told = pod(found, "on-a-0")
+    assert (found.fate, told.fate, told.rule) == (NodeFate.GOES, Fate.AWAIT, "Terminating")

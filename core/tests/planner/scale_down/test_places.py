@@ -245,6 +245,28 @@ def test_searches_that_fail_are_bounded_and_go_on_in_the_next_loop(profile: str,
     assert list(codes(loops.run(10)).values()).count("NoPlaceToMovePods") == 505 - looked_at
 
 
+@pytest.mark.parametrize(
+    ("owner", "profile", "goes"),
+    [
+        ("ReplicaSet", "nodewright", True),
+        ("ReplicationController", "nodewright", True),
+        ("StatefulSet", "nodewright", False),
+        ("Job", "nodewright", False),
+        ("ReplicaSet", "ca", False),
+    ],
+)
+def test_a_pod_that_is_ending_needs_no_place_if_another_was_made_for_it(owner: str, profile: str, goes: bool) -> None:
+    loops = loops_of(a=1, x=1)
+    keep(loops, "x")
+    loops.settings = {"profile": profile}
+    ending = run_on("a-0", "300m", owner=(owner, "o"), deleted_at=loops.world.now + 20)
+    loops.world.running = [ending, run_on("x-0", "800m")]
+    report = loops.run()
+    assert gone(report) == (["a-0"] if goes else [])
+    assert all(removal.drains for removal in report.removals), "it is waited for"
+    assert violations(loops, report) == ()
+
+
 def zones(*, patient: bool = True, also_c: bool = True, profile: str = "nodewright") -> Loops:
     """a-0 in zone a and b-0 in zone b with a pod each that wants its zone for itself. That of b-0 may go to zone c, that
     of a-0 to zone b and, maybe, ``also_c``.

@@ -16,6 +16,7 @@ from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import Fate, PodVerdict
 from nodewright.planner.scale_down.drainability import judge_pod
+from nodewright.planner.scale_down.load import is_replaced
 from nodewright.planner.scale_down.simulation import leave_ghost
 from nodewright.predicates import feasible
 from nodewright.registry.state import ClusterState
@@ -60,7 +61,11 @@ def outlook(
     pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
-    judged = [_as_planned(judge_pod(pod, workloads, budgets, settings.drain, state.now), pod, reason) for pod in pods]
+    verdicts = (judge_pod(pod, workloads, budgets, settings.drain, state.now) for pod in pods)
+    judged = [
+        _as_it_ends(_as_planned(verdict, pod, reason), pod, settings)
+        for pod, verdict in zip(pods, verdicts, strict=True)
+    ]
     scene = _set(picture, rest, name, state, plan)
     moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.fate is Fate.MOVE]
     places = dict(_place(scene, moving))
@@ -88,6 +93,13 @@ def _as_planned(verdict: PodVerdict, pod: Pod, reason: Unremovable | None) -> Po
     if reason is None or reason.pod_code is None or reason.pod != pod.key or reason.pod_code == verdict.code:
         return verdict
     return PodVerdict(Fate.BLOCK, "", reason.pod_code, reason.message)
+
+
+def _as_it_ends(verdict: PodVerdict, pod: Pod, settings: Settings) -> PodVerdict:
+    """A pod that is ending is waited for, and needs no place."""
+    if verdict.fate is not Fate.MOVE or settings.is_ca or not is_replaced(pod):
+        return verdict
+    return PodVerdict(Fate.AWAIT, "Terminating")
 
 
 def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan: Plan) -> _Scene:

@@ -12,6 +12,7 @@ from nodewright.planner.pending import drop_passed_over
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.load import is_replaced
 from nodewright.predicates import explain, taint_toleration
 from nodewright.predicates.taint_toleration import tolerates_all
 from nodewright.registry.state import ClusterState, ScaleDownMemory
@@ -65,7 +66,8 @@ def without_unneeded(
         row = board.find_row(other)
         if other == name or row is None:
             continue
-        moving = judge_pods(board.pods(row), workloads, budgets, settings.drain, state.now).pods
+        found = judge_pods(board.pods(row), workloads, budgets, settings.drain, state.now).pods
+        moving = [pod for pod in found if settings.is_ca or not is_replaced(pod)]
         board.remove_node(row)
         for pod in moving:
             _put(board, pod, places)

@@ -14,6 +14,7 @@ from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import Court
 from nodewright.planner.scale_down.drainability import judge_load
+from nodewright.planner.scale_down.load import Load, is_replaced
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.snapshot import Snapshot
@@ -128,11 +129,19 @@ def _try(
         return Unremovable(
             code=UnremovableCode.BLOCKED_BY_POD, pod=blocking.pod, pod_code=blocking.code, message=blocking.message
         )
-    stuck = simulation.empty(row, verdict.moving)
+    needing = verdict.moving if settings.is_ca else _without_replaced(verdict.moving)
+    stuck = simulation.empty(row, needing)
     if stuck is not None:
         text = f"pod {stuck.key} would find no other node"
         return Unremovable(code=UnremovableCode.NO_PLACE, pod=stuck.key, message=text)
-    moving = verdict.pods
-    risky = not budgets.can_remove(moving).in_parallel
-    budgets.remove(moving)
-    return Removable(name=name, moving=moving, awaited=verdict.on_completion, risky=risky)
+    risky = not budgets.can_remove(needing.pods).in_parallel
+    budgets.remove(needing.pods)
+    return Removable(name=name, moving=verdict.pods, awaited=verdict.on_completion, risky=risky)
+
+
+def _without_replaced(moving: Load) -> Load:
+    """Those that need a place: not those that are ending, for which their controllers have made others already.
+
+    They are waited for all the same. CA keeps a place for both, so that a node half emptied finds none (ADR 9).
+    """
+    return moving.only({kind for kind in moving.variety if not is_replaced(kind.pod)})

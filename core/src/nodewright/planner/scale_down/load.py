@@ -10,6 +10,9 @@ from nodewright.planner.scale_down.drain_rules import ANNOTATIONS, SYSTEM_NAMESP
 from nodewright.snapshot.pod_class import PodClass, PodClasses
 from nodewright.snapshot.snapshot import Snapshot
 
+# Kinds of owners that make another pod as soon as one is ending.
+_REPLACING = ("ReplicaSet", "ReplicationController")
+
 
 class PodKind:
     """Pods of one class about which the rules of draining say the same; ``pod`` stands for them.
@@ -105,3 +108,9 @@ def _find_kind(pod: Pod, pod_class: PodClass) -> PodKind:
 def _is_judged_by_its_times(pod_class: PodClass) -> bool:
     """Whether rules ask when a pod came or was deleted: such a pod is of a kind of its own."""
     return pod_class.terminating or pod_class.namespace == SYSTEM_NAMESPACE
+
+
+def is_replaced(pod: Pod) -> bool:
+    """Is it ending, and of a controller that makes another one at once? A StatefulSet waits until the first is gone."""
+    owner = pod.metadata.controller
+    return pod.metadata.deletion_timestamp is not None and owner is not None and owner.kind in _REPLACING
