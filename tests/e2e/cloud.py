@@ -30,13 +30,16 @@ class RealClock:
 
 
 class SharedCloud:
-    """``calls`` are the writes that it was asked for. The lock is for whoever steers ``cloud``."""
+    """``calls`` are the writes that it was asked for. The lock is for whoever steers ``cloud``. ``leaves_nodes``: nobody
+    deletes the node objects of machines that are gone, which are then silent.
+    """
 
     def __init__(self, options: CloudOptions, address: Path) -> None:
         self.address = address
         self.lock = threading.RLock()
         self.cloud = FakeCloud(options, RealClock(), Random(1))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.leaves_nodes = False
         self._listener = Listener(str(address), family="AF_UNIX")
         threading.Thread(target=self._accept, name="shared-cloud", daemon=True).start()
 
@@ -96,7 +99,8 @@ class Kubelets:
                 running = {start.instance_id: start for start in self._shared.cloud.running_machines()}
             now = RealClock().now()
             for instance_id in [gone for gone in self._registered if gone not in running]:
-                self._remove(self._registered.pop(instance_id))
+                name = self._registered.pop(instance_id)
+                (self._silence if self._shared.leaves_nodes else self._remove)(name)
             for instance_id, start in running.items():
                 after = start.register_after_seconds
                 if instance_id not in self._registered and after is not None and start.running_since + after <= now:
@@ -127,6 +131,14 @@ class Kubelets:
             },
         }
         self._plane.request("/api/v1/nodes", method="POST", body=node)
+
+    def _silence(self, name: str) -> None:
+        """The node says nothing any more, as when its machine is gone."""
+        merge = "application/merge-patch+json"
+        dead = {"metadata": {"annotations": {NEVER_READY: ""}}}
+        self._plane.request(f"/api/v1/nodes/{name}", method="PATCH", body=dead, content=merge)
+        unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}
+        self._plane.request(f"/api/v1/nodes/{name}/status", method="PATCH", body=unknown, content=merge)
 
     def _remove(self, name: str) -> None:
         """The node goes, and its pods at once: the control plane would take a minute over them."""

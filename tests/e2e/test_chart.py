@@ -47,7 +47,7 @@ EVERYTHING: dict[str, Any] = {
 @pytest.mark.parametrize("values", [{}, {"mode": "dry-run"}, {"mode": "shadow"}, EVERYTHING], ids=lambda v: str(len(v)))
 def test_a_real_api_server_takes_every_manifest(clean: ControlPlane, values: dict[str, Any]) -> None:
     """By server-side dry run, with strict validation: a field that it does not know is an error."""
-    documents = render(values)
+    documents = render({"fullnameOverride": "of-the-chart", **values})
     for document in documents:
         if document["kind"] not in FOREIGN:
             path = f"{PATHS[document['kind']]}?dryRun=All&fieldValidation=Strict"

@@ -63,6 +63,19 @@ def guard(plane: ControlPlane, app: str) -> None:
     )
 
 
+def test_a_node_object_that_outlives_its_machine(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    """No cloud controller runs here: nobody but us would ever delete the node."""
+    shared.leaves_nodes = True
+    daemon = start(*QUICK, "--node-object-cleanup-delay=2s", user="nodewright")
+    deploy(clean, "web", 3)
+    wait_until(lambda: count_running(clean) == 3, "running pods")
+    clean.request(f"{DEPLOYMENTS}/web", method="DELETE", body={"propagationPolicy": "Background"})
+    wait_until(lambda: shared.cloud.view("small").target == 0, "deletion of the machine")
+    wait_until(lambda: not find_nodes(clean), "deletion of the node object")
+    assert daemon.says("the node object")
+    assert daemon.end() == 0
+
+
 def test_a_budget_holds_a_node_and_then_lets_it_go(
     clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:

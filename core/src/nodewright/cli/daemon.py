@@ -15,6 +15,7 @@ from nodewright.adapters.kube.dry import DryCluster, DryStore
 from nodewright.adapters.kube.events import KubeEvents
 from nodewright.adapters.kube.guard import GuardedApi, GuardedRunner
 from nodewright.adapters.kube.metered import MeteredApi
+from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
 from nodewright.adapters.logs import JsonLog, LoggedEvents
@@ -81,6 +82,7 @@ class LiveEngine:
         self._status = StatusMap(maps, cluster.status_config_map_name) if shows else None
         self._events = None if looks else KubeEvents(self._api, self._clock, self._find_uid)
         self._store = ConfigMapStore(maps, self._read_pause)
+        self._cleaner = None if looks else NodeCleaner(self._guarded, cluster.node_object_cleanup_delay)
         self._brain = DryBrain() if looks else None
         self._meter = CloudMeter(lambda: self._providers)
         self._metrics = Metrics(settings, self._sources())
@@ -260,6 +262,8 @@ class LiveEngine:
             pending=len(report.state.observation.pending) if report.state is not None else None,
             writes=len(report.outcomes),
         )
+        if self._cleaner is not None and report.state is not None and not report.problem:
+            self._cleaner.clean(report.state, self._log.say)
         if self._brain is not None:
             self._tell_withheld(self._brain, report)
         self._inquiries.learn(report, self._settings, self._pause())

@@ -97,7 +97,6 @@ class ProvisioningSettings(Section, frozen=True, kw_only=True):
     provisioning_request_max_backoff_time: Duration = 600.0
     check_capacity_batch_processing: bool = False
     check_capacity_provisioning_request_max_batch_size: Count = 10
-    check_capacity_provisioning_request_batch_timebox: Duration = 10.0
     check_capacity_processor_instance: str = ""
 
 
@@ -209,7 +208,8 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
     Without ``kubeconfig``: the cluster around the pod, else kubectl's own choice. What is known of the cluster and
     older than ``max_cache_age`` is not acted upon. ``user_agent`` is what the API server's logs call us: not
     "cluster-autoscaler" as in CA, so that the two can be told apart. ``record_duplicated_events`` writes an event
-    as often as it happens, not once in five minutes.
+    as often as it happens, not once in five minutes. The object of a node whose machine was removed is deleted after
+    ``node_object_cleanup_delay``, if the cloud's own controller has not done it by then (0: never).
     """
 
     kubeconfig: str = ""
@@ -220,6 +220,7 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
     max_cache_age: Duration = 180.0
     user_agent: str = "nodewright"
     record_duplicated_events: bool = False
+    node_object_cleanup_delay: Duration = 120.0
 
 
 class LeaderSettings(Section, frozen=True, kw_only=True):

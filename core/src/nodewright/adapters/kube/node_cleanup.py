@@ -1,0 +1,88 @@
+"""Node objects that outlive their machines: most clouds' controllers delete them, and where none does, we do.
+
+Only of machines that this process itself removed, and only when everything agrees: the cloud lists the group and not
+the machine, the kubelet is silent, and the object is the one that we knew. A node whose machine may be there is left.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from nodewright.adapters.kube.api import Api, ApiError, Request
+from nodewright.model.group import GroupRef
+from nodewright.model.node import Node
+from nodewright.model.removal import RemovalResult
+from nodewright.registry.state import ClusterState
+
+_NODES = "/api/v1/nodes"
+Tell = Callable[[str], None]
+
+
+class _Removed(NamedTuple):
+    group: GroupRef
+    instance_id: str
+
+
+class NodeCleaner:
+    """``clean`` after each loop. ``delay`` in seconds is how long the cloud's own controller has; 0: nothing is done."""
+
+    def __init__(self, api: Api, delay: float) -> None:
+        self._api = api
+        self._delay = delay
+        self._removed: dict[str, _Removed] = {}
+        self._gone_since: dict[str, float] = {}
+
+    def clean(self, state: ClusterState, tell: Tell) -> None:
+        """``tell`` hears of every object that was deleted, and of each that could not be."""
+        if not self._delay:
+            return
+        for over in state.ended:
+            if over.result == RemovalResult.OK:
+                removal = over.removal
+                self._removed[removal.node] = _Removed(removal.group, removal.instance_id)
+        for name in [*self._removed]:
+            self._look(name, state, tell)
+
+    def _look(self, name: str, state: ClusterState, tell: Tell) -> None:
+        removed, snapshot = self._removed[name], state.observation.snapshot
+        node = snapshot.node(snapshot.row(name)) if name in snapshot else None
+        if node is None or node.spec.provider_id.lower() != removed.instance_id.lower():
+            self._forget(name)  # it is gone, or another machine has its name by now
+            return
+        if not _is_gone(node, removed, state):
+            self._gone_since.pop(name, None)
+            return
+        since = self._gone_since.setdefault(name, state.now)
+        if state.now - since >= self._delay:
+            self._delete(node, tell)
+
+    def _delete(self, node: Node, tell: Tell) -> None:
+        name, meta = node.name, node.metadata
+        wanted = {"preconditions": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **wanted})
+        try:
+            self._api.send(Request(method="DELETE", path=f"{_NODES}/{name}", body=body))
+        except ApiError as error:
+            if error.is_conflict:
+                return  # it has changed since it was seen: look again
+            if not error.is_missing:
+                tell(f"the node object {name} could not be deleted: {error}")
+                self._gone_since[name] += self._delay
+                return
+        else:
+            tell(f"the node object {name} was deleted: its machine is gone")
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._removed.pop(name, None)
+        self._gone_since.pop(name, None)
+
+
+def _is_gone(node: Node, removed: _Removed, state: ClusterState) -> bool:
+    group = state.observation.groups.get(removed.group)
+    if group is None or group.problem or group.instances is None:
+        return False
+    listed = {instance.id.lower() for instance in group.instances}
+    says_ready = any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return removed.instance_id.lower() not in listed and not says_ready
