@@ -14,6 +14,7 @@ from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Condition, ProvisioningRequest
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.registry.state import ClusterState, Memory
@@ -88,6 +89,14 @@ class Desk:
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
         raise KubeApiError(f"{pod.key} {grace_seconds}", retryable=False)
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        raise KubeApiError(f"{request.key} {conditions} {is_apply}", retryable=False)
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        raise KubeApiError(request.key, retryable=False)
 
     def record(self, event: Event) -> None:
         self.events.append(event)

@@ -8,6 +8,7 @@ import msgspec
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Condition, ProvisioningRequest
 from nodewright.snapshot.workloads import Workloads
 
 NORMAL = "Normal"
@@ -83,3 +84,11 @@ class ClusterWrites(Protocol):
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
         """Ask for the eviction of this very pod."""
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        """Write these conditions beside those of others; not ``is_apply``: the whole status, as ``request`` has it."""
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        """Delete this very request, if it is still there."""

@@ -14,6 +14,7 @@ from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.observe import ClusterPicture
 from nodewright.snapshot.context import Context
+from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
@@ -87,6 +88,7 @@ class DumpedCluster:
             pending=tuple(pending),
             daemon_sets=self._objects.daemon_sets,
             workloads=Workloads.of(self._objects, listed=_lists_controllers(self._objects)),
+            provisioning=Provisioning.of(self._objects),
             priorities=maps.get(f"kube-system/{CONFIG_MAP}", {}).get(CONFIG_KEY),
         )
 

@@ -24,6 +24,7 @@ def try_live(settings: Settings, seed: int) -> Trial:
     followed = CacheOptions(
         namespace=cluster.namespace,
         config_maps=(CONFIG_MAP,),
+        provisioning_requests=settings.provisioning.enable_provisioning_requests,
     )
     caches = Caches(api, clock, random, followed)
     caches.start()

@@ -7,6 +7,7 @@ from random import Random
 
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
+from nodewright.act.conditions import Clerk
 from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.ports import World
@@ -19,6 +20,7 @@ from nodewright.model.settings import Settings
 from nodewright.observe import Observer
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.fold import fold
 from nodewright.registry.recall import recalled
 from nodewright.registry.state import ClusterState, Memory
@@ -97,6 +99,8 @@ class LoopReport:
         """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
             return False
+        if self.plan is not None and self.plan.provisioning.has_writes:
+            return False
         seen = self.state.observation
         troubled = any(group.problem for group in seen.groups.values())
         return not troubled and not any(provider.problem for provider in seen.providers.values())
@@ -130,6 +134,7 @@ class Autoscaler:
         self._actor = Actor(
             world.providers, clock, self._inbox, world.audit, stops_at_refusal=settings.stops_at_refusal
         )
+        self._clerk = Clerk(world.cluster)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         loaded = world.store.load()
         self._memory: Memory = recalled(loaded.memory, clock.now())
@@ -222,9 +227,12 @@ class Autoscaler:
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
         step.state = replace(state, memory=self._memory)
         self._world.store.save_if_changed(self._with_intent(state, plan))
+        step.plan = plan = self._clerk.open(plan)
         step.outcomes = self._actor.act(plan.actions, self._loop_name)
+        self._clerk.close(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
         events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
+        events += self._clerk.take_events()
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
@@ -251,14 +259,16 @@ class Autoscaler:
     def _restrain(self, plan: Plan, state: ClusterState, problem: str) -> Plan:
         """The plan with only what may be done now; what it deletes is remembered."""
         if problem:
-            return replace(plan, actions=(), scale_down=ScaleDownReport(result=plan.scale_down.result))
+            untouched = ScaleDownReport(result=plan.scale_down.result)
+            return replace(plan, actions=(), scale_down=untouched, provisioning=ProvisioningReport())
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or self._settings.is_ca
         limits = self._settings.deletion_limits
         restraint = Restraint(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, deletions = restraint.apply(plan, state)
         scale_down = plan.scale_down.memory or state.memory.scale_down
-        self._memory = replace(state.memory, deletions=deletions, scale_down=scale_down)
+        provisioning = plan.provisioning.memory or state.memory.provisioning
+        self._memory = replace(state.memory, deletions=deletions, scale_down=scale_down, provisioning=provisioning)
         return plan
 
     def _find_pause(self, now: float) -> tuple[str, float]:

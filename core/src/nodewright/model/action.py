@@ -12,12 +12,23 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     expected_target: int
 
 
+class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for capacity (its id and ``namespace/name``) that an increase is a part of, and how many machines all
+    parts have.
+    """
+
+    id: str
+    key: str
+    nodes: int
+
+
 class IncreaseSize(Action, frozen=True, kw_only=True):
     """Raise the target. ``pods`` are the pending pods (``namespace/name``) for whose sake it is done."""
 
     target: int
     atomic: bool = False
     pods: tuple[str, ...] = ()
+    request: ForRequest | None = None
 
 
 class DecreaseTargetSize(Action, frozen=True, kw_only=True):

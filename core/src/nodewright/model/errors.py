@@ -9,6 +9,8 @@ NodewrightError
 └ InvariantError                                                 a bug: stop loudly
 """
 
+from nodewright.model.group import FailureScope
+
 
 class NodewrightError(Exception):
     """Base of everything that nodewright raises on purpose."""
@@ -61,9 +63,21 @@ class OutOfCapacity(ProviderError):
 
 
 class QuotaExceeded(ProviderError):
-    """An account limit of the cloud is used up: somebody must raise it."""
+    """A limit of the cloud is used up, of the whole account or of a part of it: somebody must raise it."""
 
     code = "quotaExceeded"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        scope: FailureScope = FailureScope.ACCOUNT,
+        provider: str = "",
+        group_id: str = "",
+        code: str = "",
+    ) -> None:
+        super().__init__(message, provider=provider, group_id=group_id, code=code)
+        self.scope = scope
 
 
 class TargetChanged(ProviderError):

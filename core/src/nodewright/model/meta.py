@@ -40,6 +40,7 @@ class ObjectMeta(Kube, frozen=True, kw_only=True):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     resource_version: str = ""
+    generation: Int64 = 0
 
     @property
     def controller(self) -> OwnerReference | None:

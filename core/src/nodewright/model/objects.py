@@ -23,6 +23,7 @@ from nodewright.model.cluster import (
 from nodewright.model.meta import Object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import API_GROUP, PodTemplate, ProvisioningRequest
 
 
 class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,8 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[Namespace, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     config_maps: tuple[ConfigMap, ...] = ()
+    pod_templates: tuple[PodTemplate, ...] = ()
+    provisioning_requests: tuple[ProvisioningRequest, ...] = ()
 
 
 class Kind(NamedTuple):
@@ -75,5 +78,7 @@ KINDS = {
         Kind("Namespace", "", Namespace, "namespaces", namespaced=False),
         Kind("PriorityClass", "scheduling.k8s.io", PriorityClass, "priority_classes", namespaced=False),
         Kind("ConfigMap", "", ConfigMap, "config_maps", namespaced=True),
+        Kind("PodTemplate", "", PodTemplate, "pod_templates", namespaced=True),
+        Kind("ProvisioningRequest", API_GROUP, ProvisioningRequest, "provisioning_requests", namespaced=True),
     )
 }

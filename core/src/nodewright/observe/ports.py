@@ -8,6 +8,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.pod import Pod
+from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
@@ -26,6 +27,7 @@ class ClusterPicture:
     daemon_sets: tuple[DaemonSet, ...] = ()
     priorities: str | None = None
     workloads: Workloads = field(default_factory=Workloads)
+    provisioning: Provisioning = field(default_factory=Provisioning)
     problem: str = ""
 
 

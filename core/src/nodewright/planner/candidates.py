@@ -114,7 +114,11 @@ def make_option(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], galle
     if not fitting:
         return None
     similar = find_similar(ground, ref, groups, gallery)
-    found = _estimate(ground, ref, fitting, similar, gallery)
+    return option_of(ground, ref, _estimate(ground, ref, fitting, similar, gallery))
+
+
+def option_of(ground: Ground, ref: GroupRef, found: Estimate) -> Option | None:
+    """What an estimate of growing one group amounts to; None when it would help nobody."""
     seen = ground.state.groups[ref].seen
     count = found.node_count
     if count and seen.options.zero_or_max_node_scaling:

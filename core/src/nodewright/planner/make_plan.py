@@ -1,18 +1,19 @@
 """The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
-from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.candidates import Ground
 from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
 from nodewright.planner.correction_ca import restore_as_ca
-from nodewright.planner.gate import count_ready_nodes, reason_to_wait
+from nodewright.planner.gate import count_ready_nodes
+from nodewright.planner.growth import Growth, grow, grow_as_ca, grow_fairly
 from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
@@ -23,11 +24,15 @@ from nodewright.planner.pending import (
     split_young,
     take_fitting,
 )
-from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport, ScaleUpReport
+from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.planner.provisioning.as_ca import choose_request
+from nodewright.planner.provisioning.booking import book_as_ca
+from nodewright.planner.provisioning.consumers import set_aside
+from nodewright.planner.provisioning.docket import Docket
+from nodewright.planner.provisioning.housekeeping import keep_house
+from nodewright.planner.provisioning.promises import hold_room, remove_partial, settle_grants
 from nodewright.planner.quota import Quota
-from nodewright.planner.salvo import plan_rounds
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
-from nodewright.planner.scale_up import ScaleUp
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
 from nodewright.registry.accelerators import Accelerators
@@ -47,36 +52,54 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
+    docket = Docket(state, settings)
+    plan = _make_plan(state, settings, random, docket)
+    return replace(plan, provisioning=docket.report()) if docket.is_enabled else plan
+
+
+def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: Docket) -> Plan:
     restored = _RESTORE[settings.size_correction](state, settings)
     state, actions = restored.state, list[PlannedAction](restored.actions)
+    is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
+    if not is_unstaffed:
+        keep_house(docket)
     if not state.healthy:
         return Plan(actions=tuple(actions), halted=UNHEALTHY, scale_down=forget_unneeded(state, settings))
-    if not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings):
+    if is_unstaffed:
         kept = () if settings.is_ca else tuple(actions)
         return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings))
     if restored.cut_short:
         return Plan(actions=tuple(actions), cut_short=restored.cut_short)
+    if docket.treats_fairly:
+        settle_grants(state, docket)
+        actions += remove_partial(state, docket, [action.group for action in actions])
     pods = find_pending(state.observation.pending, settings.pods)
     old, young = split_young(pods, settings.pods, state.now)
     old += find_recreated(state.observation.snapshot, state.observation.removing, settings.pods)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
-    if not old and not enforces and not removes:
+    if not old and not enforces and not removes and not docket.is_enabled:
         return Plan(actions=tuple(actions), waiting=tuple(young))
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
-    corrected = frozenset(action.group for action in restored.actions if awaits and not _gives_way(action, settings))
+    corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     ground = _prepare(state, settings, corrected)
-    return _plan_loop(ground, actions, old, young, random)
+    plan = _plan_loop(ground, actions, old, random, docket)
+    return replace(plan, waiting=tuple(young))
 
 
-def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], young: list[Pod], random: Random) -> Plan:
+def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], random: Random, docket: Docket) -> Plan:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = ground.settings
     removes = settings.scale_down.scale_down_enabled
+    if docket.treats_fairly:
+        old = set_aside(old, docket)
+        hold_room(ground.snapshot, docket)
     hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
     daemons = find_daemons(old)
     fitting, left = take_fitting(ground.snapshot, old, hints)
-    reports = _scale_up(ground, [pod for pod in left if id(pod) not in daemons] if daemons else left, random, actions)
+    growth = _grow(ground, [pod for pod in left if id(pod) not in daemons] if daemons else left, random, docket)
+    reports = growth.reports
+    actions += growth.actions
     min_size = None
     if settings.scale_up.enforce_node_group_min_size:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
@@ -91,8 +114,7 @@ def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], you
         salvo=tuple(reports[1:]),
         min_size=min_size,
         fitting=tuple(fitting),
-        waiting=tuple(young),
-        scale_down=_scale_down(ground, actions, reports, hints) if hints is not None else ScaleDownReport(),
+        scale_down=_scale_down(ground, actions, growth, hints) if hints is not None else ScaleDownReport(),
     )
 
 
@@ -107,16 +129,34 @@ def _growth_first(actions: list[PlannedAction], settings: Settings) -> list[Plan
     return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
 
 
-def _scale_down(
-    ground: Ground, actions: list[PlannedAction], reports: list[ScaleUpReport], hints: Hints
-) -> ScaleDownReport:
+def _grow(ground: Ground, pods: list[Pod], random: Random, docket: Docket) -> Growth:
+    if not docket.is_enabled:
+        return grow(ground, pods, random)
+    if docket.treats_fairly:
+        return grow_fairly(ground, pods, docket, random)
+    pods = set_aside(pods, docket)
+    chosen = choose_request(docket)
+    book_as_ca(ground.snapshot, docket)
+    return grow_as_ca(ground, pods, chosen, docket, random)
+
+
+def _scale_down(ground: Ground, actions: list[PlannedAction], growth: Growth, hints: Hints) -> ScaleDownReport:
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
-    grown = {expansion.group for report in reports for expansion in report.expansions}
-    wait = ALL_NEW if reports[0].result == ScaleUpResult.IN_COOLDOWN else ""
+    grown = {expansion.group for report in growth.reports for expansion in report.expansions}
+    wait = ALL_NEW if growth.is_put_off else ""
+    ground = _after_finding(growth.ground) if growth.finds_room else growth.ground
+    take_fitting(ground.snapshot, growth.held)
     seen = ground.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
     report = plan_scale_down(ground, targets, grown, wait)
     return report.with_memory(pending_hints=hints.fresh)
+
+
+def _after_finding(ground: Ground) -> Ground:
+    """Room that was found for a request is left alone for a while, like new nodes."""
+    memory = ground.state.memory
+    memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=ground.state.now))
+    return replace(ground, state=replace(ground.state, memory=memory))
 
 
 def _target_after(action: PlannedAction, group: GroupSeen) -> int:
@@ -144,15 +184,3 @@ def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[Group
         accelerators=accelerators,
         corrected=corrected,
     )
-
-
-def _scale_up(ground: Ground, pods: list[Pod], random: Random, actions: list[PlannedAction]) -> list[ScaleUpReport]:
-    """Plan growth for pods that fit nowhere."""
-    if not pods:
-        return [ScaleUpReport()]
-    wait = reason_to_wait(ground, pods)
-    if wait is not None:
-        return [ScaleUp(ground, pods, random).postpone(wait)]
-    increases, reports = plan_rounds(ground, pods, random)
-    actions += increases
-    return reports

@@ -10,6 +10,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
+from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.state import ScaleDownMemory
 
 PlannedAction = IncreaseSize | DecreaseTargetSize | DeleteInstances
@@ -120,6 +121,7 @@ class Plan:
     fitting: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()
     scale_down: ScaleDownReport = field(default_factory=ScaleDownReport)
+    provisioning: ProvisioningReport = field(default_factory=ProvisioningReport)
     halted: str = ""
     cut_short: str = ""
     held_back: tuple[HeldBack, ...] = ()

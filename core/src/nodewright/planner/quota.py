@@ -31,6 +31,12 @@ class Quota:
                 exceeded.append(name)
         return allowed, tuple(exceeded)
 
+    def fork(self) -> "Quota":
+        """The same room, to be tried out."""
+        forked = Quota.__new__(Quota)
+        forked._accelerators, forked._left = self._accelerators, dict(self._left)
+        return forked
+
     def consume(self, node: Node, count: int) -> None:
         for name, amount in self._amounts(node).items():
             self._left[name] -= amount * count

@@ -26,11 +26,11 @@ def plan_rounds(ground: Ground, pods: Sequence[Pod], random: Random) -> tuple[li
             break
         handled = {id(pod) for pod in report.triggered}
         pods = [pod for pod in pods if id(pod) not in handled]
-        current = _grown(current, report)
+        current = grown(current, report)
     return actions, reports
 
 
-def _grown(ground: Ground, report: ScaleUpReport) -> Ground | None:
+def grown(ground: Ground, report: ScaleUpReport) -> Ground | None:
     """The picture with the new nodes and the pods they are for; None if those do not all fit after all."""
     snapshot, groups = ground.snapshot.fork(), dict(ground.state.groups)
     for expansion in report.expansions:

@@ -55,9 +55,9 @@ class ScaleUp:
         reasons = {ref: skip_reason(ground, ref) for ref in ground.state.groups}
         self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
         self._gallery = Gallery(ground.snapshot, ground.templates)
-        self._probes = Probes(ground, ground.state.groups.keys() - self._skipped.keys(), self._gallery)
+        self._probes = self._make_probes(ground.state.groups.keys() - self._skipped.keys())
         self._unhelped: dict[PodClass, GroupReasons] = {}
-        self._postponed: SkipReason | None = None
+        self._postponed: Rejection | SkipReason | None = None
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """The increases to ask for, and the report that explains them."""
@@ -80,6 +80,9 @@ class ScaleUp:
         """The report when nothing may be asked for now, whatever would help."""
         self._postponed = _POSTPONED.get(result)
         return self._report(result, [])
+
+    def _make_probes(self, may_grow: Collection[GroupRef]) -> Probes:
+        return Probes(self._ground, may_grow, self._gallery)
 
     def _options(self) -> list[Option]:
         """What every group would do; when time is up, those that were looked at until some would help."""

@@ -13,6 +13,7 @@ from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
 from nodewright.registry.deletions import find_never_ran, recent_deletions
 from nodewright.registry.failures import backed_off
+from nodewright.registry.grants import settled_grants
 from nodewright.registry.health import is_cluster_healthy
 from nodewright.registry.judge import judge_prompt
 from nodewright.registry.judge_ca import judge_ca
@@ -21,6 +22,7 @@ from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
 from nodewright.registry.nodes import class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.probation import after_deliveries, without_probation
+from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
@@ -41,6 +43,7 @@ class _Findings:
     since: Mapping[tuple[GroupRef, str], float]
     arrivals: Mapping[GroupRef, ArrivalHistory]
     tried: Mapping[tuple[GroupRef, str], float]
+    provisioning: ProvisioningMemory
 
     @property
     def groups(self) -> dict[GroupRef, GroupSeen]:
@@ -87,12 +90,22 @@ def fold(
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
-    found = _Findings(seen, states, members, since, arrivals, tried)
+    found = _Findings(seen, states, members, since, arrivals, tried, _provisioning(memory, seen, outcomes, settings))
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
     if vanished:
         told = {ref: replace(state.groups[ref], vanished=machines) for ref, machines in vanished.items()}
         state = replace(state, groups={**state.groups, **told})
     return replace(state, ended=tuple(ended)) if ended else state
+
+
+def _provisioning(
+    memory: Memory, seen: Observation, outcomes: Sequence[Outcome], settings: Settings
+) -> ProvisioningMemory:
+    """CA forgets a request of all or nothing once its increase is accepted."""
+    held = memory.provisioning
+    if settings.is_ca:
+        return replace(held, grants={})
+    return replace(held, grants=settled_grants(held.grants, seen.groups, memory.last_known, outcomes, seen.now))
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:
@@ -168,6 +181,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
         scale_down=memory.scale_down,
+        provisioning=found.provisioning,
     )
 
 

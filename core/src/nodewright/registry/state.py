@@ -12,6 +12,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalEnded
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
+from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.snapshot.observation import GroupSeen, Observation
 
 
@@ -107,7 +108,8 @@ class ScaleDownMemory:
 
     ``unneeded_since`` are the nodes that could go. ``grown_at``, ``shrunk_at`` and ``failed_at`` say when each group
     last grew, lost a node by scale-down, or was refused it; ``removal_started_at`` when any removal last began,
-    ``marking_failed_at`` when a node last could not be tainted for one. ``quarantined_until`` are groups where
+    ``marking_failed_at`` when a node last could not be tainted for one,
+    ``room_found_at`` when room was last found for a request that only asks for it. ``quarantined_until`` are groups where
     something else died with a node, ``flapping`` those that grow and shrink in turn, ``moves`` what was moved within
     an hour, by the controller's key, ``setbacks`` nodes that were given back.
 
@@ -135,6 +137,7 @@ class ScaleDownMemory:
     deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     watched: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     engine_started: float = 0.0
+    room_found_at: float = 0.0
     updated_at: float = 0.0
     interval: float = 0.0
 
@@ -170,6 +173,7 @@ class Memory:
     samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
     scale_down: ScaleDownMemory = field(default_factory=ScaleDownMemory)
+    provisioning: ProvisioningMemory = field(default_factory=ProvisioningMemory)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Insta
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import Removing
+from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
@@ -68,3 +69,4 @@ class Observation:
     priorities: str | None = None
     workloads: Workloads = field(default_factory=Workloads)
     removing: Mapping[str, Removing] = field(default_factory=dict)
+    provisioning: Provisioning = field(default_factory=Provisioning)

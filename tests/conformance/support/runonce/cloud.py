@@ -42,6 +42,7 @@ _CAPABILITIES = frozenset(
         Capability.GROUP_OPTIONS,
         Capability.FORCE_DELETE,
         Capability.GPU,
+        Capability.ATOMIC_RESIZE,
     }
 )
 

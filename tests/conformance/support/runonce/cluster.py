@@ -1,15 +1,20 @@
 """The API server of a case: reads decode the world's manifests anew, writes change them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+from msgspec import to_builtins
 
 from nodewright.act.ports import ClusterWrites, Eviction, EvictionAnswer, Sight
 from nodewright.cli.dump import DumpedCluster
 from nodewright.engine.ports import ClusterPicture, ClusterReader
 from nodewright.model.decode import convert_object
+from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.objects import KINDS, ClusterObjects
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Condition, ProvisioningRequest
 from nodewright.snapshot.workloads import Workloads
 from runonce.world import World
 
@@ -22,7 +27,8 @@ class Cluster(ClusterReader, ClusterWrites):
         self._world = world
 
     def read(self, now: float) -> ClusterPicture:
-        return DumpedCluster(self._objects()).read(now)
+        objects = self._objects()
+        return replace(DumpedCluster(objects).read(now), workloads=Workloads.of(objects))
 
     def look(self, node: str) -> Sight:
         objects = self._objects()
@@ -46,6 +52,23 @@ class Cluster(ClusterReader, ClusterWrites):
         self._world.remove("Pod", pod.metadata.namespace, pod.metadata.name)
         self.evicted.append(pod.key)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        if self._world.refused_writes in ("reject", "rejectApply" if is_apply else "rejectUpdate"):
+            raise KubeApiError("no", retryable=True)
+        manifest = self._world.find("ProvisioningRequest", request.metadata.namespace, request.metadata.name)
+        if manifest is None:
+            raise KubeApiError("gone", retryable=False)
+        held = manifest.get("status", {}).get("conditions") or [] if is_apply else []
+        fresh = [to_builtins(one) for one in (conditions if is_apply else request.status.conditions)]
+        types = {one["type"] for one in fresh}
+        kept = [one for one in held if one["type"] not in types]
+        self._world.apply({**manifest, "status": {**manifest.get("status", {}), "conditions": [*kept, *fresh]}})
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        self._world.remove("ProvisioningRequest", request.metadata.namespace, request.metadata.name)
 
     def _objects(self) -> ClusterObjects:
         found: dict[str, list[Any]] = {}

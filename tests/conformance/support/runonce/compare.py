@@ -1,6 +1,6 @@
-"""Compares the loops of a case with those observed (kinds ``runonce`` and ``quota``)."""
+"""Compares the loops of a case with those observed (kinds ``runonce``, ``quota`` and ``provreq``)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runonce.drive import drive
@@ -13,17 +13,19 @@ _REMOVAL = ("unneeded", "unremovable", "deletionCandidateTaint", "toBeDeletedTai
 _DETAILS = (*_GROWTH, *_REMOVAL)
 
 
-def check(case: Mapping[str, Any]) -> list[str]:
-    """What differs from the loops observed, loop by loop."""
+def check(case: Mapping[str, Any], core: Sequence[str] = (), details: Sequence[str] = ()) -> list[str]:
+    """What differs from the loops observed, loop by loop; a kind may assert more than all kinds do."""
     found, expected = drive(case["input"]), case["expected"]["loops"]
     differences = []
     for number, (got, wanted) in enumerate(zip(found, expected, strict=True)):
-        differences += [f"loop {number}: {text}" for text in _compare(got, _normal(wanted))]
+        differences += [f"loop {number}: {text}" for text in _compare(got, _normal(wanted), core, details)]
     return differences
 
 
-def _compare(got: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    asserted = [*_CORE, *(key for key in _DETAILS if key in wanted and key in got)]
+def _compare(
+    got: Mapping[str, Any], wanted: Mapping[str, Any], core: Sequence[str], details: Sequence[str]
+) -> list[str]:
+    asserted = [*_CORE, *core, *(key for key in (*_DETAILS, *details) if key in wanted and key in got)]
     return [f"{key}: {got.get(key)}, observed {wanted.get(key)}" for key in asserted if got.get(key) != wanted.get(key)]
 
 

@@ -42,7 +42,9 @@ def make_details(report: LoopReport, world: World, settings: Settings) -> Record
 def _pods(report: LoopReport, attempt: ScaleUpReport) -> Record:
     """After a refused call CA tells of each pod whether another group would have done; plans do not keep that."""
     if is_refused(report, attempt):
-        return {"podsTriggered": _names(attempt.triggered), "podsAwaiting": []}
+        assert report.plan is not None
+        triggered = () if report.plan.provisioning.examined else attempt.triggered
+        return {"podsTriggered": _names(triggered), "podsAwaiting": []}
     remain = {} if attempt.result == ScaleUpResult.IN_COOLDOWN else _remaining(attempt)
     found: Record = {
         "podsTriggered": _names(attempt.triggered),

@@ -41,7 +41,11 @@ def _after_refusal(report: LoopReport, settings: Settings) -> ScaleDownReport | 
     assert report.plan is not None
     if not any(is_refused(report, attempt) for attempt in statuses(report.plan)):
         return None
+    # Nobody is examined once more, and what was provisioned holds its room.
+    held = report.state.observation.provisioning
+    held = replace(held, requests=tuple(request for request in held.requests if request.has("Provisioned")))
     seen, memory = replace(report.state.observation, pending=report.plan.fitting), report.state.memory
+    seen = replace(seen, provisioning=held)
     fresh = seen.now + settings.scale_down.unremovable_node_recheck_timeout
     recheck_at = {name: at for name, at in memory.scale_down.recheck_at.items() if at != fresh}
     memory = replace(memory, scale_down=replace(memory.scale_down, recheck_at=recheck_at))

@@ -16,6 +16,7 @@ from runonce.down import make_scale_down
 from runonce.events import apply_event
 from runonce.flags import read_flags
 from runonce.record import Record, make_core
+from runonce.requests import make_requests
 from runonce.world import World, read_time
 
 # What asynchronous work gets after each loop, before the record is closed.
@@ -50,6 +51,7 @@ def drive(given: Mapping[str, Any]) -> list[Record]:
         cluster.evicted.clear()
         report = autoscaler.run_once()
         details = make_details(report, world, settings) | make_scale_down(report, world, settings, before)
+        details |= make_requests(world)
         _finish_removals(autoscaler, clock, began + AFTERMATH_SECONDS)
         before = make_core(report, cloud, world) | details | {"evicted": sorted(cluster.evicted)}
         records.append(before)

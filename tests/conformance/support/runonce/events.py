@@ -67,6 +67,10 @@ def _remove_instance(world: World, event: Event, now: float) -> None:  # noqa: A
     world.groups[event["group"]].machines.pop(event["name"], None)
 
 
+def _set_status_writes(world: World, event: Event, now: float) -> None:  # noqa: ARG001 - one signature for all events
+    world.refused_writes = event["writes"]
+
+
 _EVENTS: Mapping[str, Callable[[World, Event, float], None]] = {
     "apply": _apply,
     "delete": _delete,
@@ -77,4 +81,5 @@ _EVENTS: Mapping[str, Callable[[World, Event, float], None]] = {
     "setLimits": _set_limits,
     "setInstance": _set_instance,
     "removeInstance": _remove_instance,
+    "setStatusWrites": _set_status_writes,
 }

@@ -44,10 +44,14 @@ class Group:
 
 
 class World:
-    """What is there now. Calls of the cloud are in ``cloud.py``, events of a case in ``events.py``."""
+    """What is there now. Calls of the cloud are in ``cloud.py``, events of a case in ``events.py``.
+
+    ``refused_writes`` says which status writes of requests fail: ``reject`` all, ``rejectApply``, ``rejectUpdate``.
+    """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.keeps_deleted_nodes = bool(given.get("keepDeletedNodes"))
+        self.refused_writes = ""
         self.objects: dict[tuple[str, str, str], Manifest] = {}
         self.groups = {described["id"]: _make_group(described) for described in given["nodeGroups"]}
         for manifest in given["objects"]:

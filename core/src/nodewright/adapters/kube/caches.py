@@ -19,14 +19,20 @@ _LIVING_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 # A pod that the scheduler gave up on longer ago than this starts no loop of its own (behaviour/up.md §1.1).
 _FRESH_SECONDS = 10.0
 _CONFIG_MAP = "ConfigMap"
+# Read only where requests for capacity are: clusters without them need not know the kind.
+_OF_REQUESTS = ("PodTemplate", "ProvisioningRequest")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions:
-    """``config_maps`` are those of ``namespace`` that are followed, by name: all others are nobody's business."""
+    """``config_maps`` are those of ``namespace`` that are followed, by name: all others are nobody's business.
+
+    ``provisioning_requests``: these and the PodTemplates that they name are followed too.
+    """
 
     namespace: str = "kube-system"
     config_maps: tuple[str, ...] = ()
+    provisioning_requests: bool = False
 
 
 class Caches:
@@ -54,6 +60,11 @@ class Caches:
 
     def of(self, kind: str) -> ObjectCache[Any]:
         return self._reflectors[kind].cache
+
+    @property
+    def has_requests(self) -> bool:
+        """Are requests for capacity followed?"""
+        return all(kind in self._reflectors for kind in _OF_REQUESTS)
 
     def config_map(self, name: str) -> ObjectCache[Any]:
         """The cache of one ConfigMap that is followed."""
@@ -112,7 +123,8 @@ def is_news(pod: Pod, now: float) -> bool:
 
 
 def _resources(options: CacheOptions) -> list[Resource[Any]]:
-    kinds = (kind for kind in KINDS if kind != _CONFIG_MAP)
+    passed_over = {_CONFIG_MAP, *(() if options.provisioning_requests else _OF_REQUESTS)}
+    kinds = (kind for kind in KINDS if kind not in passed_over)
     found: list[Resource[Any]] = [Resource(kind, query=_LIVING_PODS if kind == "Pod" else None) for kind in kinds]
     for name in options.config_maps:
         query = {"fieldSelector": f"metadata.name={name}"}

@@ -12,6 +12,7 @@ from nodewright.model.duration import format_duration
 from nodewright.model.errors import KubeApiError
 from nodewright.model.objects import ClusterObjects
 from nodewright.snapshot.context import Context
+from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.workloads import Workloads
 
 # Kinds from which each part of the picture is made, with their names in a list of objects.
@@ -31,6 +32,7 @@ _WORKLOADS = {
     "Job": "jobs",
     "PodDisruptionBudget": "pod_disruption_budgets",
 }
+_PROVISIONING = {"PodTemplate": "pod_templates", "ProvisioningRequest": "provisioning_requests"}
 
 
 class KubeCluster(KubeWrites):
@@ -46,6 +48,7 @@ class KubeCluster(KubeWrites):
         self._live = LivePicture()
         self._workloads = Workloads(controllers={})
         self._daemon_sets = ClusterObjects().daemon_sets
+        self._provisioning = Provisioning()
 
     def read(self, now: float) -> ClusterPicture:
         """Raises KubeApiError as long as not everything was listed once: a part would look like the whole."""
@@ -60,6 +63,7 @@ class KubeCluster(KubeWrites):
             daemon_sets=self._daemon_sets,
             priorities=self._priorities(),
             workloads=self._workloads,
+            provisioning=self._provisioning,
             problem=self._problem(now),
         )
 
@@ -71,6 +75,8 @@ class KubeCluster(KubeWrites):
         if self._changed(_CONTEXT):
             self._live.set_context(Context.of(self._objects(_CONTEXT)))
         self._latest_workloads()
+        if self._caches.has_requests and self._changed(_PROVISIONING):
+            self._provisioning = Provisioning.of(self._objects(_PROVISIONING))
         self._live.apply_nodes(self._caches.of("Node").take_changes())
         self._live.apply_pods(self._caches.of("Pod").take_changes())
 

@@ -1,12 +1,13 @@
 """A real cluster that is only looked at."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nodewright.act.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.engine.ports import Loaded, Pause, StateStore
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Condition, ProvisioningRequest
 from nodewright.registry.state import Memory
 
 
@@ -18,6 +19,14 @@ class DryCluster(KubeCluster):
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - nobody is evicted
         return Eviction(answer=EvictionAnswer.REFUSED, message="this is a dry run")
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        """Nothing is written."""
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        """Nothing is deleted."""
 
 
 class DryStore:

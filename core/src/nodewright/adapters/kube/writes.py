@@ -8,6 +8,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from nodewright.act.ports import Eviction, EvictionAnswer, Sight
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, find, get
+from nodewright.adapters.kube.request_writes import RequestWrites
 from nodewright.adapters.kube.resources import Resource
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -24,11 +25,11 @@ _TWO_BUDGETS = "more than one PodDisruptionBudget"
 FindWorkloads = Callable[[], Workloads]
 
 
-class KubeWrites:
+class KubeWrites(RequestWrites):
     """Implements ClusterWrites."""
 
     def __init__(self, api: Api, find_workloads: FindWorkloads) -> None:
-        self._api = api
+        super().__init__(api)
         self._find_workloads = find_workloads
         self._nodes: Resource[Node] = Resource("Node")
         self._pods: Resource[Pod] = Resource("Pod")

@@ -1,6 +1,6 @@
 """The API server of a simulated cluster: what the engine reads of it, and what it may change."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from nodewright.adapters.simulated.agenda import Agenda
@@ -8,11 +8,13 @@ from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
 from nodewright.adapters.simulated.controllers import start_daemons
 from nodewright.adapters.simulated.crash import Tripwire
 from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
+from nodewright.adapters.simulated.requests import Requests
 from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Condition, ProvisioningRequest
 from nodewright.snapshot.workloads import Workloads
 
 EDIT, EVICT = "edit_node", "evict"
@@ -44,9 +46,10 @@ class ApiServer:
         self._agenda = agenda
         self._clock = clock
         self._wire = wire
+        self.requests = Requests(wire)
 
     def read(self, now: float) -> ClusterPicture:
-        return replace(self._cluster.read(now), workloads=self._workloads())
+        return replace(self._cluster.read(now), workloads=self._workloads(), provisioning=self.requests.read())
 
     def look(self, node: str) -> Sight:
         row = self._cluster.live.find_row(node)
@@ -78,6 +81,14 @@ class ApiServer:
             return Eviction(answer=EvictionAnswer.REFUSED, message=problem)
         self._wire.cross(EVICT, self._end, held, grace_seconds)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        self.requests.write_conditions(request, conditions, is_apply=is_apply, now=self._clock.now())
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        self.requests.delete_request(request)
 
     def _write(self, node: Node) -> None:
         self._cluster.change_node(node)

@@ -6,15 +6,25 @@ that are ready, and the machines of groups of which nothing else is remembered.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from nodewright.adapters.store.document import KIND, SCHEMA, Document, SavedFlight, SavedGroup, SavedScaleDown
+from nodewright.adapters.store.document import (
+    KIND,
+    SCHEMA,
+    Document,
+    SavedFlight,
+    SavedGroup,
+    SavedProvisioning,
+    SavedScaleDown,
+)
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
 from nodewright.model.group import GroupOptions, GroupRef, NodeGroup
 from nodewright.model.quantity import Quantity
+from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.registry.state import Memory, ScaleDownMemory
 from nodewright.snapshot.observation import GroupSeen
 
@@ -51,7 +61,11 @@ def encode_memory(memory: Memory) -> bytes:
         sketch = _sketch(memory.last_known.get(ref), in_flight=not fields[ref].keys() <= _NO_MACHINES)
         saved.append(SavedGroup(provider=ref.provider, id=ref.group_id, **sketch, **fields[ref]))
     scale_down = _scale_down(memory.scale_down)
-    return _ENCODER.encode(Document(kind=KIND, schema=SCHEMA, groups=tuple(saved), scale_down=scale_down))
+    requests = _provisioning(memory.provisioning)
+    groups = tuple(saved)
+    return _ENCODER.encode(
+        Document(kind=KIND, schema=SCHEMA, groups=groups, scale_down=scale_down, provisioning=requests)
+    )
 
 
 def decode_memory(raw: bytes) -> Memory:
@@ -66,7 +80,10 @@ def decode_memory(raw: bytes) -> Memory:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UnreadableState(f"it is damaged: {error}") from error
     groups = {GroupRef(group.provider, group.id): group for group in found.groups}
-    return _memory(groups, found.scale_down or SavedScaleDown())
+    memory = _memory(groups, found.scale_down or SavedScaleDown())
+    saved = found.provisioning or SavedProvisioning()
+    requests = ProvisioningMemory(retries=saved.retries, homeless_since=saved.homeless, grants=saved.grants)
+    return replace(memory, provisioning=requests)
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
@@ -139,6 +156,16 @@ def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
         marking_failed_at=memory.marking_failed_at or None,
     )
     return saved if saved != SavedScaleDown() else None
+
+
+def _provisioning(memory: ProvisioningMemory) -> SavedProvisioning | None:
+    """Whose turn it is, is nothing to remember."""
+    saved = SavedProvisioning(
+        retries=dict(sorted(memory.retries.items())),
+        homeless=dict(sorted(memory.homeless_since.items())),
+        grants=dict(sorted(memory.grants.items())),
+    )
+    return saved if saved != SavedProvisioning() else None
 
 
 def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> Memory:

@@ -12,6 +12,7 @@ from msgspec import Meta
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.model.node import Node
 from nodewright.registry.learned import ArrivalHistory
+from nodewright.registry.provisioning import Grant, Retry
 from nodewright.registry.state import Backoff, Flapping, Moves, ScaleUpRequest, Setback, SizeGap
 
 KIND = "nodewright-state"
@@ -81,6 +82,14 @@ class SavedScaleDown(Record, frozen=True, kw_only=True):
     marking_failed_at: Moment | None = None
 
 
+class SavedProvisioning(Record, frozen=True, kw_only=True):
+    """What is known of requests for capacity, by their ids; times in epoch seconds."""
+
+    retries: dict[str, Retry] = {}
+    homeless: dict[str, Moment] = {}
+    grants: dict[str, Grant] = {}
+
+
 class Document(Record, frozen=True, kw_only=True):
     """The whole of it."""
 
@@ -88,3 +97,4 @@ class Document(Record, frozen=True, kw_only=True):
     schema: int = 0
     groups: tuple[SavedGroup, ...] = ()
     scale_down: SavedScaleDown | None = None
+    provisioning: SavedProvisioning | None = None

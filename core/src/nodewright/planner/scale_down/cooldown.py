@@ -12,7 +12,7 @@ def cooldown_until(memory: ScaleDownMemory, settings: ScaleDownSettings) -> tupl
     if settings.scale_down_delay_type_local:
         return 0.0, ""
     begin = memory.engine_started - _BEFORE_START
-    grown = max(begin, *memory.grown_at.values(), 0.0)
+    grown = max(begin, *memory.grown_at.values(), memory.room_found_at)
     waits = (
         (grown + settings.scale_down_delay_after_add, "nodes were added"),
         (max(begin, memory.marking_failed_at) + settings.scale_down_delay_after_failure, "a removal failed to begin"),

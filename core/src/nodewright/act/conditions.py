@@ -1,0 +1,97 @@
+"""Writes what was decided about requests for capacity into their status; a write that fails is told, and made again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodewright.act.actor import Ended
+from nodewright.act.ports import WARNING, ClusterWrites, Event
+from nodewright.model.action import Done, IncreaseSize
+from nodewright.model.errors import KubeApiError
+from nodewright.model.group import GroupRef
+from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.planner.plan import Plan, PlannedAction
+from nodewright.planner.provisioning.docket import Note, ProvisioningReport, StatusWrite
+
+_KIND = "ProvisioningRequest"
+
+
+class Clerk:
+    """What is not written is decided anew in the next loop, from what the API server says by then."""
+
+    def __init__(self, cluster: ClusterWrites) -> None:
+        self._cluster = cluster
+        self._events: list[Event] = []
+
+    def open(self, plan: Plan) -> Plan:
+        """Everything that is written before a cloud is asked. Of a request whose acceptance could not be written
+        nothing more is done.
+        """
+        report = plan.provisioning
+        self._events += map(_event_of, report.notes)
+        unopened = set()
+        for write in report.writes:
+            if not self._write(write.request, write.conditions, write) and write.opens:
+                unopened.add(write.request.id)
+        for request in report.expired:
+            self._delete(request)
+        if not unopened:
+            return plan
+        verdicts = tuple(verdict for verdict in report.verdicts if verdict.request.id not in unopened)
+        actions = tuple(action for action in plan.actions if _request_of(action) not in unopened)
+        return replace(plan, actions=actions, provisioning=replace(report, verdicts=verdicts))
+
+    def close(self, report: ProvisioningReport, outcomes: Sequence[Ended]) -> None:
+        """What became of each request that was examined, now that the cloud has answered."""
+        grown = {group_of(outcome) for outcome in outcomes if isinstance(outcome, Done) and outcome.accepted}
+        for verdict in report.verdicts:
+            if all(group in grown for group in verdict.groups):
+                self._write(verdict.request, verdict.conditions, verdict)
+            else:
+                before = verdict.request
+                for condition in verdict.otherwise:
+                    before = before.with_condition(condition)
+                self._write(before, verdict.otherwise, verdict)
+
+    def take_events(self) -> list[Event]:
+        """What there is to tell since they were last taken."""
+        events, self._events = self._events, []
+        return events
+
+    def _write(self, request: ProvisioningRequest, conditions: tuple[Condition, ...], how: StatusWrite) -> bool:
+        try:
+            self._cluster.write_conditions(request, conditions, is_apply=how.is_apply)
+        except KubeApiError as error:
+            self._tell(request, "StatusNotWritten", f"Its status could not be written: {error}", WARNING)
+            return False
+        for condition in conditions:
+            kind = "Normal" if condition.is_true == (condition.type not in _BAD) else WARNING
+            self._tell(request, condition.reason, f"{condition.type}={condition.status}: {condition.message}", kind)
+        return True
+
+    def _delete(self, request: ProvisioningRequest) -> None:
+        try:
+            self._cluster.delete_request(request)
+        except KubeApiError as error:
+            self._tell(request, "NotDeleted", f"It is over and could not be deleted: {error}", WARNING)
+
+    def _tell(self, request: ProvisioningRequest, reason: str, message: str, kind: str) -> None:
+        self._events.append(Event(kind=_KIND, name=request.key, reason=reason, message=message, type=kind))
+
+
+def _request_of(action: PlannedAction) -> str:
+    """The id of the request that an action is for; empty where it is for none."""
+    return action.request.id if isinstance(action, IncreaseSize) and action.request is not None else ""
+
+
+_BAD = ("Failed", "CapacityRevoked")
+
+
+def group_of(outcome: Ended) -> GroupRef:
+    return outcome.action.group
+
+
+def _event_of(note: Note) -> Event:
+    kind = WARNING if note.is_warning else "Normal"
+    if note.pod is not None:
+        return Event(kind="Pod", name=note.pod.key, reason=note.reason, message=note.message, type=kind)
+    return Event(kind=_KIND, name=note.request, reason=note.reason, message=note.message, type=kind)

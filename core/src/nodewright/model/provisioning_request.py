@@ -1,0 +1,121 @@
+"""Requests for the capacity of groups of pods (seed 004, behaviour/up.md §5.1): the API's words, as CA and Kueue use them."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from nodewright.model.cluster import PodTemplateSpec
+from nodewright.model.meta import Kube, Object, Time
+
+API_GROUP = "autoscaling.x-k8s.io"
+CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
+BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+# The names of seed 004, for the same classes.
+SEED_CHECK_CAPACITY = "check-capacity.kubernetes.io"
+SEED_ATOMIC = "atomic-scale-up.kubernetes.io"
+
+REQUEST_ANNOTATION = "autoscaling.x-k8s.io/consume-provisioning-request"
+CLASS_ANNOTATION = "autoscaling.x-k8s.io/provisioning-class-name"
+OLD_REQUEST_ANNOTATION = "cluster-autoscaler.kubernetes.io/consume-provisioning-request"
+OLD_CLASS_ANNOTATION = "cluster-autoscaler.kubernetes.io/provisioning-class-name"
+
+ACCEPTED = "Accepted"
+PROVISIONED = "Provisioned"
+CAPACITY_AVAILABLE = "CapacityAvailable"
+FAILED = "Failed"
+BOOKING_EXPIRED = "BookingExpired"
+CAPACITY_REVOKED = "CapacityRevoked"
+# With one of these a request is over for good.
+TERMINAL = (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED)
+
+NO_RETRY = "noRetry"
+PROCESSOR_INSTANCE = "processorInstance"
+VALID_UNTIL_SECONDS = "ValidUntilSeconds"
+
+
+class Condition(Kube, frozen=True, kw_only=True):
+    """One observation of a request, as in every Kubernetes status."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Time | None = None
+    observed_generation: int = 0
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
+
+    @property
+    def since(self) -> float:
+        """When it last changed (epoch seconds); 0 where it does not say."""
+        return self.last_transition_time.timestamp() if self.last_transition_time is not None else 0.0
+
+
+class TemplateReference(Kube, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class PodSet(Kube, frozen=True, kw_only=True):
+    """So many pods of one PodTemplate in the namespace of the request."""
+
+    pod_template_ref: TemplateReference = TemplateReference()
+    count: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class ProvisioningRequestSpec(Kube, frozen=True, kw_only=True):
+    pod_sets: tuple[PodSet, ...] = ()
+    provisioning_class_name: str = ""
+    parameters: dict[str, str] = {}
+
+
+class ProvisioningRequestStatus(Kube, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+    provisioning_class_details: dict[str, str] = {}
+
+
+class ProvisioningRequest(Object, frozen=True, kw_only=True):
+    """One wish for room, for all of its pods together."""
+
+    spec: ProvisioningRequestSpec = ProvisioningRequestSpec()
+    status: ProvisioningRequestStatus = ProvisioningRequestStatus()
+
+    @property
+    def id(self) -> str:
+        """What tells it from one of the same name that comes later."""
+        return self.metadata.uid or self.key
+
+    @property
+    def created(self) -> float:
+        """Epoch seconds; 0 where nobody says."""
+        created = self.metadata.creation_timestamp
+        return created.timestamp() if created is not None else 0.0
+
+    @property
+    def pod_count(self) -> int:
+        return sum(pod_set.count for pod_set in self.spec.pod_sets)
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((held for held in self.status.conditions if held.type == kind), None)
+
+    def has(self, kind: str) -> bool:
+        """Is the condition there and True?"""
+        held = self.condition(kind)
+        return held is not None and held.is_true
+
+    def with_condition(self, fresh: Condition) -> "ProvisioningRequest":
+        """The request with that condition in place of the one of its type, or added."""
+        held = self.status.conditions
+        if self.condition(fresh.type) is None:
+            conditions = (*held, fresh)
+        else:
+            conditions = tuple(fresh if one.type == fresh.type else one for one in held)
+        return msgspec.structs.replace(self, status=msgspec.structs.replace(self.status, conditions=conditions))
+
+
+class PodTemplate(Object, frozen=True, kw_only=True):
+    """What the pods of a set will look like."""
+
+    template: PodTemplateSpec = PodTemplateSpec()

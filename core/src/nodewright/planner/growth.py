@@ -1,0 +1,106 @@
+"""Growth of one loop: for pods that fit nowhere, and for requests for capacity (behaviour/up.md §1.3, §5.6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from nodewright.model.action import IncreaseSize
+from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult
+from nodewright.planner.candidates import Ground
+from nodewright.planner.gate import reason_to_wait
+from nodewright.planner.pending import split_young
+from nodewright.planner.plan import ScaleUpReport
+from nodewright.planner.provisioning.as_ca import Chosen, examine
+from nodewright.planner.provisioning.classes import Mode
+from nodewright.planner.provisioning.docket import Docket
+from nodewright.planner.provisioning.fair import due_requests, serve
+from nodewright.planner.salvo import grown, plan_rounds
+from nodewright.planner.scale_up import ScaleUp
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """``reports`` has at least one; ``is_put_off``: all that waits is very new, and more may come.
+
+    ``ground`` is the picture with room that was found for requests and needs no machine, ``held`` are pods of others
+    for which that is so; ``finds_room``: some request was granted by that alone.
+    """
+
+    ground: Ground
+    actions: list[IncreaseSize] = field(default_factory=list)
+    reports: list[ScaleUpReport] = field(default_factory=lambda: [ScaleUpReport()])
+    is_put_off: bool = False
+    held: tuple[Pod, ...] = ()
+    finds_room: bool = False
+
+
+def grow(ground: Ground, pods: Sequence[Pod], random: Random) -> Growth:
+    """For pods that fit nowhere."""
+    if not pods:
+        return Growth(ground=ground)
+    wait = reason_to_wait(ground, pods)
+    if wait is not None:
+        report = ScaleUp(ground, pods, random).postpone(wait)
+        return Growth(ground=ground, reports=[report], is_put_off=wait == ScaleUpResult.IN_COOLDOWN)
+    increases, reports = plan_rounds(ground, pods, random)
+    return Growth(ground=ground, actions=increases, reports=reports)
+
+
+def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Random) -> Growth:
+    """For pods and for requests, each beside what the others get.
+
+    Room that is there already is no use to these pods, so that whoever asks for such room is served first. Where both
+    want machines, who goes first alternates.
+    """
+    checked = serve(ground, docket, random, Mode.CHECK)
+    ground = checked.ground
+    if not any(docket.mode(request) == Mode.ATOMIC for request in due_requests(docket)):
+        return replace(grow(ground, pods, random), finds_room=checked.finds_room)
+    goes_first = not pods or docket.prefers_requests
+    if goes_first:
+        service = serve(ground, docket, random, Mode.ATOMIC)
+        growth = grow(service.ground, pods, random)
+        actions = [*service.actions, *growth.actions]
+    else:
+        growth = grow(ground, pods, random)
+        service = serve(_with_growth(ground, growth), docket, random, Mode.ATOMIC)
+        actions = [*growth.actions, *service.actions]
+    docket.prefers_requests = bool(pods) and not goes_first
+    return Growth(
+        ground=ground,
+        actions=actions,
+        reports=[*growth.reports, *service.reports],
+        is_put_off=growth.is_put_off,
+        held=tuple(service.held),
+        finds_room=checked.finds_room or service.finds_room,
+    )
+
+
+def _with_growth(ground: Ground, growth: Growth) -> Ground:
+    """The picture with what pods get; where it cannot be told how they go on the new nodes, without."""
+    for report in growth.reports:
+        if report.expansions:
+            ground = grown(ground, report) or ground
+    return ground
+
+
+def grow_as_ca(ground: Ground, pods: Sequence[Pod], chosen: Chosen, docket: Docket, random: Random) -> Growth:
+    """For pods or for the chosen request, in turn. Where there is a request, nothing keeps CA from trying either."""
+    injected, _ = split_young(chosen.pods, ground.settings.pods, ground.state.now)
+    if not injected:
+        growth = grow(ground, pods, random)
+        tried = growth.reports[0].result not in (ScaleUpResult.NODE_LIMIT, ScaleUpResult.IN_COOLDOWN)
+        docket.prefers_requests = docket.prefers_requests or (bool(pods) and tried)
+        return growth
+    wait = reason_to_wait(ground, [*pods, *injected])
+    turn = not pods or docket.prefers_requests
+    if turn:
+        actions, report = examine(ground, chosen, docket, random)
+        reports = [report]
+    else:
+        actions, reports = plan_rounds(ground, pods, random)
+    docket.prefers_requests = not turn
+    found = turn and reports[0].result == ScaleUpResult.SUCCESSFUL and not actions
+    is_new = wait == ScaleUpResult.IN_COOLDOWN
+    return Growth(ground=ground, actions=actions, reports=reports, is_put_off=is_new, finds_room=found)

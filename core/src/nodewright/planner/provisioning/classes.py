@@ -1,0 +1,38 @@
+"""Which class a request is of, and whether this process serves it (behaviour/up.md §5.2)."""
+
+from enum import StrEnum
+
+from nodewright.model.provisioning_request import (
+    BEST_EFFORT_ATOMIC,
+    CHECK_CAPACITY,
+    PROCESSOR_INSTANCE,
+    SEED_ATOMIC,
+    SEED_CHECK_CAPACITY,
+    ProvisioningRequest,
+)
+from nodewright.model.settings import Settings
+
+
+class Mode(StrEnum):
+    """What a class asks for: a look at the room that there is, or machines too, all of them or none."""
+
+    CHECK = "check"
+    ATOMIC = "atomic"
+
+
+_CA_CLASSES = {CHECK_CAPACITY: Mode.CHECK, BEST_EFFORT_ATOMIC: Mode.ATOMIC}
+_CLASSES = {**_CA_CLASSES, SEED_CHECK_CAPACITY: Mode.CHECK, SEED_ATOMIC: Mode.ATOMIC}
+
+
+def find_mode(request: ProvisioningRequest, settings: Settings) -> Mode | None:
+    """The mode of a request that this process serves; None: it is somebody else's, or nobody's."""
+    classes = _CA_CLASSES if settings.is_ca else _CLASSES
+    instance = settings.provisioning.check_capacity_processor_instance
+    name, wanted = request.spec.provisioning_class_name, request.spec.parameters.get(PROCESSOR_INSTANCE, "")
+    mode = classes.get(name)
+    if mode == Mode.ATOMIC:
+        return mode if not instance else None
+    if mode == Mode.CHECK:
+        return mode if wanted == instance else None
+    # CA's older way to say for whom a request is.
+    return Mode.CHECK if instance and not wanted and name == f"{instance}{CHECK_CAPACITY}" else None

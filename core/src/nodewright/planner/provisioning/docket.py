@@ -1,0 +1,179 @@
+"""The requests of one loop, as this plan leaves them: what is to be written about each, and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Condition, PodTemplate, ProvisioningRequest
+from nodewright.model.settings import Settings
+from nodewright.planner.provisioning.classes import Mode, find_mode
+from nodewright.registry.provisioning import ProvisioningMemory
+from nodewright.registry.state import ClusterState
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusWrite:
+    """Conditions to be written to a request. ``is_apply``: by server-side apply, beside those of others; else its whole
+    status is written, as CA does.
+
+    ``groups`` must have grown, each of them, for it to be true; if one has not, ``otherwise`` is written. What follows
+    an acceptance that could not be written is not done: ``opens`` marks that one.
+    """
+
+    request: ProvisioningRequest
+    conditions: tuple[Condition, ...]
+    is_apply: bool = True
+    opens: bool = False
+    groups: tuple[GroupRef, ...] = ()
+    otherwise: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """An event to be: of a request or, where ``pod`` is given, of that pod."""
+
+    request: str
+    reason: str
+    message: str
+    pod: Pod | None = None
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvisioningReport:
+    """What was decided about requests.
+
+    ``writes`` come before anything is asked of a cloud, ``verdicts`` after; ``expired`` are requests to be deleted.
+    ``consumers`` are pods that wait for what their request provides. ``booked`` says for how many pods of each request
+    room is held. ``examined``: some request was looked at. ``memory`` is for the next loop (None: it stays as it was), ``next_change`` when time
+    alone changes what is decided (epoch seconds).
+    """
+
+    writes: tuple[StatusWrite, ...] = ()
+    verdicts: tuple[StatusWrite, ...] = ()
+    expired: tuple[ProvisioningRequest, ...] = ()
+    consumers: tuple[Pod, ...] = ()
+    notes: tuple[Note, ...] = ()
+    booked: dict[str, int] = field(default_factory=dict)
+    examined: bool = False
+    memory: ProvisioningMemory | None = None
+    next_change: float = float("inf")
+
+    @property
+    def has_writes(self) -> bool:
+        return bool(self.writes or self.verdicts or self.expired)
+
+
+class Docket:
+    """Requests by key, each with the conditions that it will have; changes are collected as writes."""
+
+    def __init__(self, state: ClusterState, settings: Settings) -> None:
+        seen = state.observation.provisioning
+        self.is_enabled = settings.provisioning.enable_provisioning_requests
+        self.settings = settings
+        self.now = state.now
+        self.templates: dict[str, PodTemplate] = dict(seen.templates)
+        held = state.memory.provisioning
+        self.prefers_requests = held.prefers_requests
+        self.retries = dict(held.retries)
+        self.homeless_since = dict(held.homeless_since)
+        self.grants = held.grants
+        self.writes: list[StatusWrite] = []
+        self.verdicts: list[StatusWrite] = []
+        self.expired: list[ProvisioningRequest] = []
+        self.consumers: list[Pod] = []
+        self.notes: list[Note] = []
+        self.booked: dict[str, int] = {}
+        self.examined = False
+        self.next_change = float("inf")
+        self._held = {request.key: request for request in seen.requests} if self.is_enabled else {}
+
+    @property
+    def treats_fairly(self) -> bool:
+        """Are requests served as we do it, and not as CA?"""
+        return self.is_enabled and not self.settings.is_ca
+
+    def __iter__(self) -> Iterator[ProvisioningRequest]:
+        """Every request, as it will be."""
+        return iter(tuple(self._held.values()))
+
+    def get(self, key: str) -> ProvisioningRequest | None:
+        return self._held.get(key)
+
+    def mode(self, request: ProvisioningRequest) -> Mode | None:
+        return find_mode(request, self.settings)
+
+    def condition(self, request: ProvisioningRequest, what: tuple[str, str], reason: str, message: str) -> Condition:
+        """A condition as of now; ``what`` is its type and status.
+
+        CA dates every write anew; elsewhere a condition is as old as its status.
+        """
+        kind, status = what
+        held = request.condition(kind)
+        since = datetime.fromtimestamp(self.now, tz=UTC)
+        if held is not None and held.status == status and not self.settings.is_ca:
+            since = held.last_transition_time or since
+        return Condition(
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=since,
+            observed_generation=request.metadata.generation,
+        )
+
+    def mark(self, request: ProvisioningRequest, *conditions: Condition, opens: bool = False) -> ProvisioningRequest:
+        """Have conditions written before anything else happens; answers the request with them."""
+        fresh = self._with(request, conditions)
+        if fresh is not request:
+            is_apply = not self.settings.is_ca
+            self.writes.append(StatusWrite(request=fresh, conditions=conditions, is_apply=is_apply, opens=opens))
+        return fresh
+
+    def judge(self, write: StatusWrite) -> None:
+        """Have conditions written after the cloud was asked."""
+        self.verdicts.append(replace(write, request=self._with(write.request, write.conditions)))
+
+    def delete(self, request: ProvisioningRequest) -> None:
+        """Its time is over."""
+        self.expired.append(request)
+        self._held.pop(request.key, None)
+
+    def wake(self, at: float) -> None:
+        """Something may be decided anew after that moment."""
+        if at >= self.now:
+            self.next_change = min(self.next_change, at)
+
+    def report(self) -> ProvisioningReport:
+        return ProvisioningReport(
+            writes=tuple(self.writes),
+            verdicts=tuple(self.verdicts),
+            expired=tuple(self.expired),
+            consumers=tuple(self.consumers),
+            notes=tuple(self.notes),
+            booked=self.booked,
+            examined=self.examined,
+            memory=self._memory(),
+            next_change=self.next_change,
+        )
+
+    def _memory(self) -> ProvisioningMemory:
+        """What is remembered of requests that there still are."""
+        ids = {request.id for request in self}
+        return ProvisioningMemory(
+            prefers_requests=self.prefers_requests,
+            retries={name: retry for name, retry in self.retries.items() if name in ids},
+            homeless_since={name: at for name, at in self.homeless_since.items() if name in ids},
+            grants=self.grants,
+        )
+
+    def _with(self, request: ProvisioningRequest, conditions: tuple[Condition, ...]) -> ProvisioningRequest:
+        """The request with conditions; itself if it has them, so that nothing is written twice."""
+        fresh = request
+        for condition in conditions:
+            if request.condition(condition.type) != condition:
+                fresh = fresh.with_condition(condition)
+        self._held[request.key] = fresh
+        return fresh

@@ -1,0 +1,92 @@
+"""Requests whose time is over: bookings end, what was not found in time fails, what is over for long goes (behaviour/up.md §5.5)."""
+
+import math
+from contextlib import suppress
+
+from nodewright.model.duration import parse_duration
+from nodewright.model.provisioning_request import (
+    BOOKING_EXPIRED,
+    FAILED,
+    PROVISIONED,
+    TERMINAL,
+    VALID_UNTIL_SECONDS,
+    ProvisioningRequest,
+)
+from nodewright.planner.provisioning.docket import Docket
+
+# How long room is held, how long a request is tried, and how long one that is over is kept, in seconds.
+BOOKING_SECONDS = 600.0
+_TRIED_SECONDS = 7 * 86_400.0
+_KEPT_SECONDS = 7 * 86_400.0
+# CA changes no more in one loop.
+_MOST_OF_CA = 20
+
+
+def keep_house(docket: Docket) -> None:
+    """End what is over, and delete what has been for long."""
+    bookings: list[ProvisioningRequest] = []
+    overdue: list[ProvisioningRequest] = []
+    most = _MOST_OF_CA if docket.settings.is_ca else math.inf
+    for request in docket:
+        if len(bookings) >= most:
+            break
+        if docket.mode(request) is None or is_over(request, docket):
+            continue
+        if request.has(PROVISIONED):
+            if _ends(docket, _booked_since(request) + BOOKING_SECONDS):
+                bookings.append(request)
+        elif len(overdue) < most - len(bookings) and _ends(docket, request.created + time_to_try(request, docket)):
+            overdue.append(request)
+    for request in bookings:
+        text = "Capacity reservation time is expired"
+        docket.mark(
+            request, docket.condition(request, (BOOKING_EXPIRED, "True"), "CapacityReservationTimeExpired", text)
+        )
+    for request in overdue:
+        expired = docket.condition(request, (FAILED, "True"), "Expired", "ProvisioningRequest is expired")
+        docket.mark(request, expired)
+    _collect_garbage(docket)
+
+
+def is_over(request: ProvisioningRequest, docket: Docket) -> bool:
+    """Has it come to an end? CA does not know that capacity can be revoked."""
+    ends = (BOOKING_EXPIRED, FAILED) if docket.settings.is_ca else TERMINAL
+    return any(request.has(end) for end in ends)
+
+
+def time_to_try(request: ProvisioningRequest, docket: Docket) -> float:
+    """For how long (seconds from its creation) a request is tried. CA reads no parameter; what cannot be read there
+    is an error that the request is told of when it is examined.
+    """
+    text = request.spec.parameters.get(VALID_UNTIL_SECONDS)
+    if text is None or docket.settings.is_ca:
+        return _TRIED_SECONDS
+    with suppress(ValueError):
+        return min(read_seconds(text), _TRIED_SECONDS)
+    return _TRIED_SECONDS
+
+
+def read_seconds(text: str) -> float:
+    """A number of seconds, or a duration like ``2h``; raises ValueError."""
+    seconds = float(text) if text.strip().replace(".", "", 1).isdigit() else parse_duration(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError("must be longer than nothing")
+    return seconds
+
+
+def _booked_since(request: ProvisioningRequest) -> float:
+    held = request.condition(PROVISIONED)
+    return held.since if held is not None else 0.0
+
+
+def _ends(docket: Docket, at: float) -> bool:
+    docket.wake(at)
+    return at < docket.now
+
+
+def _collect_garbage(docket: Docket) -> None:
+    """As CA: of every class, and by the age of these two conditions, whatever they say."""
+    for request in docket:
+        ages = [held.since for held in map(request.condition, (PROVISIONED, FAILED)) if held is not None]
+        if any(_ends(docket, since + _KEPT_SECONDS) for since in ages):
+            docket.delete(request)

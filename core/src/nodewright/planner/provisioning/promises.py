@@ -1,0 +1,176 @@
+"""What was promised to requests: machines under way, and room that is held until their pods run (docs/adr/0013)."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace as changed
+
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.group import GroupRef, InstanceState
+from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import CAPACITY_REVOKED, PROVISIONED, ProvisioningRequest
+from nodewright.planner.pending import take_fitting
+from nodewright.planner.provisioning.booking import (
+    end_as_consumed,
+    is_booked,
+    left_to_come,
+    pods_to_book,
+    running_consumers,
+)
+from nodewright.planner.provisioning.docket import Docket
+from nodewright.planner.provisioning.fair import grant, put_off
+from nodewright.planner.provisioning.housekeeping import is_over
+from nodewright.registry.provisioning import Grant, GrantPart
+from nodewright.registry.state import ClusterState, GroupState
+from nodewright.snapshot.snapshot import Snapshot
+
+# Room may be away for so long, in seconds: a node that is not ready for a moment is no loss.
+_LOSS_SECONDS = 60.0
+_CANCELLED = "its request was cancelled"
+
+Removal = DeleteInstances | DecreaseTargetSize
+
+
+def settle_grants(state: ClusterState, docket: Docket) -> None:
+    """Requests whose machines are all ready are provisioned; those that lost one wait for their next try."""
+    open_ids = {request.id: request for request in docket if not is_over(request, docket)}
+    kept: dict[str, Grant] = {}
+    for name, held in docket.grants.items():
+        request, fresh = open_ids.get(name), held
+        if request is None or docket.mode(request) is None:
+            fresh = _cancelled(held)
+        elif held.broken:
+            if _is_in_flight(request):
+                put_off(request, docket, held.broken)
+        elif _is_complete(held, state):
+            grant(request, docket, "CapacityIsProvisioned", f"{held.nodes} nodes were provisioned")
+            continue
+        if not held.broken:
+            docket.wake(held.deadline)
+            docket.wake(held.deadline + held.patience)
+        if fresh.parts:
+            kept[name] = fresh
+    docket.grants = kept
+
+
+def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]) -> list[Removal]:
+    """Of grants that are over: machines by id, and what has no machine by the target. One write a group; ``busy`` groups
+    are written to already.
+    """
+    found: dict[GroupRef, Removal] = {}
+    taken = set(busy)
+    grants = dict(docket.grants)
+    for name, held in docket.grants.items():
+        if not held.broken:
+            continue
+        for part in held.parts:
+            group = state.groups.get(part.ref)
+            if group is None or part.ref in taken or not state.observation.groups[part.ref].is_known:
+                continue
+            idle = _idle_machines(part, state)
+            if set(idle) != set(part.machines):  # somebody's pods run there: it is an ordinary machine from now
+                grants[name] = _without_others(grants[name], part, idle)
+            removal = _removal(part, idle, group, held)
+            if removal is not None:
+                found[part.ref] = removal
+                taken.add(part.ref)
+    docket.grants = grants
+    return list(found.values())
+
+
+def hold_room(snapshot: Snapshot, docket: Docket) -> None:
+    """Fill the room of provisioned requests, and of those whose machines are under way, with pods that are to come."""
+    held = [request for request in docket if is_booked(request, docket)]
+    coming = {held.key for held in docket.grants.values() if not held.broken}
+    waiting = [request for request in docket if request.key in coming and not is_over(request, docket)]
+    consumers = running_consumers(snapshot) if held or waiting else {}
+    for request in held:
+        running = consumers.get(request.key, [])
+        if len(running) >= request.pod_count:
+            end_as_consumed(request, docket)
+            continue
+        pods = pods_to_book(request, docket)
+        if pods:
+            _hold(snapshot, request, left_to_come(pods, running, snapshot), docket)
+    for request in waiting:
+        if not request.has(PROVISIONED):
+            take_fitting(snapshot, pods_to_book(request, docket))
+
+
+def _hold(snapshot: Snapshot, request: ProvisioningRequest, pods: list[Pod], docket: Docket) -> None:
+    """Room that is not there for a while is gone for good."""
+    fitting, left = take_fitting(snapshot, pods)
+    docket.booked[request.key] = len(fitting)
+    if not left:
+        docket.homeless_since.pop(request.id, None)
+        return
+    since = docket.homeless_since.setdefault(request.id, docket.now)
+    docket.wake(since + _LOSS_SECONDS)
+    if since + _LOSS_SECONDS < docket.now:
+        text = f"Room for {len(left)} of {request.pod_count} pods is not there any more"
+        docket.mark(request, docket.condition(request, (CAPACITY_REVOKED, "True"), "CapacityIsLost", text))
+
+
+def _is_in_flight(request: ProvisioningRequest) -> bool:
+    """Does it say that its machines are under way? Then nobody has told it yet that they are not."""
+    held = request.condition(PROVISIONED)
+    return held is None or held.reason == "Provisioning"
+
+
+def _cancelled(held: Grant) -> Grant:
+    """Machines that are there are left to scale-down; what is not there yet is withdrawn."""
+    if held.broken:
+        return held
+    parts = tuple(changed(part, machines=(), nodes=part.missing) for part in held.parts)
+    return changed(held, broken=_CANCELLED, parts=tuple(part for part in parts if part.nodes))
+
+
+def _is_complete(held: Grant, state: ClusterState) -> bool:
+    if any(part.missing or not part.asked for part in held.parts):
+        return False
+    return all(set(part.machines) <= _ready_machines(state, part.ref) for part in held.parts)
+
+
+def _ready_machines(state: ClusterState, ref: GroupRef) -> set[str]:
+    """Machine ids of the ready nodes of a group."""
+    group, snapshot = state.groups.get(ref), state.observation.snapshot
+    if group is None or group.seen.instances is None:
+        return set()
+    nodes = (snapshot.node(snapshot.row(name)) for name in group.readiness.ready if name in snapshot)
+    names = {node.spec.provider_id.lower() for node in nodes}
+    return {instance.id for instance in group.seen.instances if instance.id.lower() in names}
+
+
+def _idle_machines(part: GrantPart, state: ClusterState) -> tuple[str, ...]:
+    """Those of its machines on which nothing runs but what runs on every node."""
+    snapshot = state.observation.snapshot
+    wanted = {machine.lower() for machine in part.machines}
+    busy = {
+        node.spec.provider_id.lower()
+        for row, node in snapshot.nodes()
+        if node.spec.provider_id.lower() in wanted
+        and any(not (pod.is_daemonset_pod or pod.is_mirror) for pod in snapshot.pods(row))
+    }
+    return tuple(machine for machine in part.machines if machine.lower() not in busy)
+
+
+def _without_others(held: Grant, part: GrantPart, idle: tuple[str, ...]) -> Grant:
+    fresh = changed(part, machines=idle, nodes=len(idle) + part.missing)
+    return changed(held, parts=tuple(fresh if one.ref == part.ref else one for one in held.parts))
+
+
+def _removal(part: GrantPart, idle: tuple[str, ...], group: GroupState, held: Grant) -> Removal | None:
+    """What has no machine goes first: a machine may still come of it."""
+    target = group.seen.target or 0
+    living = {one.id for one in group.seen.instances or () if one.state != InstanceState.DELETING}
+    missing = min(part.missing, target - len(living))
+    reason = f"request {held.key} cannot have all of its machines"
+    if missing > 0:
+        return DecreaseTargetSize(
+            group=part.ref, expected_target=target, target=target - missing, reason=f"{reason}: {held.broken}"
+        )
+    machines = tuple(machine for machine in idle if machine in living)
+    if not machines:
+        return None
+    return DeleteInstances(
+        group=part.ref, expected_target=target, instance_ids=machines, reason=f"{reason}: {held.broken}"
+    )

@@ -1,0 +1,21 @@
+"""Requests for capacity, and the templates of the pods that they are for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodewright.model.objects import ClusterObjects
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provisioning:
+    """``requests`` in the order in which they were listed, ``templates`` by ``namespace/name``."""
+
+    requests: tuple[ProvisioningRequest, ...] = ()
+    templates: Mapping[str, PodTemplate] = field(default_factory=dict)
+
+    @staticmethod
+    def of(objects: ClusterObjects) -> "Provisioning":
+        return Provisioning(
+            requests=objects.provisioning_requests, templates={one.key: one for one in objects.pod_templates}
+        )
