@@ -9,10 +9,18 @@ from core.tests.kube.conftest import ApiServer
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_map import UPDATED_ANNOTATION, StatusMap
+from nodewright.model.capability import Capability
+from nodewright.model.moment import format_moment
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import Backoff, ClusterState, Memory
+from nodewright.registry.state import Backoff, ClusterState, Memory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World, ref
 
+TIMEOUTS = {
+    "fast": False,
+    "timeoutSeconds": 900.0,
+    "learned": False,
+    "whyNotFast": "the provider does not report failures",
+}
 PATH = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 
 
@@ -52,11 +60,26 @@ def test_the_words_are_those_of_ca(server: ApiServer) -> None:
     assert group["scaleUp"] == {
         "status": "NoActivity",
         "backoffInfo": {},
+        "failureDetection": TIMEOUTS,
         "lastProbeTime": group["scaleUp"]["lastProbeTime"],
         "lastTransitionTime": group["scaleUp"]["lastTransitionTime"],
     }
     assert group["scaleDown"]["status"] == "NoCandidates"
     assert server.objects[PATH]["metadata"]["annotations"][UPDATED_ANNOTATION] == document["time"]
+
+
+def test_how_failures_are_found_and_when_waiting_machines_are_given_up(server: ApiServer) -> None:
+    owed = ScaleUpRequest(increase=2, started=NOW - 100, deadline=NOW + 800)
+    status = make_status(server)
+    tells = frozenset({Capability.FAST_FAILURE_DETECTION})
+    world = World(memory=Memory(requests={ref("a"): (owed,)}))
+    world.add_group("a", 2, target=4, capabilities=tells)
+    world.add_group("b", 0)
+    status.update(world.state(), Plan())
+    waiting, silent = (group["scaleUp"] for group in shown(server)["nodeGroups"])
+    assert waiting["failureDetection"] == {"fast": True, "timeoutSeconds": 900.0, "learned": False}
+    assert (waiting["status"], waiting["givenUpAt"]) == ("InProgress", format_moment(NOW + 800))
+    assert (silent["failureDetection"], "givenUpAt" in silent) == (TIMEOUTS, False)
 
 
 def test_a_backoff_says_why_in_no_more_than_500_characters(server: ApiServer) -> None:

@@ -1,12 +1,15 @@
-"""How things stand in the words of CA's status ConfigMap (behaviour/up.md §7.1): tools read it."""
+"""How things stand in the words of CA's status ConfigMap (behaviour/up.md §7.1): tools read it.
+
+Two keys of a group's ``scaleUp`` are not CA's: how failures are found, and when the next waiting machine is given up.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodewright.engine.status import GroupStatus, make_status
 from nodewright.model.moment import format_moment
 from nodewright.planner.plan import Plan
-from nodewright.registry.backoff import is_active
 from nodewright.registry.state import ClusterState, GroupState, Readiness
 
 _LONGEST_MESSAGE = 500
@@ -40,6 +43,7 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
     total_candidates = sum(candidates.values())
     total = _sum(group.readiness for group in groups)
     growing = any(group.upcoming or group.requests for group in groups)
+    known = {held.ref: held for held in make_status(state.memory, now, window=0.0).groups}
 
     def part(place: tuple[str, ...], status: str, **more: Any) -> dict[str, Any]:
         since = transitions.since(place, status, now)
@@ -52,7 +56,9 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
             "scaleUp": part(("up",), "InProgress" if growing else "NoActivity"),
             "scaleDown": part(("down",), _down(total_candidates), **_more(total_candidates)),
         },
-        "nodeGroups": [_group_part(group, candidates.get(str(group.ref), 0), now, part) for group in groups],
+        "nodeGroups": [
+            _group_part(group, candidates.get(str(group.ref), 0), known.get(group.ref), part) for group in groups
+        ],
     }
 
 
@@ -65,9 +71,9 @@ def without_times(document: Any) -> Any:
     return document
 
 
-def _group_part(group: GroupState, candidates: int, now: float, part: Any) -> dict[str, Any]:
+def _group_part(group: GroupState, candidates: int, held: GroupStatus | None, part: Any) -> dict[str, Any]:
     name, seen = str(group.ref), group.seen
-    status, more = _scale_up(group, now)
+    status, more = _scale_up(group, is_backed_off=held is not None and held.backoff is not None)
     return {
         "name": seen.group.id,
         "health": part(
@@ -78,18 +84,29 @@ def _group_part(group: GroupState, candidates: int, now: float, part: Any) -> di
             minSize=seen.group.min_size,
             maxSize=seen.group.max_size,
         ),
-        "scaleUp": part((name, "up"), status, backoffInfo=more),
+        "scaleUp": part((name, "up"), status, backoffInfo=more, **_failures(held)),
         "scaleDown": part((name, "down"), _down(candidates), **_more(candidates)),
     }
 
 
-def _scale_up(group: GroupState, now: float) -> tuple[str, dict[str, str]]:
+def _failures(held: GroupStatus | None) -> dict[str, Any]:
+    """How failures of a group are found, and when the next machine that it waits for is given up."""
+    if held is None or held.detection is None:
+        return {}
+    found = held.detection
+    told: dict[str, Any] = {"fast": found.fast, "timeoutSeconds": found.timeout, "learned": found.learned}
+    ends = [request.deadline for request in held.requests] + ([held.next_late] if held.next_late is not None else [])
+    more = {"givenUpAt": format_moment(min(ends))} if ends else {}
+    return {"failureDetection": told | ({"whyNotFast": found.why_not} if found.why_not else {}), **more}
+
+
+def _scale_up(group: GroupState, *, is_backed_off: bool) -> tuple[str, dict[str, str]]:
     """CA's order: what is under way, then what keeps it from growing."""
     if group.requests or group.upcoming:
         return "InProgress", {}
     if not group.healthy:
         return "Unhealthy", {}
-    if group.backoff is not None and is_active(group.backoff, now):
+    if group.backoff is not None and is_backed_off:
         return "Backoff", {"errorCode": group.backoff.code, "errorMessage": _shortened(group.backoff.message)}
     return "NoActivity", {}
 
