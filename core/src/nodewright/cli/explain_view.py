@@ -60,7 +60,8 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("looked at again", safe(f"after {_when(timers.recheck_at, found.now)}"))
     if timers.given_back_at is not None:
         facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.setback}"))
-    console.print(facts, end="\n\n")
+    console.print(facts)
+    console.print()
     _print_outlooks(console, found.pods)
 
 
@@ -107,7 +108,8 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
         facts.add_row("backoff", safe(f"until {_when(found.backoff_until, found.now)}"))
     if found.problem:
         facts.add_row("problem", safe(found.problem, "yellow"))
-    console.print(facts, end="\n\n")
+    console.print(facts)
+    console.print()
     table = make_table("Its nodes", "nodes", "", "which", "why", right=("nodes",))
     for alike in found.nodes:
         more = alike.count - len(alike.nodes)
