@@ -7,6 +7,8 @@ Two groups, one cheap and one dear, and pods that want three machines.
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from nodewright.adapters.provider import CallSettings, InlineRunner, connect_provider
 from nodewright.adapters.simulated.controllers import Deployment
 from nodewright.adapters.simulated.result import SimulationResult
@@ -40,7 +42,7 @@ class PlayedKubelets:
             NodeStart(
                 instance_id=machine,
                 group_id=group,
-                node_name=machine.rpartition("/")[2],
+                node_name=_node_name(machine),
                 running_since=self._running_since.setdefault(machine, self._played_clock.now()),
                 register_after_seconds=30.0,
             )
@@ -59,7 +61,12 @@ class PlayedKubelets:
 
 def with_simulation(info: ProviderInfo) -> ProviderInfo:
     """A plugin's info once its kubelets are played."""
-    return ProviderInfo(name=info.name, capabilities=info.capabilities | {Capability.SIMULATION})
+    return msgspec.structs.replace(info, capabilities=info.capabilities | {Capability.SIMULATION})
+
+
+def _node_name(machine: str) -> str:
+    """The last part of an id is not one machine's alone in every cloud."""
+    return machine.partition("://")[2].strip("/").replace("/", ".").lower()
 
 
 class EnginePlay:

@@ -26,7 +26,7 @@ class AzureCloud:
     """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token."""
 
     def __init__(self, authority: Authority, now: Callable[[], float]) -> None:
-        self._now = now
+        self.now = now
         self.arm = Arm(SUBSCRIPTION, GROUP, now)
         self._coming: list[tuple[str, Answer | None]] = []
         self._before: list[Callable[[], object]] = []
@@ -72,14 +72,14 @@ class AzureCloud:
 
     def body(self, name: str) -> dict[str, Any]:
         """A set as Azure has it now."""
-        return self.set(name).body(self._now())
+        return self.set(name).body(self.now())
 
     def capacity(self, name: str) -> int:
         return self.set(name).capacity
 
     def machines(self, name: str) -> frozenset[str]:
         """Provider ids of what lives in a set."""
-        one, now = self.set(name), self._now()
+        one, now = self.set(name), self.now()
         living = [vm for vm in one.vms if vm.counts(now) and vm.trouble is None]
         return frozenset(self._provider_id(one.vm_id(vm)) for vm in living)
 
@@ -89,7 +89,7 @@ class AzureCloud:
         """A set with running machines; answers its name. ``size`` is the kind of its machines."""
         name = name or f"set-{next(_NUMBERS)}-{uuid4().hex[:6]}"
         place = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
-        self.arm.sets[name.lower()] = one = make_set(place, name, self._now, settings)
+        self.arm.sets[name.lower()] = one = make_set(place, name, self.now, settings)
         one.resize(capacity)
         one.settle()
         return name

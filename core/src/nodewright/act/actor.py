@@ -110,5 +110,5 @@ def classify(error: ProviderError) -> tuple[ErrorClass, FailureScope]:
     if isinstance(error, OutOfCapacity):
         return ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP
     if isinstance(error, QuotaExceeded):
-        return ErrorClass.QUOTA, FailureScope.ACCOUNT
+        return ErrorClass.QUOTA, error.scope
     return ErrorClass.OTHER, FailureScope.GROUP

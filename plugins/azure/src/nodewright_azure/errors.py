@@ -63,7 +63,6 @@ _FAILURES: Mapping[str, tuple[ErrorClass, FailureScope]] = {
     "ResourceQuotaExceeded": (ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
     "PublicIPCountLimitReached": (ErrorClass.QUOTA, FailureScope.GROUP),
 }
-_SHORTAGES: Mapping[ErrorClass, type[ProviderError]] = {ErrorClass.QUOTA: QuotaExceeded, _SHORT: OutOfCapacity}
 _MAX_MESSAGE = 500
 
 
@@ -97,21 +96,24 @@ def refusal(operation: str, said: Refusal) -> ProviderError:
         return Throttled(text, retry_after=max(1.0, said.retry_after))
     if said.status == 404:
         return _not_found(text, said.code)
-    kind = _kind_of(said)
+    error_class, scope = classify(said.code, said.message)
+    if said.status < 500 and error_class is ErrorClass.QUOTA:
+        return QuotaExceeded(text, scope=scope)
+    kind = _kind_of(said, error_class)
     if kind is not None:
         return kind(text)
     gone = said.code == "InvalidParameter" and "instanceId" in said.message
     return ProviderError(text, code=INSTANCE_NOT_FOUND if gone else said.code or "unknownError")
 
 
-def _kind_of(said: Refusal) -> type[ProviderError] | None:
+def _kind_of(said: Refusal, error_class: ErrorClass) -> type[ProviderError] | None:
     if said.status == 412:
         return Stale
     if said.code in _DENIED or said.status in (401, 403):
         return AccessDenied
     if said.status >= 500:
         return ProviderUnavailable
-    return _SHORTAGES.get(classify(said.code, said.message)[0])
+    return OutOfCapacity if error_class is _SHORT else None
 
 
 def _not_found(text: str, code: str) -> ProviderError:
