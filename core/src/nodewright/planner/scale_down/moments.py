@@ -64,7 +64,7 @@ def _ends(
         yield from (at + settings.scale_down_delay_after_add for at in memory.grown_at.values())
         yield from (at + settings.scale_down_delay_after_delete for at in memory.shrunk_at.values())
         yield from (at + settings.scale_down_delay_after_failure for at in memory.failed_at.values())
-    marked = (name for name, reason in report.unremovable.items() if reason.code == UnremovableCode.BEING_DELETED)
+    marked = (name for name, reason in report.unremovable.items() if reason.code is UnremovableCode.BEING_DELETED)
     yield from _marks_end(state, marked)
 
 

@@ -123,8 +123,9 @@ def _examine(ground: Ground, hints: Mapping[str, str], names: Sequence[str]) -> 
     """Try to empty nodes in order; pods may go to all that are not on their way out, those with ``hints`` there first."""
     memory = replace(ground.state.memory.scale_down, hints=hints)
     state = replace(ground.state, memory=replace(ground.state.memory, scale_down=memory))
+    # Nobody goes through them where there is no node to empty.
     there = (node.metadata.name for node in state.observation.snapshot.live_nodes())
-    destinations = [name for name in there if name in ground.snapshot and name not in state.observation.removing]
+    destinations = (name for name in there if name in ground.snapshot and name not in state.observation.removing)
     return examine(ground.snapshot, names, destinations, state, ground.settings)
 
 
