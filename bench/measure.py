@@ -21,10 +21,11 @@ Run = Callable[[], Result]
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """``run`` is timed, and must answer ``expected``."""
+    """``run`` is timed, and must answer ``expected``; ``notes`` are what else was measured meanwhile."""
 
     run: Run
     expected: Result
+    notes: Callable[[], Mapping[str, float]] = dict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,25 +1,75 @@
-"""The openb trace, replayed on virtual time: loops per second of a whole engine."""
+"""The openb trace, replayed on virtual time: a whole engine, and how long pods wait for what is planned for them."""
 
+import time
+from collections.abc import Mapping
 from functools import partial
 from importlib.resources import files
+from random import Random
 
 from measure import Benchmark, Prepared, Result
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
+from nodewright.adapters.simulated.result import WaitingTimes
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.action import IncreaseSize
+from nodewright.model.settings import Settings
+from nodewright.planner import Plan, make_plan
+from nodewright.registry.state import ClusterState
 
 _CUT = f"{files('nodewright.adapters.traces')}/data"
 
 
+class Waits:
+    """From the loop that first sees a pod to the one that asks for its machine: how many loops, and how much planning."""
+
+    def __init__(self) -> None:
+        self.brain = Brain(make_plan=self._plan)
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._loop, self._spent = 0, 0.0
+        self._loops: list[float] = []
+        self._milliseconds: list[float] = []
+
+    def notes(self) -> Mapping[str, float]:
+        loops, milliseconds = WaitingTimes.of(self._loops), WaitingTimes.of(self._milliseconds)
+        return {
+            "planned loops": self._loop,
+            "ms a plan": round(1000 * self._spent / max(1, self._loop), 2),
+            "p50 loops": loops.p50,
+            "p99 loops": loops.p99,
+            "p50 ms": round(milliseconds.p50, 2),
+            "p99 ms": round(milliseconds.p99, 2),
+        }
+
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+        began = time.process_time()
+        plan = make_plan(state, settings, random)
+        for pod in state.observation.pending:
+            self._seen.setdefault(pod.key, (self._loop, self._spent))
+        self._loop, self._spent = self._loop + 1, self._spent + time.process_time() - began
+        for action in plan.actions:
+            for key in action.pods if isinstance(action, IncreaseSize) else ():
+                loop, spent = self._seen.pop(key, (self._loop - 1, self._spent))
+                self._loops.append(self._loop - loop)
+                self._milliseconds.append(1000 * (self._spent - spent))
+        return plan
+
+
 def prepare_replay(compression: float, share: float) -> Prepared:
     """The packaged cut of the trace; a share of its size is the same with time compressed further."""
-    scenario = trace_scenario(_CUT, compression=compression / share)
-    simulation = build_simulation(scenario, BuildOptions())
+    scenario, waits = trace_scenario(_CUT, compression=compression / share), Waits()
+    simulation = build_simulation(scenario, BuildOptions(brain=waits.brain))
 
     def run() -> Result:
         result = simulation.run()
-        return {"violations": len(result.violations), "pending": result.final.pending, "loops": int(result.loops > 0)}
+        return {
+            "violations": len(result.violations),
+            "pending": result.final.pending,
+            "refused": sum(decision.outcome != "done" for decision in result.decisions),
+            "loops": int(result.loops > 0),
+        }
 
-    return Prepared(run=run, expected={"violations": 0, "pending": 0, "loops": 1})
+    expected = {"violations": 0, "pending": 0, "refused": 0, "loops": 1}
+    return Prepared(run=run, expected=expected, notes=waits.notes)
 
 
 REPLAYS: dict[str, Benchmark] = {

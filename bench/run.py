@@ -32,7 +32,7 @@ class Seconds(TypedDict):
 
 
 class Row(TypedDict):
-    """``times`` is how many times as fast as the Go figure the median is."""
+    """``times`` is how many times as fast as the Go figure the median is, ``notes`` what else the last run measured."""
 
     name: str
     seconds: Seconds
@@ -46,10 +46,11 @@ class Row(TypedDict):
     wanted: float | None
     limit: float | None
     meets: bool | None
+    notes: dict[str, float]
 
 
 def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
-    timings, results, fine = list[float](), list[dict[str, int]](), True
+    timings, results, fine, notes = list[float](), list[dict[str, int]](), True, dict[str, float]()
     clock = time.perf_counter if benchmark.by_wall else time.process_time
     for _ in range(runs):
         prepared = benchmark.prepare(share)
@@ -60,7 +61,7 @@ def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
         timings.append(clock() - started)
         gc.enable()
         results.append(dict(result))
-        fine = fine and result == prepared.expected
+        fine, notes = fine and result == prepared.expected, dict(prepared.notes())
         del prepared
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     median = statistics.median(timings)
@@ -78,6 +79,7 @@ def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
         "wanted": benchmark.wanted,
         "limit": benchmark.limit,
         "meets": _meets(benchmark, median, peak) if share == 1 else None,
+        "notes": notes,
     }
 
 
@@ -140,7 +142,7 @@ def _table(rows: list[Row]) -> Table:
     for row in rows:
         seconds = row["seconds"]
         times = [f"{seconds[key] * 1000:,.1f}" for key in ("median", "min", "max")]
-        result = ", ".join(f"{key} {value:,}" for key, value in row["result"].items())
+        result = ", ".join(f"{key} {value:,}" for key, value in [*row["result"].items(), *row["notes"].items()])
         mark = result if row["ok"] else f"WRONG: {result}"
         said = [f"{row['peak_mib']:,.0f} MiB", _times(row["times"]), _wanted(row)]
         table.add_row(row["name"], *times, *said, f"{row['workload']}, from {row['start']}: {mark}")
