@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import NotYet, ask
 from nodewright_gce.api import Api
 from nodewright_gce.bulk import assign, is_at_rest
 from nodewright_gce.discovery import Selection
@@ -45,7 +45,8 @@ class Fleet:
         self._clock = clock
         self._groups: dict[str, Group] = {}
         self._troubles: dict[Place, ProviderError] = {}
-        self._refused: dict[str, ProviderError] = {}
+        self._refused: dict[str, tuple[Ref, ProviderError]] = {}
+        self._missed: set[Ref] = set()
         self._read_at = float("-inf")
 
     @property
@@ -54,14 +55,15 @@ class Fleet:
         return self._groups
 
     def refresh(self, wanted: frozenset[str]) -> None:
-        """All groups when the interval is over; until then only those that are wanted."""
+        """All groups when the interval is over; until then only those that are wanted, or were missed."""
         now = self._clock.now()
         if now - self._read_at >= self._options.refresh_interval:
             self._read_all()
             self._read_at = now
             return
-        refs = [self._ref(group_id) for group_id in sorted(wanted)]
-        self._read_each([ref for ref in refs if ref is not None])
+        refs = {self._ref(group_id) for group_id in wanted} - {None}
+        self._read_each(sorted(ref for ref in refs if ref is not None), urgent=True)
+        self._read_each(sorted(self._missed - refs), urgent=False)
 
     def names(self) -> Sequence[str]:
         """Explicit groups, also those that do not exist, then the discovered ones."""
@@ -72,7 +74,7 @@ class Fleet:
         if group_id in self._groups:
             return self._groups[group_id]
         if group_id in self._refused:
-            raise _again(self._refused[group_id])
+            raise _again(self._refused[group_id][1])
         named = self._selection.named.get(group_id)
         if named is None:
             raise NodeGroupNotFound(f"gce has no group {group_id}")
@@ -112,6 +114,8 @@ class Fleet:
     def _ref(self, group_id: str) -> Ref | None:
         if group_id in self._groups:
             return self._groups[group_id].ref
+        if group_id in self._refused:
+            return self._refused[group_id][0]
         named = self._selection.named.get(group_id)
         return named.ref if named is not None else None
 
@@ -137,7 +141,7 @@ class Fleet:
             for group_id, group in self._groups.items()
             if isinstance(self._troubles.get(group.ref.place), ProviderUnavailable)
         }
-        self._refused = {}
+        self._refused, self._missed = {}, set()
         self._groups, before = kept, self._groups
         self._fill(ours, before)
 
@@ -153,18 +157,18 @@ class Fleet:
             if errors[0].code == "accessDenied":
                 raise errors[0]
 
-    def _read_each(self, refs: Sequence[Ref]) -> None:
+    def _read_each(self, refs: Sequence[Ref], *, urgent: bool) -> None:
         """Each group by itself."""
-        answers = self._at_once(lambda ref: self._api.manager(ref, urgent=True), refs)
+        answers = self._at_once(lambda ref: self._api.manager(ref, urgent=urgent), refs)
         found: dict[Ref, Manager] = {}
         for ref, answer in zip(refs, answers, strict=True):
             if isinstance(answer, NodeGroupNotFound):
                 self._groups.pop(ref.group_id, None)
-            elif isinstance(answer, ProviderError):
-                raise answer
-            else:
+            elif not isinstance(answer, ProviderError):
                 found[ref] = answer
-        self._list_machines(found, self._groups.copy(), urgent=True)
+            elif urgent:
+                raise answer
+        self._list_machines(found, self._groups.copy(), urgent=urgent)
 
     def _fill(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group]) -> None:
         """Machines of all groups, with as few calls as can be."""
@@ -182,23 +186,32 @@ class Fleet:
         self._list_machines({ref: one for ref, one in managers.items() if ref not in known}, before, urgent=False)
 
     def _list_machines(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group], *, urgent: bool) -> None:
-        """Group by group. What cannot be read now keeps its last state, if it had one, and else its refusal."""
+        """Group by group. What passing trouble keeps from being read has its last state, if it had one, and its turn at
+        the next refresh; what is urgent raises instead.
+        """
         refs = sorted(managers)
-        for ref, answer in zip(
-            refs, self._at_once(lambda ref: self._api.managed(ref, urgent=urgent), refs), strict=True
-        ):
+        answers = self._at_once(lambda ref: self._api.managed(ref, urgent=urgent), refs)
+        for ref, answer in zip(refs, answers, strict=True):
             group_id = ref.group_id
-            if isinstance(answer, Throttled):
-                raise answer
-            if isinstance(answer, NodeGroupNotFound):
-                self._groups.pop(group_id, None)
-            elif not isinstance(answer, ProviderError):
+            self._missed.discard(ref)
+            self._refused.pop(group_id, None)
+            if not isinstance(answer, ProviderError):
                 self.note(Group(ref=ref, manager=managers[ref], machines=read_managed(answer)))
-                self._refused.pop(group_id, None)
-            elif group_id in before and isinstance(answer, ProviderUnavailable):
-                self.note(before[group_id])
+            elif isinstance(answer, NodeGroupNotFound):
+                self._groups.pop(group_id, None)
+            elif not isinstance(answer, Throttled | ProviderUnavailable):
+                self._refused[group_id] = ref, answer
+            elif urgent:
+                raise answer
             else:
-                self._refused[group_id] = answer
+                self._missed.add(ref)
+                self._keep_last(ref, before, answer)
+
+    def _keep_last(self, ref: Ref, before: Mapping[str, Group], trouble: ProviderError) -> None:
+        if ref.group_id in before:
+            self.note(before[ref.group_id])
+        else:
+            self._refused[ref.group_id] = ref, NotYet(f"not known yet: {trouble}", code=trouble.code)
 
     def _at_once(self, question: Callable[[K], V], keys: Sequence[K]) -> list[V | ProviderError]:
         with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="gce") as pool:

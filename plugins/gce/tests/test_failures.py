@@ -1,0 +1,114 @@
+"""Machines that cannot be created: what is told of them, for how long, and how they are cleaned up."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gcecloud import GceCloud
+from nodewright.spec import ErrorClass, FailureScope, InstanceState
+
+Attach = Callable[..., Any]
+_RESERVED = "Specified reservation r1 does not exist"
+
+
+def _short(cloud: GceCloud, attach: Attach, asked: int = 3, **options: Any) -> tuple[str, Any]:
+    """A group with one machine that was asked for more, none of which has come."""
+    name = cloud.add_group(size=1)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}", **options)
+    stage.client.increase_size(name, 1, asked)
+    return name, stage
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "error_class", "scope"),
+    [
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", "no room", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no room", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
+        ("INSUFFICIENT_CAPACITY", "no room", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
+        ("QUOTA_EXCEEDED", "Quota 'CPUS' exceeded.", ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
+        ("IP_SPACE_EXHAUSTED", "no address", ErrorClass.OTHER, FailureScope.GROUP),
+        ("INVALID_USAGE", _RESERVED, ErrorClass.OTHER, FailureScope.GROUP),
+        ("SOMETHING_NEW", "what is this", ErrorClass.OTHER, FailureScope.GROUP),
+    ],
+)
+def test_a_failure_is_told_with_the_clouds_code_and_words(
+    cloud: GceCloud, attach: Attach, code: str, message: str, error_class: ErrorClass, scope: FailureScope
+) -> None:
+    name, stage = _short(cloud, attach)
+    failed = cloud.fail(name, code, message)
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.instance_id, failure.code, failure.message) == (failed, code, message)
+    assert (failure.error_class, failure.scope, failure.count) == (error_class, scope, 1)
+    listed = {one.id: one.state for one in stage.client.instances(name)}
+    assert failed not in listed
+    assert sorted(listed.values()) == [InstanceState.CREATING, InstanceState.RUNNING]
+
+
+def test_a_failure_keeps_its_id_while_google_goes_on_trying(cloud: GceCloud, attach: Attach) -> None:
+    name, stage = _short(cloud, attach)
+    failed = cloud.fail(name)
+    stage.later(5, name)
+    [first] = stage.client.failed_instances(name)
+    slot = cloud.group(name).slots[failed.rpartition("/")[2]]
+    slot.failure = None  # a new attempt is under way
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    slot.failure = ("QUOTA_EXCEEDED", "no quota")
+    stage.later(5, name)
+    [later] = stage.client.failed_instances(name)
+    assert later.failure_id == first.failure_id
+
+
+def test_a_name_that_comes_again_fails_under_another_id(cloud: GceCloud, attach: Attach) -> None:
+    name, stage = _short(cloud, attach, 2)
+    failed = cloud.fail(name)
+    stage.later(5, name)
+    [first] = stage.client.failed_instances(name)
+    stage.client.delete_instances(name, [failed], 2)
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    mig = cloud.group(name)
+    cloud.state.add_slot(mig, failed.rpartition("/")[2])
+    cloud.fail(name)
+    stage.later(5, name)
+    [second] = stage.client.failed_instances(name)
+    assert second.instance_id == first.instance_id == failed
+    assert second.failure_id != first.failure_id
+
+
+def test_what_failed_and_runs_by_now_is_not_deleted(cloud: GceCloud, attach: Attach) -> None:
+    name, stage = _short(cloud, attach)
+    failed = [cloud.fail(name), cloud.fail(name)]
+    stage.later(5, name)
+    assert len(stage.client.failed_instances(name)) == 2
+    arrived = cloud.arrive(name)
+    accepted = stage.client.delete_instances(name, failed, 3)
+    assert set(accepted) == set(failed) - {arrived}
+    assert arrived in cloud.machines(name)
+    assert stage.client.target_size(name) == 2
+
+
+def test_what_failed_goes_also_below_the_minimum_and_machines_do_not(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.hold(name)
+    cloud.set_target(name, 2)
+    failed = cloud.fail(name)
+    client = attach(f"2:10:{name}").client
+    [machine] = cloud.machines(name)
+    with pytest.raises(Exception, match="would go below its minimum of 2"):
+        client.delete_instances(name, [machine], 2)
+    assert client.failed_instances(name)[0].instance_id == failed
+    assert client.delete_instances(name, [failed], 2) == (failed,)
+    assert client.target_size(name) == 1
+    assert client.force_delete_instances(name, [machine], 1) == (machine,)
+
+
+def test_without_detection_what_fails_is_on_its_way(cloud: GceCloud, attach: Attach) -> None:
+    name, stage = _short(cloud, attach, detect_failures=False)
+    failed = cloud.fail(name)
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) is None
+    assert failed in {one.id for one in stage.client.instances(name)}

@@ -1,0 +1,121 @@
+"""The SDK's edges: credentials, places, secrets, and what is imported when."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcecloud import GceCloud
+from nodewright.spec import AccessDenied, ProviderError
+from nodewright_gce.errors import refusal
+
+Attach = Callable[..., Any]
+_KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_LIST = "instanceGroupManagers.list"
+
+
+def test_choosing_the_plugin_imports_no_sdk() -> None:
+    program = (
+        "import sys\n"
+        "from nodewright.spec import ProviderContext\n"
+        "from nodewright.testkit import FakeClock\n"
+        "from nodewright_gce.provider import GceProvider\n"
+        "url = 'https://x/projects/p/zones/a-b/instanceGroups/g'\n"
+        "GceProvider(ProviderContext(clock=FakeClock(), node_group_specs=(f'0:1:{url}',))).provider_info()\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'google', 'requests', 'grpc', 'urllib3'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_token_that_expires_is_renewed_without_a_word(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0)
+    cloud.expire_tokens()
+    stage.later(5)
+    assert cloud.calls["token"] == 2
+    assert stage.client.target_size(name) == 1
+
+
+def test_credentials_that_are_refused_are_one_clear_error_and_need_no_restart(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0)
+    cloud.expire_tokens(for_good=True)
+    with pytest.raises(AccessDenied, match=r"instanceGroupManagers\.list: .*invalid_grant.*has expired"):
+        stage.client.refresh()
+    cloud.renew_tokens()
+    stage.later(5)
+    assert stage.client.target_size(name) == 1
+
+
+def test_a_file_of_credentials_that_the_options_name(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    file = os.environ.pop(_KEY_FILE)
+    assert attach(f"0:10:{name}", credentials_file=file).client.target_size(name) == 1
+    os.environ[_KEY_FILE] = file
+    with pytest.raises(AccessDenied, match=r"providers\.gce\.options\.credentials_file: .*/no/such/file"):
+        attach(f"0:10:{name}", credentials_file="/no/such/file")
+
+
+def test_broken_files_of_credentials_are_named(cloud: GceCloud, attach: Attach, tmp_path: Path) -> None:
+    name, file = cloud.add_group(), tmp_path / "broken.json"
+    for content in ("{", json.dumps({"type": "martian"})):
+        file.write_text(content)
+        with pytest.raises(AccessDenied, match=f"{file.name}.*; see the README of nodewright-gce"):
+            attach(f"0:10:{name}", credentials_file=str(file))
+
+
+def test_no_credentials_at_all(cloud: GceCloud) -> None:
+    group_id = cloud.add_group()
+    program = (
+        "from nodewright.spec import ProviderContext\n"
+        "from nodewright.testkit import FakeClock\n"
+        "from nodewright.testkit.contract import connect\n"
+        "from nodewright_gce.provider import GceProvider\n"
+        "clock = FakeClock()\n"
+        f"options = {{'project': 'proj', 'endpoints': {{'compute': '{cloud.url}'}}}}\n"
+        f"context = ProviderContext(clock=clock, options=options, node_group_specs=('0:1:{group_id}',))\n"
+        "try:\n"
+        "    connect('gce', GceProvider(context), clock).refresh()\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if name != _KEY_FILE}
+    environment = {**clean, "NO_GCE_CHECK": "true", "HOME": "/nonexistent", "CLOUDSDK_CONFIG": "/nonexistent"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.startswith("AccessDenied no credentials: Your default credentials were not found.")
+
+
+def test_project_and_zone_are_the_machines_own(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group("pool-a", size=1)
+    stage = attach(discover=("mig:namePrefix=pool,max=3",), project="", zones=[], read=False)
+    os.environ["GCE_METADATA_HOST"] = cloud.server.address
+    stage.later(0)
+    del os.environ["GCE_METADATA_HOST"]
+    assert [group.id for group in stage.client.node_groups()] == [name]
+    stage = attach(discover=("mig:namePrefix=pool,max=3",), zones=[], read=False)
+    os.environ["GCE_METADATA_HOST"] = "127.0.0.1:9"
+    with pytest.raises(ProviderError, match=r"no zones: set providers\.gce\.options\.zones"):
+        stage.client.refresh()
+    del os.environ["GCE_METADATA_HOST"]
+
+
+def test_no_secret_shows(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    assert "token-1" not in repr(client) + repr(vars(client))
+
+
+def test_words_of_google_are_kept_short() -> None:
+    assert len(str(refusal("instances.list", 400, "invalid", "x" * 10_000))) == 500
+
+
+def test_labels_that_do_not_tell_groups_apart(cloud: GceCloud, attach: Attach) -> None:
+    client = attach(f"0:10:{cloud.add_group()}").client
+    assert client.ignored_labels() == ("topology.gke.io/zone",)
+    assert client.same_group_labels() == ()

@@ -1,0 +1,229 @@
+"""Writes: nothing healthy dies, nothing is sent twice, and every refusal is one of nodewright's errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gcecloud import GceCloud
+from nodewright.spec import (
+    AccessDenied,
+    Capability,
+    NodeGroupNotFound,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    TargetChanged,
+    Throttled,
+)
+
+Attach = Callable[..., Any]
+_GET, _LIST = "instanceGroupManagers.get", "instanceGroupManagers.list"
+_CREATE, _DELETE = "instanceGroupManagers.createInstances", "instanceGroupManagers.deleteInstances"
+_RESIZE = "instanceGroupManagerResizeRequests.insert"
+
+
+def test_machines_are_added_by_name_and_no_size_is_ever_set(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    client = attach(f"0:10:{name}").client
+    there = cloud.machines(name)
+    assert client.increase_size(name, 2, 5) == 3
+    new = cloud.machines(name) - there
+    assert {one.id for one in client.instances(name)} == cloud.machines(name)
+    assert all(one.startswith(f"gce://proj/us-east1-b/gke-{name.rpartition('/')[2]}-") for one in new)
+    assert client.decrease_target_size(name, 5, 1) == 0
+    assert cloud.group(name).target == 5
+    assert set(cloud.calls) & {"instanceGroupManagers.resize", "instanceGroupManagers.patch"} == set()
+
+
+def test_more_than_a_thousand_go_in_several_requests(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group()
+    client = attach(f"0:3000:{name}").client
+    assert client.increase_size(name, 0, 2100) == 2100
+    assert (cloud.calls[_CREATE], cloud.group(name).target) == (3, 2100)
+
+
+def test_what_was_granted_before_a_refusal_is_told(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group()
+    client = attach(f"0:3000:{name}").client
+    sent: list[int] = []
+
+    def refuse_the_second() -> None:
+        sent.append(1)
+        if len(sent) == 2:
+            cloud.refuse_once(_CREATE, 403, "quotaExceeded", "no more")
+        cloud.before_write(refuse_the_second)
+
+    cloud.before_write(refuse_the_second)
+    assert client.increase_size(name, 0, 1500) == 1000
+    assert client.target_size(name) == cloud.group(name).target == 1000
+
+
+def test_what_somebody_else_adds_in_the_middle_stays(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    client = attach(f"0:10:{name}").client
+    cloud.before_write(lambda: cloud.set_target(name, 4))
+    assert client.increase_size(name, 2, 3) == 1
+    assert cloud.group(name).target == 5
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_answer_that_is_lost_is_settled_by_looking(cloud: GceCloud, attach: Attach, times: int) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    for _ in range(times):
+        cloud.lose_answer_once(_CREATE)
+    assert client.increase_size(name, 1, 3) == 2
+    assert (cloud.calls[_CREATE], cloud.group(name).target) == (1, 3)
+    [victim, *_] = sorted(cloud.machines(name))
+    cloud.lose_answer_once(_DELETE)
+    assert client.delete_instances(name, [victim], 3) == (victim,)
+    assert (client.target_size(name), len(cloud.machines(name))) == (2, 2)
+
+
+def test_a_lost_write_that_shows_late_is_repeated_under_its_own_names(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    cloud.state.operation_seconds = 10.0  # the size still looks untouched when the core looks
+    cloud.lose_answer_once(_CREATE)
+    assert client.increase_size(name, 1, 3) == 2
+    assert cloud.calls[_CREATE] == 2
+    assert cloud.group(name).target == 3
+
+
+def test_an_operation_that_is_not_done_in_time_is_no_second_purchase(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", operation_timeout="10s")
+    cloud.state.operation_seconds = 60.0
+    with pytest.raises(ProviderError, match=r"createInstances of .* is not done yet: operation-") as late:
+        stage.client.increase_size(name, 1, 3)
+    assert late.value.code == "operationTimeout"
+    assert cloud.calls[_CREATE] == 1
+    stage.later(61)
+    assert stage.client.target_size(name) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error"),
+    [
+        (429, "rateLimitExceeded", Throttled),
+        (403, "rateLimitExceeded", Throttled),
+        (403, "forbidden", AccessDenied),
+        (403, "quotaExceeded", QuotaExceeded),
+        (404, "notFound", NodeGroupNotFound),
+        (409, "resourceInUseByAnotherResource", ProviderError),
+    ],
+)
+def test_refusals_are_translated_and_sent_once(
+    cloud: GceCloud, attach: Attach, status: int, reason: str, error: type[ProviderError]
+) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    cloud.refuse_once(_CREATE, status, reason)
+    with pytest.raises(error, match=f"createInstances: {status} {reason}: .*said Google") as raised:
+        client.increase_size(name, 1, 2)
+    assert (raised.value.group_id, raised.value.provider) == (name, "gce")
+    assert (cloud.calls[_CREATE], cloud.group(name).target) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("QUOTA_EXCEEDED", QuotaExceeded),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", OutOfCapacity),
+        ("PERMISSION_DENIED", AccessDenied),
+        ("STRANGE", ProviderError),
+    ],
+)
+def test_operations_that_end_with_errors_keep_their_words(
+    cloud: GceCloud, attach: Attach, code: str, error: type[ProviderError]
+) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    cloud.fail_operation_once(code, "said Google")
+    with pytest.raises(error, match=f"createInstances: {code}: said Google"):
+        client.increase_size(name, 1, 2)
+
+
+def test_reads_are_repeated_by_the_core_alone(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0)
+    before = cloud.calls[_LIST]
+    for _ in range(4):
+        cloud.refuse_once(_LIST, 503, "backendError")
+    with pytest.raises(ProviderUnavailable, match="503 backendError"):
+        stage.client.refresh()
+    assert cloud.calls[_LIST] == before + 4
+    cloud.refuse_once(_LIST, 429, "rateLimitExceeded", retry_after="7")
+    started = stage.clock.now()
+    stage.client.refresh()
+    assert stage.clock.now() - started == 7
+
+
+def test_the_maximum_holds(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:3:{name}").client
+    for write in (client.increase_size, client.atomic_increase_size):
+        with pytest.raises(ProviderError, match="4 is above the maximum 3 of "):
+            write(name, 1, 4)
+    assert not set(cloud.calls) & {_CREATE, _RESIZE}
+
+
+def test_a_manual_change_is_told_with_the_size_that_is(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2)
+    client = attach(f"0:10:{name}").client
+    cloud.set_target(name, 5)
+    with pytest.raises(TargetChanged) as changed:
+        client.increase_size(name, 2, 3)
+    assert changed.value.actual == 5
+    assert client.target_size(name) == 5
+
+
+def test_suspended_machines_count_to_the_size(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=2, targetSuspendedSize=1)
+    assert attach(f"0:10:{name}").client.target_size(name) == 3
+
+
+# All or nothing
+
+
+def test_an_atomic_increase_is_a_resize_request(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    assert client.atomic_increase_size(name, 1, 4) == 3
+    assert (cloud.calls[_RESIZE], cloud.calls[_CREATE], client.target_size(name)) == (1, 0, 4)
+
+
+def test_an_atomic_increase_without_room_is_taken_back(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 3)
+    stage = attach(f"0:10:{name}", atomic_timeout="10s")
+    started = stage.clock.now()
+    with pytest.raises(OutOfCapacity, match="was not granted in 10 s and taken back"):
+        stage.client.atomic_increase_size(name, 1, 5)
+    assert 10 <= stage.clock.now() - started < 20
+    assert [one["state"] for one in cloud.group(name).resize_requests.values()] == ["CANCELLED"]
+    assert stage.client.target_size(name) == cloud.group(name).target == 1
+
+
+def test_an_atomic_increase_whose_answer_is_lost_is_not_sent_as_another(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.limit(name, 2)
+    client = attach(f"0:10:{name}", atomic_timeout="10s").client
+    cloud.lose_answer_once(_RESIZE)
+    with pytest.raises(OutOfCapacity):
+        client.atomic_increase_size(name, 1, 5)
+    assert len(cloud.group(name).resize_requests) == 1
+
+
+def test_a_group_that_takes_no_resize_requests_says_so(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    cloud.group(name).takes_resize_requests = False
+    client = attach(f"0:10:{name}").client
+    with pytest.raises(ProviderError, match="Resize requests are not supported"):
+        client.atomic_increase_size(name, 1, 2)
+    [group] = client.node_groups()
+    assert "Resize requests are not supported" in group.switched_off[Capability.ATOMIC_RESIZE]
+    assert not client.supports(Capability.ATOMIC_RESIZE, name)
+    assert Capability.ATOMIC_RESIZE not in attach(f"0:10:{name}", atomic_resize=False).client.info.capabilities
