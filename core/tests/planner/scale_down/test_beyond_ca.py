@@ -73,7 +73,7 @@ def test_a_flapping_group_keeps_its_nodes_and_says_since_when() -> None:
     in_memory(loops, ScaleDownMemory(flapping={ref("g"): flapping}))
     report = loops.run()
     assert codes(report) == {"g-0": "Flapping"}
-    assert "3 times" in str(report.unremovable["g-0"])
+    assert "3 times running, the last time 100 s ago" in str(report.unremovable["g-0"])
     assert report.next_change < NOW + 60
     assert report.next_change == pytest.approx(NOW + 60, abs=1e-6)
     assert gone(loops.run(60)) == ["g-0"]

@@ -34,8 +34,8 @@ def reason_to_wait(state: ClusterState, found: Removable, settings: Settings) ->
         return Unremovable(code=UnremovableCode.QUARANTINED, message=text)
     if flapping is not None and flapping.until > now:
         text = (
-            f"group {ref} grew again right after it had shrunk, {flapping.turns} times running; "
-            f"it keeps its nodes for another {flapping.until - now:.0f} s"
+            f"group {ref} grew again soon after it had shrunk, {flapping.turns} times running, the last time "
+            f"{now - flapping.last:.0f} s ago; it keeps its nodes for another {flapping.until - now:.0f} s"
         )
         return Unremovable(code=UnremovableCode.FLAPPING, message=text)
     return _given_back(state, found.name) or _moved_too_often(
