@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test e2e control-plane bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
+.PHONY: setup demo test e2e control-plane soak bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
 
 setup: .venv/.dev
 
@@ -21,6 +21,10 @@ control-plane: .venv/.dev
 
 e2e: control-plane
 	E2E=require $(BIN)/pytest tests/e2e
+
+# An hour of random faults on the control plane; tests/e2e/test_soak.py is a minute of it.
+soak: control-plane
+	$(BIN)/python -m tests.e2e.soak 60
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py
@@ -61,5 +65,5 @@ clean:
 	touch $@
 
 .venv/.dev: .venv/.runtime
-	$(PIP) --editable plugins/aws --editable plugins/azure --editable plugins/gce --group dev
+	$(PIP) --editable plugins/aws --editable plugins/azure --editable plugins/externalgrpc --editable plugins/gce --group dev
 	touch $@

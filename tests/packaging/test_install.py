@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PLUGINS = ("aws", "azure", "fake", "gce")
+PLUGINS = ("aws", "azure", "externalgrpc", "fake", "gce")
 MANIFESTS = ("core/pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS))
 OWN = ("nodewright", *(f"nodewright-{name}" for name in PLUGINS))
 

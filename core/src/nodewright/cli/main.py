@@ -40,6 +40,9 @@ COMMANDS = {
     "resume": Entry("nodewright.cli.resume", "End a pause before its time."),
     "doctor": Entry("nodewright.cli.doctor", "May the providers do what is asked of them, and who else writes?"),
     "provider": Entry("nodewright.cli.provider", "Does a plugin keep the provider contract? A certificate."),
+    "serve-externalgrpc": Entry(
+        "nodewright.cli.serve_externalgrpc", "Offer a provider to the Go cluster-autoscaler, over gRPC."
+    ),
     "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
 }
 

@@ -1,0 +1,75 @@
+"""Refusals on the wire: gRPC's status codes, and beside them the exact code where the other side is nodewright too."""
+
+from collections.abc import Mapping
+
+import grpc
+
+from nodewright.spec import (
+    AccessDenied,
+    NodeGroupNotFound,
+    OutOfCapacity,
+    ProviderError,
+    ProviderUnavailable,
+    QuotaExceeded,
+    TargetChanged,
+    Throttled,
+)
+from nodewright_externalgrpc.wire import ACTUAL, CODE
+
+Code = grpc.StatusCode
+
+_CLASSES: Mapping[str, type[ProviderError]] = {
+    kind.code: kind
+    for kind in (AccessDenied, NodeGroupNotFound, OutOfCapacity, ProviderUnavailable, QuotaExceeded, Throttled)
+}
+_BY_STATUS: Mapping[Code, type[ProviderError]] = {
+    Code.NOT_FOUND: NodeGroupNotFound,
+    Code.RESOURCE_EXHAUSTED: OutOfCapacity,
+    Code.PERMISSION_DENIED: AccessDenied,
+    Code.UNAUTHENTICATED: AccessDenied,
+    # These say nothing about whether the call took effect.
+    Code.UNAVAILABLE: ProviderUnavailable,
+    Code.DEADLINE_EXCEEDED: ProviderUnavailable,
+    Code.CANCELLED: ProviderUnavailable,
+    Code.INTERNAL: ProviderUnavailable,
+}
+_STATUS: tuple[tuple[type[ProviderError], Code], ...] = (
+    (NodeGroupNotFound, Code.NOT_FOUND),
+    (OutOfCapacity, Code.RESOURCE_EXHAUSTED),
+    (QuotaExceeded, Code.RESOURCE_EXHAUSTED),
+    (AccessDenied, Code.PERMISSION_DENIED),
+    (TargetChanged, Code.ABORTED),
+    (ProviderUnavailable, Code.UNAVAILABLE),
+    (Throttled, Code.UNAVAILABLE),
+)
+
+
+class NotOffered(ProviderError):
+    """The server does not implement this call."""
+
+    code = "notOffered"
+
+
+def translate(error: grpc.RpcError, method: str) -> ProviderError:
+    """What the server refused, as an error of nodewright's tree."""
+    status, said = error.code(), f"{method}: {error.details()}"
+    told = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
+    if told.get(ACTUAL, "").isdecimal():
+        return TargetChanged(said, actual=int(told[ACTUAL]))
+    if status == Code.UNIMPLEMENTED:
+        return NotOffered(said)
+    kind = _CLASSES.get(told.get(CODE, ""), _BY_STATUS.get(status))
+    return kind(said) if kind is not None else ProviderError(said, code=told.get(CODE) or status.name.lower())
+
+
+def status_of(error: ProviderError) -> Code:
+    """How a client of the protocol is told."""
+    if error.code in ("notSupported", NotOffered.code):
+        return Code.UNIMPLEMENTED
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), Code.FAILED_PRECONDITION)
+
+
+def metadata_of(error: ProviderError) -> tuple[tuple[str, str], ...]:
+    """What nodewright's own client wants to know besides."""
+    actual = ((ACTUAL, str(error.actual)),) if isinstance(error, TargetChanged) else ()
+    return ((CODE, error.code), *actual)

@@ -1,0 +1,118 @@
+"""What a server says of a group that seldom changes: its template, its options, its price. Asked once in a while."""
+
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.spec import Clock, GroupOptions, NodeTemplate, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec.cache import Kept, ask
+from nodewright_externalgrpc.channel import Channel
+from nodewright_externalgrpc.convert import price_request, read_node, read_options, write_options
+from nodewright_externalgrpc.errors import NotOffered
+from nodewright_externalgrpc.wire import GROUP_ANNOTATION, messages
+
+T = TypeVar("T")
+
+_HOUR = 3600.0
+
+
+class Trait(NamedTuple):
+    """Each a value, or the refusal to tell it. ``options`` are the answers to two different defaults."""
+
+    template: NodeTemplate | ProviderError
+    options: tuple[GroupOptions, GroupOptions] | ProviderError
+    per_hour: float | ProviderError
+
+
+class Traits:
+    """Traits of all groups; a server that is away leaves what is known."""
+
+    def __init__(self, channel: Channel, clock: Clock, random: Random, seconds: float) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._kept: Kept[str, Trait] = Kept(clock, random, seconds)
+
+    def learn(self, group_ids: Iterable[str]) -> None:
+        """Ask about groups of which nothing is known, or nothing new."""
+        names = list(group_ids)
+        for group_id in self._kept.missing(names):
+            self._kept.keep(group_id, ask(partial(self._read, group_id)))
+        self._kept.forget_others(names)
+
+    def template(self, group_id: str) -> NodeTemplate:
+        """Raises the refusal."""
+        return _told(self._kept.get(group_id).template)
+
+    def options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
+        """What the server answers to any defaults is the group's own; what follows the defaults is not."""
+        one, other = _told(self._kept.get(group_id).options)
+        names = [field.name for field in msgspec.structs.fields(GroupOptions)]
+        own = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(other, name)}
+        return replace(defaults, **own)
+
+    def price(self, group_id: str, start: float, end: float) -> float:
+        return _told(self._kept.get(group_id).per_hour) * (end - start) / _HOUR
+
+    def lacks(self, group_id: str) -> tuple[str, ...]:
+        """Calls that the server does not offer for this group."""
+        try:
+            trait = self._kept.get(group_id)
+        except (KeyError, ProviderError):
+            return ()
+        named = zip(("NodeGroupTemplateNodeInfo", "NodeGroupGetOptions", "PricingNodePrice"), trait, strict=True)
+        return tuple(name for name, value in named if isinstance(value, NotOffered))
+
+    def _read(self, group_id: str) -> Trait:
+        template = _value(ask(lambda: self._read_template(group_id)))
+        own = template if isinstance(template, NodeTemplate) else None
+        return Trait(
+            template=template,
+            options=_value(ask(lambda: (self._read_options(group_id, _ONE), self._read_options(group_id, _OTHER)))),
+            per_hour=_value(ask(lambda: self._read_price(group_id, own))),
+        )
+
+    def _read_template(self, group_id: str) -> NodeTemplate:
+        answer = self._channel.read("NodeGroupTemplateNodeInfo", id=group_id)
+        return read_node(answer.nodeBytes or answer.oldNode)
+
+    def _read_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
+        answer = self._channel.read("NodeGroupGetOptions", id=group_id, defaults=write_options(defaults))
+        if not answer.HasField("nodeGroupAutoscalingOptions"):
+            return defaults
+        return read_options(answer.nodeGroupAutoscalingOptions, defaults)
+
+    def _read_price(self, group_id: str, template: NodeTemplate | None) -> float:
+        told = template or NodeTemplate(allocatable={})
+        node = messages.ExternalGrpcNode(name=f"template-of-{group_id}", labels=told.labels)
+        node.annotations.update({**told.annotations, GROUP_ANNOTATION: group_id})
+        now = self._clock.now()
+        price: float = self._channel.read("PricingNodePrice", **price_request(node, now, now + _HOUR)).price
+        return price
+
+
+def _defaults(number: float, threshold: float, *, flag: bool) -> GroupOptions:
+    """Options that say of each field whether it was copied."""
+    fields = msgspec.structs.fields(GroupOptions)
+    values = {name: threshold if name.endswith("threshold") else number for name in (field.name for field in fields)}
+    return GroupOptions(**{field.name: flag if field.type is bool else values[field.name] for field in fields})
+
+
+_ONE = _defaults(1001.0, 0.25, flag=False)
+_OTHER = _defaults(2002.0, 0.75, flag=True)
+
+
+def _value(answer: T | ProviderError) -> T | ProviderError:
+    """Trouble that passes is raised: then the whole trait is asked again soon."""
+    if isinstance(answer, ProviderUnavailable | Throttled):
+        raise answer
+    return answer
+
+
+def _told(value: T | ProviderError) -> T:
+    if isinstance(value, ProviderError):
+        raise type(value)(str(value), code=value.code)
+    return value

@@ -1,0 +1,80 @@
+"""``nodewright serve-externalgrpc`` as a process, checked over its port by another nodewright, and what it refuses."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Finished = subprocess.CompletedProcess[str]
+Command = Callable[..., Finished]
+Serve = Callable[..., tuple[subprocess.Popen[str], str]]
+
+FAKE = {"fake": {"options": {"groups": [{"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.1}]}}}
+
+
+def write(path: Path, providers: dict[str, Any]) -> Path:
+    path.write_text(yaml.safe_dump({"providers": providers}))
+    return path
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """``serve()``: a process that serves a fake cloud, and its address."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start() -> tuple[subprocess.Popen[str], str]:
+        config = write(tmp_path / "served.yaml", FAKE)
+        flags = ("--config", str(config), "--address", "127.0.0.1:0", "--insecure")
+        command = [sys.executable, "-m", "nodewright", "serve-externalgrpc", *flags]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+        started.append(process)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said.startswith("Serving provider fake on 127.0.0.1:")
+        assert said.endswith("in plaintext.\n")
+        return process, said.split()[4]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_served_cloud_keeps_the_contract_for_two_clients(serve: Serve, command: Command, tmp_path: Path) -> None:
+    process, address = serve()
+    options = {"address": address, "insecure": True}
+    file = write(tmp_path / "client.yaml", {"externalgrpc": {"options": options}})
+    done = command("provider", "check", "externalgrpc", "--settings", file, "--write", "--output", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = [check for promise in json.loads(done.stdout)["promises"] for check in promise["checks"]]
+    passed = {check["check"] for check in checks if check["outcome"] == "passed"}
+    assert {"increase_is_granted", "resize_from_outside_refuses_increase", "templates_parse"} <= passed
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ((), "cert: needed for TLS on both sides; plaintext must be asked for: insecure"),
+        (("--insecure", "--cert", "x.pem"), "insecure: has no place next to cert"),
+        (("--cert", "x.pem", "--key", "y", "--cacert", "z"), "cert: x.pem: No such file or directory"),
+    ],
+)
+def test_wrong_certificates(command: Command, tmp_path: Path, flags: tuple[str, ...], sentence: str) -> None:
+    config = write(tmp_path / "served.yaml", FAKE)
+    done = command("serve-externalgrpc", "--config", config, "--address", "127.0.0.1:0", *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
+
+
+def test_one_provider_is_served(command: Command) -> None:
+    done = command("serve-externalgrpc", "--address", "127.0.0.1:0", "--insecure")
+    assert done.returncode == 2
+    assert "--cloud-provider: one provider is served, the settings have 0" in done.stderr
