@@ -180,7 +180,7 @@ def test_devices_of_the_cluster() -> None:
     given.provider = ProviderSeen(name=given.provider.name, gpu_label="gpu", gpu_resources=("nvidia.com/gpu",))
     given.add_group("g", 3, labels={"gpu": "a100"}, extended={"nvidia.com/gpu": 4})
     given.add_group("t", 2, labels={"gpu": "t4"}, extended={"nvidia.com/gpu": 4})
-    limits = {"gpu_total": ("a100:8:100", "v100:1:9")}
+    limits: dict[str, Any] = {"gpu_total": ("a100:8:100", "v100:1:9")}
     assert rules(given, removal("g-0"), removal("t-0"), removal("t-1"), **limits) == []
     rule = "a100 of the cluster would fall below its minimum of 8"
     assert rules(given, removal("g-0"), removal("g-1"), **limits) == [rule]

@@ -32,7 +32,7 @@ class Minima:
     def _offers(self, node: Node) -> dict[str, int]:
         """Of cores and memory what the machine has, of devices what pods may use."""
         held = node.status.capacity
-        offers = {name: held[name].value for name in ("cpu", "memory") if name in held}
+        offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
         kind, devices = _devices(node, self._providers)
         return {**offers, kind: devices} if kind in self._least else offers
 
