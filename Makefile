@@ -41,6 +41,7 @@ bench-mutants: .venv/.dev
 
 bench-refresh: .venv/.dev
 	$(BIN)/python bench/refresh.py
+	$(BIN)/python bench/refresh.py --provider azure
 
 check: .venv/.dev
 	$(BIN)/ruff check .

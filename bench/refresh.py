@@ -1,6 +1,6 @@
 """What reading a cloud costs: ``refresh.py [--provider aws] [--groups 500] [--machines 10]``.
 
-The plugin reads a server on this machine over HTTP (for AWS: moto), on virtual time; seconds are real and are mostly
+The plugin reads a server on this machine over HTTP (moto for AWS, ours for others), on virtual time; seconds are real and are mostly
 the server's. What counts is the number of calls: none of them may be for one machine.
 Exit code 1: more calls than the limit that stands with the provider.
 """
@@ -8,6 +8,7 @@ Exit code 1: more calls than the limit that stands with the provider.
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,10 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "clouds"))
 
 from awscloud import AwsCloud, MotoServer
 from awscloud.cloud import CREDENTIALS, REGION
+from azurecloud import Authority, AzureCloud
+from azurecloud.cloud import SECRET
 from nodewright_aws.provider import AwsProvider
+from nodewright_azure.provider import AzureProvider
 
 _MINUTE = 61.0
 
@@ -61,7 +65,23 @@ def aws(groups: int, machines: int) -> Iterator[Stage]:
         cloud.close()
 
 
-CLOUDS = {"aws": aws}
+@contextmanager
+def azure(groups: int, machines: int) -> Iterator[Stage]:
+    """Azure lists the machines of one set at a time: one call for each set at first, and then for those out of date."""
+    os.environ["ARM_CLIENT_SECRET"] = SECRET
+    clock = FakeClock()
+    with tempfile.TemporaryDirectory() as folder:
+        cloud = AzureCloud(Authority(Path(folder)), clock.now)
+        sizes = {"a": "b", "min": "0", "max": str(machines * 2)}
+        names = [cloud.add_set(capacity=machines, tags=sizes) for _ in range(groups)]
+        context = ProviderContext(clock=clock, options=cloud.options, auto_discovery_specs=("label:a=b",))
+        client = connect("azure", AzureProvider(context), clock)
+        calls = groups + -(-groups // cloud.arm.page) + 1
+        yield Stage(client, clock, lambda: cloud.calls.total() - cloud.calls["token"], names[-1], most_calls=calls)
+        cloud.close()
+
+
+CLOUDS = {"aws": aws, "azure": azure}
 
 
 def main() -> int:
