@@ -18,7 +18,7 @@ T = TypeVar("T")
 # How long a controller's moves count, in seconds.
 MOVES_WINDOW = 3600.0
 # A group that grows again so soon after it has shrunk does so in turn, in seconds.
-TURN_WINDOW = 3600.0
+_TURN_WINDOW = 3600.0
 # A group's longest wait for growing and shrinking in turn, and what forgets its turns, in seconds.
 LONGEST_WAIT = 7200.0
 _FORGET_TURNS = 10800.0
@@ -134,7 +134,7 @@ def _flapping(
             continue
         patience = group.options.scale_down_unneeded_seconds
         held = found.get(ref)
-        if at - shrunk <= max(patience, TURN_WINDOW) and (held is None or held.last < shrunk):
+        if at - shrunk <= max(patience, _TURN_WINDOW) and (held is None or held.last < shrunk):
             turns = held.turns + 1 if held is not None else 1
             wait = min(LONGEST_WAIT, patience * 2.0 ** min(turns - 1, 30))
             found[ref] = Flapping(turns=turns, last=at, until=at + wait)
