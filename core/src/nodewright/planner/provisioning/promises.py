@@ -87,6 +87,7 @@ def hold_room(snapshot: Snapshot, docket: Docket) -> None:
         running = consumers.get(request.key, [])
         if len(running) >= request.pod_count:
             end_as_consumed(request, docket)
+            docket.booked.pop(request.key, None)
             continue
         pods = pods_to_book(request, docket)
         if pods:

@@ -1,0 +1,149 @@
+"""Requests for room (seed 004): checked, held, consumed, given back, and tried again."""
+
+import pytest
+from tests.scenario.requesting import ON, Asking
+from tests.scenario.story import MINUTE, Story
+
+from nodewright.model.provisioning_request import CHECK_CAPACITY, SEED_CHECK_CAPACITY
+
+POOL = {"name": "pool", "size": 4, "max_size": 20}
+
+
+def make(*groups: dict[str, object], minutes: float = 60, **settings: object) -> Asking:
+    return Asking(Story(*groups, minutes=minutes, settings={**ON, **settings}))
+
+
+@pytest.mark.parametrize("kind", [CHECK_CAPACITY, SEED_CHECK_CAPACITY])
+def test_room_that_is_there_is_found_and_held_until_it_expires(kind: str) -> None:
+    asking = make(POOL, minutes=15)
+    asking.ask("a", 3, at=60, kind=kind)
+    found = {"Accepted": "True/Accepted", "Provisioned": "True/CapacityIsFound"}
+    found |= {"CapacityAvailable": "True/CapacityIsFound"}
+    assert asking.conditions("a") == found | {"BookingExpired": "True/CapacityReservationTimeExpired"}
+    assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [60]
+    (expired,) = asking.when("a", "BookingExpired", "True/CapacityReservationTimeExpired")
+    assert 60 + 10 * MINUTE < expired <= 60 + 10 * MINUTE + 20
+    assert asking.story.machines("pool") == 3  # the empty one went, those that are held stayed
+
+
+def test_what_is_held_for_one_is_not_promised_to_another_in_the_same_loop() -> None:
+    asking = make(POOL, minutes=5)
+    asking.ask("a", 3, at=60)
+    asking.ask("b", 2, at=60)
+    assert asking.conditions("a")["Provisioned"] == "True/CapacityIsFound"
+    assert asking.conditions("b")["Provisioned"] == "False/CapacityIsNotFound"
+    assert asking.message("b", "Provisioned").endswith("there is room for 1 of 2 pods")
+
+
+def test_ordinary_pods_do_not_take_what_is_held_when_machines_are_counted() -> None:
+    asking = make(POOL, minutes=8)
+    asking.ask("a", 4, at=60)
+    asking.story.pods(2, at=60, name="web")  # kube-scheduler puts them on free nodes, whoever was promised those
+    asking.consume("a", 4, at=100)
+    held = asking.conditions("a")
+    # What ran first took the room: nobody is sold the same machine twice, and nothing is bought for the consumers.
+    assert asking.story.machines("pool") == 4
+    assert held["Provisioned"] == "False/CapacityIsNotFound" or held["CapacityRevoked"] == "True/CapacityIsLost"
+
+
+def test_pods_that_come_use_the_booking_up() -> None:
+    asking = make(POOL, minutes=20)
+    asking.ask("a", 3, at=60)
+    asking.consume("a", 3, at=120)
+    assert asking.conditions("a")["BookingExpired"] == "True/CapacityBookingConsumed"
+    (at,) = asking.when("a", "BookingExpired", "True/CapacityBookingConsumed")
+    assert 120 <= at <= 140
+    assert asking.story.result.final.pending == 0
+    assert asking.story.writes("increase") == []
+
+
+def test_consumers_never_make_a_group_grow_and_are_told_why() -> None:
+    asking = make(POOL, minutes=10)
+    asking.ask("a", 9, at=60)
+    asking.consume("a", 9, at=120)
+    assert asking.story.writes("increase") == []
+    assert asking.story.result.final.pending == 5
+    told = asking.story.events("ConsumesProvisioningRequest")
+    assert told[0][1].startswith("Unschedulable pod didn't trigger scale-up")
+
+
+def test_a_missing_request_is_told_to_its_pods() -> None:
+    asking = make(POOL, minutes=10)
+    asking.consume("nobody", 9, at=60)
+    assert asking.story.writes("increase") == []
+    assert "there is none: create it" in asking.story.events("ProvisioningRequestMissing")[0][1]
+
+
+def test_it_is_tried_again_after_a_minute_then_two_and_found_when_room_comes() -> None:
+    asking = make({**POOL, "size": 1}, minutes=20, **{"scale-down-enabled": False})
+    asking.ask("a", 3, at=60)
+    asking.story.pods(4, at=90)  # three nodes more
+    asking.story.at(200, lambda: None)
+    assert asking.conditions("a")["Provisioned"] == "False/CapacityIsNotFound"
+    # At the first look, one minute and two minutes later, and so on.
+    seen = [plan.provisioning.examined for _, plan in asking.story.loops]
+    times = [state.now for (state, _), hit in zip(asking.story.loops, seen, strict=True) if hit]
+    gaps = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+    assert gaps[:3] == [70, 130, 250]
+
+
+def test_it_fails_when_its_time_is_over() -> None:
+    asking = make(POOL, minutes=40)
+    asking.ask("a", 9, at=60, parameters={"ValidUntilSeconds": "900"})
+    assert asking.conditions("a")["Failed"] == "True/Expired"
+    (at,) = asking.when("a", "Failed", "True/Expired")
+    assert 60 + 900 < at <= 60 + 920
+
+
+def test_without_retry_it_fails_at_once() -> None:
+    asking = make(POOL, minutes=5)
+    asking.ask("a", 9, at=60, parameters={"noRetry": "true"})
+    assert asking.conditions("a") == {"Accepted": "True/Accepted", "Failed": "True/CapacityIsNotFound"}
+
+
+def test_a_missing_template_fails_that_request_alone() -> None:
+    asking = make(POOL, minutes=5)
+    asking.ask("bad", 1, at=60, templates=False)
+    asking.ask("good", 1, at=60)
+    assert asking.conditions("bad") == {"Failed": "True/FailedToCreatePods"}
+    assert "1 templates were missing: bad-0" in asking.message("bad", "Failed")
+    assert asking.conditions("good")["Provisioned"] == "True/CapacityIsFound"
+
+
+def test_deletion_gives_the_room_back_at_once() -> None:
+    asking = make(POOL, minutes=6)
+    asking.ask("a", 4, at=60)
+    asking.withdraw("a", at=100)
+    asking.ask("b", 4, at=110)
+    assert asking.conditions("b")["Provisioned"] == "True/CapacityIsFound"
+
+
+@pytest.mark.parametrize("keeps_memory", [True, False])
+def test_status_survives_a_restart(keeps_memory: bool) -> None:
+    asking = make(POOL, minutes=15)
+    asking.ask("a", 3, at=60)
+    asking.ask("b", 2, at=200)
+    asking.story.simulation.restart_engine(120, down_seconds=30, keeps_memory=keeps_memory)
+    assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [60]
+    assert asking.when("b", "Provisioned", "False/CapacityIsNotFound") == [200]  # what a was promised still counts
+    assert asking.conditions("a")["BookingExpired"] == "True/CapacityReservationTimeExpired"
+
+
+def test_a_status_that_cannot_be_written_is_decided_anew() -> None:
+    asking = make(POOL, minutes=10)
+    asking.ask("a", 3, at=60)
+
+    def refuse(refuses: bool) -> None:
+        asking.requests.refuses = refuses
+
+    asking.story.at(50, lambda: refuse(True))
+    asking.story.at(200, lambda: refuse(False))
+    assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [200]
+    assert asking.story.events("StatusNotWritten")
+
+
+def test_what_is_over_for_a_week_is_deleted() -> None:
+    asking = make(POOL, minutes=8 * 24 * 60)
+    asking.ask("a", 3, at=60)
+    assert asking.story.result
+    assert asking.requests.get("default/a") is None
