@@ -1,6 +1,7 @@
 """Refusals on the wire: gRPC's status codes, and beside them the exact code where the other side is nodewright too."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import grpc
 
@@ -16,13 +17,13 @@ from nodewright.spec import (
 )
 from nodewright_externalgrpc.wire import ACTUAL, CODE
 
-Code = grpc.StatusCode
+Code: Any = grpc.StatusCode
 
 _CLASSES: Mapping[str, type[ProviderError]] = {
     kind.code: kind
     for kind in (AccessDenied, NodeGroupNotFound, OutOfCapacity, ProviderUnavailable, QuotaExceeded, Throttled)
 }
-_BY_STATUS: Mapping[Code, type[ProviderError]] = {
+_BY_STATUS: Mapping[Any, type[ProviderError]] = {
     Code.NOT_FOUND: NodeGroupNotFound,
     Code.RESOURCE_EXHAUSTED: OutOfCapacity,
     Code.PERMISSION_DENIED: AccessDenied,
@@ -33,7 +34,7 @@ _BY_STATUS: Mapping[Code, type[ProviderError]] = {
     Code.CANCELLED: ProviderUnavailable,
     Code.INTERNAL: ProviderUnavailable,
 }
-_STATUS: tuple[tuple[type[ProviderError], Code], ...] = (
+_STATUS: tuple[tuple[type[ProviderError], Any], ...] = (
     (NodeGroupNotFound, Code.NOT_FOUND),
     (OutOfCapacity, Code.RESOURCE_EXHAUSTED),
     (QuotaExceeded, Code.RESOURCE_EXHAUSTED),
@@ -62,7 +63,7 @@ def translate(error: grpc.RpcError, method: str) -> ProviderError:
     return kind(said) if kind is not None else ProviderError(said, code=told.get(CODE) or status.name.lower())
 
 
-def status_of(error: ProviderError) -> Code:
+def status_of(error: ProviderError) -> Any:
     """How a client of the protocol is told."""
     if error.code in ("notSupported", NotOffered.code):
         return Code.UNIMPLEMENTED

@@ -150,7 +150,7 @@ class Servicer:
         return messages.NodeGroupDeleteNodesResponse()
 
     def _resize(self, write: Callable[[str, int, int], int], request: Any, context: Any) -> int:
-        accepted = self._conditionally(
+        accepted: int = self._conditionally(
             lambda group_id, expected: write(group_id, expected, expected + request.delta), request.id, context
         )
         _answer(context, accepted)

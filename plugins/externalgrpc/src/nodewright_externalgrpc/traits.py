@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -96,9 +96,11 @@ class Traits:
 
 def _defaults(number: float, threshold: float, *, flag: bool) -> GroupOptions:
     """Options that say of each field whether it was copied."""
-    fields = msgspec.structs.fields(GroupOptions)
-    values = {name: threshold if name.endswith("threshold") else number for name in (field.name for field in fields)}
-    return GroupOptions(**{field.name: flag if field.type is bool else values[field.name] for field in fields})
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(GroupOptions):
+        seconds_or_share = threshold if field.name.endswith("threshold") else number
+        found[field.name] = flag if field.type is bool else seconds_or_share
+    return GroupOptions(**found)
 
 
 _ONE = _defaults(1001.0, 0.25, flag=False)

@@ -4,8 +4,10 @@ from typing import Any, NamedTuple
 
 from google.protobuf import message_factory
 
-from nodewright_externalgrpc.wire import externalgrpc_pb2 as messages
-from nodewright_externalgrpc.wire import node_pb2 as nodes
+from nodewright_externalgrpc.wire import externalgrpc_pb2, node_pb2
+
+messages: Any = externalgrpc_pb2
+nodes: Any = node_pb2
 
 SERVICE = "clusterautoscaler.cloudprovider.v1.externalgrpc.CloudProvider"
 RUNNING, CREATING, DELETING = 1, 2, 3
