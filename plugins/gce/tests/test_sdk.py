@@ -53,21 +53,16 @@ def test_credentials_that_are_refused_are_one_clear_error_and_need_no_restart(cl
     assert stage.client.target_size(name) == 1
 
 
-def test_a_file_of_credentials_that_the_options_name(cloud: GceCloud, attach: Attach) -> None:
-    name = cloud.add_group(size=1)
-    file = os.environ.pop(_KEY_FILE)
-    assert attach(f"0:10:{name}", credentials_file=file).client.target_size(name) == 1
-    os.environ[_KEY_FILE] = file
-    with pytest.raises(AccessDenied, match=r"providers\.gce\.options\.credentials_file: .*/no/such/file"):
-        attach(f"0:10:{name}", credentials_file="/no/such/file")
-
-
 def test_broken_files_of_credentials_are_named(cloud: GceCloud, attach: Attach, tmp_path: Path) -> None:
-    name, file = cloud.add_group(), tmp_path / "broken.json"
-    for content in ("{", json.dumps({"type": "martian"})):
-        file.write_text(content)
-        with pytest.raises(AccessDenied, match=f"{file.name}.*; see the README of nodewright-gce"):
-            attach(f"0:10:{name}", credentials_file=str(file))
+    name, good = cloud.add_group(), os.environ[_KEY_FILE]
+    contents = {"broken.json": "{", "martian.json": json.dumps({"type": "martian"}), "absent.json": None}
+    for file, content in contents.items():
+        if content is not None:
+            (tmp_path / file).write_text(content)
+        os.environ[_KEY_FILE] = str(tmp_path / file)
+        with pytest.raises(AccessDenied, match=f"no credentials: .*{file}.*; see the README of nodewright-gce"):
+            attach(f"0:10:{name}")
+    os.environ[_KEY_FILE] = good
 
 
 def test_no_credentials_at_all(cloud: GceCloud) -> None:

@@ -121,9 +121,12 @@ def _parse(raw: Raw, kind: Any, what: str) -> Any:
 def _strange_words(message: Any) -> Iterator[str]:
     """Texts that stand for an enum, as most of this API's enums do, and are not of it."""
     for field, value in message.ListFields():
-        enum = message.DESCRIPTOR.enum_types_by_name.get("".join(map(str.capitalize, field.name.split("_"))))
-        if isinstance(value, str) and enum is not None and value not in enum.values_by_name:
-            yield f"{value} is no {enum.name}"
+        name = "".join(map(str.capitalize, field.name.split("_")))
+        if isinstance(value, str) and name in message.DESCRIPTOR.enum_types_by_name:
+            enum = getattr(getattr(compute_v1, message.DESCRIPTOR.name), name)
+            # A word that two enums of a message share is told in the second one's text only: protobuf allows no other way.
+            if value not in enum.__members__ and value not in (enum.__doc__ or "").split():
+                yield f"{value} is no {name}"
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
             for inner in value if _is_list(value) else (value,):
                 yield from _strange_words(inner)

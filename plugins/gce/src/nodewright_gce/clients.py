@@ -2,7 +2,7 @@
 only when Compute Engine is really asked.
 
 Credentials come from the SDK's own chain (``GOOGLE_APPLICATION_CREDENTIALS``, gcloud's own file, workload identity, the
-metadata server) or from the file that the options name; the SDK renews them, and they never pass through this plugin.
+metadata server); the SDK renews them, and they never pass through this plugin.
 """
 
 import os
@@ -142,16 +142,11 @@ class Clients:
         import google.auth  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
         from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415 - as above
 
-        path = self._options.credentials_file
         try:
-            if path:
-                found, project = google.auth.load_credentials_from_file(path, scopes=_SCOPES)
-            else:
-                found, project = google.auth.default(scopes=_SCOPES)
+            found, project = google.auth.default(scopes=_SCOPES)
         except (GoogleAuthError, OSError, ValueError) as error:
-            source = "providers.gce.options.credentials_file" if path else "no credentials"
             hint = "see the README of nodewright-gce for where they come from"
-            raise AccessDenied(f"{source}: {_first_line(error)}; {hint}") from error
+            raise AccessDenied(f"no credentials: {_first_line(error)}; {hint}") from error
         self._project = self._project or project or ""
         return found
 

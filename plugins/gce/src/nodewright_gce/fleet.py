@@ -46,7 +46,7 @@ class Fleet:
         self._groups: dict[str, Group] = {}
         self._troubles: dict[Place, ProviderError] = {}
         self._refused: dict[str, tuple[Ref, ProviderError]] = {}
-        self._missed: set[Ref] = set()
+        self._missed: dict[Ref, Manager] = {}
         self._read_at = float("-inf")
 
     @property
@@ -61,9 +61,9 @@ class Fleet:
             self._read_all()
             self._read_at = now
             return
-        refs = {self._ref(group_id) for group_id in wanted} - {None}
-        self._read_each(sorted(ref for ref in refs if ref is not None), urgent=True)
-        self._read_each(sorted(self._missed - refs), urgent=False)
+        refs = [self._ref(group_id) for group_id in sorted(wanted)]
+        self._read_each([ref for ref in refs if ref is not None])
+        self._list_machines(self._missed.copy(), self._groups.copy(), urgent=False)
 
     def names(self) -> Sequence[str]:
         """Explicit groups, also those that do not exist, then the discovered ones."""
@@ -141,7 +141,7 @@ class Fleet:
             for group_id, group in self._groups.items()
             if isinstance(self._troubles.get(group.ref.place), ProviderUnavailable)
         }
-        self._refused, self._missed = {}, set()
+        self._refused, self._missed = {}, {}
         self._groups, before = kept, self._groups
         self._fill(ours, before)
 
@@ -157,18 +157,18 @@ class Fleet:
             if errors[0].code == "accessDenied":
                 raise errors[0]
 
-    def _read_each(self, refs: Sequence[Ref], *, urgent: bool) -> None:
+    def _read_each(self, refs: Sequence[Ref]) -> None:
         """Each group by itself."""
-        answers = self._at_once(lambda ref: self._api.manager(ref, urgent=urgent), refs)
+        answers = self._at_once(lambda ref: self._api.manager(ref, urgent=True), refs)
         found: dict[Ref, Manager] = {}
         for ref, answer in zip(refs, answers, strict=True):
             if isinstance(answer, NodeGroupNotFound):
                 self._groups.pop(ref.group_id, None)
-            elif not isinstance(answer, ProviderError):
-                found[ref] = answer
-            elif urgent:
+            elif isinstance(answer, ProviderError):
                 raise answer
-        self._list_machines(found, self._groups.copy(), urgent=urgent)
+            else:
+                found[ref] = answer
+        self._list_machines(found, self._groups.copy(), urgent=True)
 
     def _fill(self, managers: Mapping[Ref, Manager], before: Mapping[str, Group]) -> None:
         """Machines of all groups, with as few calls as can be."""
@@ -193,7 +193,7 @@ class Fleet:
         answers = self._at_once(lambda ref: self._api.managed(ref, urgent=urgent), refs)
         for ref, answer in zip(refs, answers, strict=True):
             group_id = ref.group_id
-            self._missed.discard(ref)
+            self._missed.pop(ref, None)
             self._refused.pop(group_id, None)
             if not isinstance(answer, ProviderError):
                 self.note(Group(ref=ref, manager=managers[ref], machines=read_managed(answer)))
@@ -204,7 +204,7 @@ class Fleet:
             elif urgent:
                 raise answer
             else:
-                self._missed.add(ref)
+                self._missed[ref] = managers[ref]
                 self._keep_last(ref, before, answer)
 
     def _keep_last(self, ref: Ref, before: Mapping[str, Group], trouble: ProviderError) -> None:

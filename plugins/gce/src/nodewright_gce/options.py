@@ -37,7 +37,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     zones: tuple[str, ...] = ()
     region: str = ""
     cloud_config: str = ""
-    credentials_file: str = ""
     endpoints: dict[str, str] = {}
     call_timeout: Seconds = Seconds(20)
     operation_timeout: Seconds = Seconds(20)
