@@ -1,14 +1,14 @@
 """Do pods keep each other away once all has moved? Required anti-affinity, by whatever label makes the domain."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodAffinityTerm
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.validate.movable import is_selected
-
-Labels = Mapping[str, str]
 
 
 class Arrival(NamedTuple):
@@ -19,36 +19,46 @@ class Arrival(NamedTuple):
 
 
 class _Alike(NamedTuple):
-    """Pods that no scheduler tells apart, and the labels of the nodes on which they stay."""
+    """Pods that no scheduler tells apart, and the nodes on which they are."""
 
     pod: Pod
-    places: list[Labels]
+    nodes: Callable[[], Iterable[Node]]
 
 
 class Neighbours:
     """Pods on nodes that stay. ``gone`` are the others."""
 
     def __init__(self, snapshot: Snapshot, gone: Collection[str]) -> None:
-        self._alike = [
-            _Alike(held.pod, [snapshot.node(row).metadata.labels for row in rows if snapshot.name(row) not in gone])
-            for held, rows in snapshot.placements()
-        ]
+        self._snapshot = snapshot
+        self._gone = gone
+        self._alike = [_Alike(held.pod, partial(self._staying, rows)) for held, rows in snapshot.placements()]
         self._shy = [alike for alike in self._alike if _terms(alike.pod)]
 
     def conflicts(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[Pod, str]]:
         """Each pod that would come where another one keeps it away, or the other way round."""
         for place, (pod, node) in enumerate(arrivals):
             there = self._alike if _terms(pod) else self._shy
-            others = [*there, *(_Alike(o.pod, [o.node.metadata.labels]) for o in arrivals[:place])]
-            other = next((other for other in others if _clash(pod, node.metadata.labels, other)), None)
+            others = chain(there, (_Alike(other.pod, partial(_only, other.node)) for other in arrivals[:place]))
+            other = next((other for other in others if _clash(pod, node, other)), None)
             if other is not None:
                 yield pod, f"it would be too near to pods like {other.pod.key}, on node {node.name}"
 
+    def _staying(self, rows: Iterable[int]) -> Iterator[Node]:
+        nodes = (self._snapshot.node(row) for row in rows)
+        return (node for node in nodes if node.name not in self._gone)
 
-def _clash(pod: Pod, here: Labels, other: _Alike) -> bool:
+
+def _only(node: Node) -> tuple[Node, ...]:
+    return (node,)
+
+
+def _clash(pod: Pod, node: Node, other: _Alike) -> bool:
     keys = [term.topology_key for term in _terms(pod) if _is_about(term, pod, other.pod)]
     keys += [term.topology_key for term in _terms(other.pod) if _is_about(term, other.pod, pod)]
-    return any(key in here and any(there.get(key) == here[key] for there in other.places) for key in keys)
+    here = node.metadata.labels
+    return any(
+        key in here and any(there.metadata.labels.get(key) == here[key] for there in other.nodes()) for key in keys
+    )
 
 
 def _terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:
