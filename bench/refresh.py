@@ -1,7 +1,7 @@
 """What reading a cloud costs: ``refresh.py [--provider aws] [--groups 500] [--machines 10]``.
 
-The plugin reads a server on this machine over HTTP (moto for AWS, ours for others), on virtual time; seconds are real and are mostly
-the server's. What counts is the number of calls: none of them may be for one machine.
+The plugin reads a server on this machine over HTTP (moto for AWS, ours for others), on virtual time; seconds are real and
+are mostly the server's. What counts is the number of calls: none of them may be for one machine.
 Exit code 1: more calls than the limit that stands with the provider.
 """
 

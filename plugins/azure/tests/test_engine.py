@@ -1,65 +1,23 @@
 """The whole engine against Azure over HTTP, on virtual time: what the failure scenarios look like there."""
 
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 
-from azurecloud import Authority, AzureCloud
-from azurecloud.sets import Trouble
-from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
-from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
-from nodewright.testkit import FakeClock
-from nodewright_azure.provider import AzureProvider
-
-QUOTA = Trouble(
-    "OperationNotAllowed",
-    "Operation could not be completed as it results in exceeding approved standardDSv3Family Cores quota.",
-)
-
-
-class PlayedAzure(PlayedKubelets, AzureProvider):
-    """The plugin as it is; kubelets are played."""
-
-    @hookimpl
-    def provider_info(self) -> ProviderInfo:
-        return with_simulation(super().provider_info())
-
-
-class Play(EnginePlay):
-    """The engine on Azure."""
-
-    def __init__(self, authority: Authority) -> None:
-        clock = FakeClock()
-        self.cloud = AzureCloud(authority, clock.now)
-        kinds = {CHEAP: "Standard_D2s_v3", DEAR: "Standard_F2"}
-        names = {role: self.cloud.add_set(role, size=kind) for role, kind in kinds.items()}
-        context = ProviderContext(
-            clock=clock,
-            random=Random(1),
-            options={**self.cloud.options, "prices_per_hour": {"Standard_D2s_v3": 0.1, "Standard_F2": 0.2}},
-            node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
-        )
-        plugin = PlayedAzure(context)
-        plugin.play_kubelets(clock, self.cloud.machines, tuple(names.values()))
-        super().__init__("azure", plugin, clock, names)
-
-    def sizes(self) -> dict[str, int]:
-        return {role: self.cloud.capacity(name) for role, name in self.names.items()}
-
-    def living(self) -> dict[str, int]:
-        return {role: len(self.cloud.machines(name)) for role, name in self.names.items()}
+from azurecloud import Authority
+from azurecloud.play import QUOTA, AzurePlay
+from engine_play import CHEAP, DEAR
 
 
 @pytest.fixture
-def play(authority: Authority) -> Iterator[Play]:
-    made = Play(authority)
+def play(authority: Authority) -> Iterator[AzurePlay]:
+    made = AzurePlay(authority)
     yield made
     made.cloud.close()
 
 
 @pytest.mark.parametrize("leaves", ["failed", "missing", "nothing", "refused"])
-def test_a_stock_out_moves_the_pods_to_the_next_group(play: Play, leaves: str) -> None:
+def test_a_stock_out_moves_the_pods_to_the_next_group(play: AzurePlay, leaves: str) -> None:
     play.cloud.limit(CHEAP, 1, leaves)
     result = play.run()
     assert result.final.pending == 0
@@ -69,14 +27,14 @@ def test_a_stock_out_moves_the_pods_to_the_next_group(play: Play, leaves: str) -
 
 
 @pytest.mark.parametrize("leaves", ["failed", "refused"])
-def test_a_quota_does_too(play: Play, leaves: str) -> None:
+def test_a_quota_does_too(play: AzurePlay, leaves: str) -> None:
     play.cloud.limit(CHEAP, 0, leaves, QUOTA)
     result = play.run()
     assert result.final.pending == 0
     assert play.sizes() == {CHEAP: 0, DEAR: 3}
 
 
-def test_listings_that_lag_buy_nothing_twice(play: Play) -> None:
+def test_listings_that_lag_buy_nothing_twice(play: AzurePlay) -> None:
     play.cloud.lag(20.0)
     result = play.run()
     assert result.final.pending == 0
@@ -84,7 +42,7 @@ def test_listings_that_lag_buy_nothing_twice(play: Play) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["lost answer", "throttling storm", "expired credentials", "internal errors"])
-def test_trouble_with_calls_buys_nothing_twice(play: Play, trouble: str) -> None:
+def test_trouble_with_calls_buys_nothing_twice(play: AzurePlay, trouble: str) -> None:
     cloud = play.cloud
     if trouble == "lost answer":
         cloud.lose_answer_once("update")
@@ -104,7 +62,7 @@ def test_trouble_with_calls_buys_nothing_twice(play: Play, trouble: str) -> None
     assert sum(play.sizes().values()) == 3
 
 
-def test_a_machine_that_vanishes_is_replaced(play: Play) -> None:
+def test_a_machine_that_vanishes_is_replaced(play: AzurePlay) -> None:
     one = play.cloud.set(CHEAP)
     play.at(200.0, lambda: one.vanish(next(vm for vm in one.vms if vm.counts(play.cloud.now()))))
     result = play.run()
@@ -112,7 +70,7 @@ def test_a_machine_that_vanishes_is_replaced(play: Play) -> None:
     assert sum(play.living().values()) == 3
 
 
-def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: Play) -> None:
+def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: AzurePlay) -> None:
     there: list[frozenset[str]] = []
     sizes: list[int] = []
     play.at(200.0, lambda: there.append(play.cloud.machines(CHEAP)))

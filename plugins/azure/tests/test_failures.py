@@ -1,0 +1,152 @@
+"""Creations that fail: what is told of them, for how long, and what happens when nothing can be told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from azurecloud import AzureCloud
+from azurecloud.sets import STOCK_OUT, Trouble
+from nodewright.spec import Capability, ErrorClass, FailureScope, ProviderError
+
+Attach = Callable[..., Any]
+_FAST = Capability.FAST_FAILURE_DETECTION
+_QUOTA = "Operation could not be completed as it results in exceeding approved {} quota."
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "error_class", "scope"),
+    [
+        ("AllocationFailed", "none left", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
+        ("ZonalAllocationFailed", "none left", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
+        ("OverconstrainedAllocationRequest", "too much", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
+        ("SkuNotAvailable", "not here", ErrorClass.OUT_OF_RESOURCES, FailureScope.INSTANCE_TYPE),
+        ("OperationNotAllowed", _QUOTA.format("DSv3 Family"), ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
+        ("OperationNotAllowed", _QUOTA.format("Total Regional"), ErrorClass.QUOTA, FailureScope.ACCOUNT),
+        ("OperationNotAllowed", "no", ErrorClass.OTHER, FailureScope.GROUP),
+        ("OSProvisioningTimedOut", "it took too long", ErrorClass.OTHER, FailureScope.GROUP),
+    ],
+)
+def test_a_failed_machine_is_told_in_azures_words(
+    cloud: AzureCloud, attach: Attach, code: str, message: str, error_class: ErrorClass, scope: FailureScope
+) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 2)
+    cloud.fail(name, Trouble(code, message))
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.code, failure.message) == (code, message)
+    assert (failure.error_class, failure.scope, failure.count) == (error_class, scope, 1)
+    assert failure.instance_id is not None
+    assert failure.instance_id.startswith("azure:///subscriptions/sub/resourceGroups/nodes/")
+
+
+def test_what_leaves_no_machine_is_one_failure_that_counts(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.limit(name, 1, "missing")
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 4)
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.count, failure.instance_id, failure.code) == (3, None, STOCK_OUT.code)
+    assert stage.client.target_size(name) == 4
+    # Not before the set has been at rest: a listing may lag.
+    assert stage.client.delete_instances(name, [failure.failure_id], 4) == ()
+    stage.later(61, name)
+    assert stage.client.failed_instances(name) == (failure,)
+    assert stage.client.delete_instances(name, [failure.failure_id], 4) == (failure.failure_id,)
+    assert cloud.capacity(name) == 1
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+
+
+def test_what_azure_takes_back_is_told_and_settled_without_a_write(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.limit(name, 1, "nothing")
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 4)
+    stage.later(5, name)
+    assert stage.client.target_size(name) == 1
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.count, failure.code, failure.error_class) == (3, STOCK_OUT.code, ErrorClass.OUT_OF_RESOURCES)
+    assert stage.client.delete_instances(name, [failure.failure_id], 1) == (failure.failure_id,)
+    assert cloud.calls["update"] == 1
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+
+
+def test_an_old_failure_is_none_of_an_increase(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.set(name).trouble = STOCK_OUT
+    cloud.set(name).touch()
+    stage = attach(f"0:10:{name}")
+    assert stage.client.failed_instances(name) == (), "the set failed, and lacks nothing"
+    cloud.hold(name)
+    stage.client.increase_size(name, 1, 2)
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    cloud.arrive(name)
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    assert len(stage.client.instances(name)) == 2
+
+
+def test_a_failure_keeps_its_words_although_the_set_forgets_them(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.hold(name)
+    stage = attach(f"0:10:{name}")
+    stage.client.increase_size(name, 1, 3)
+    cloud.fail(name)
+    stage.later(5, name)
+    [first] = stage.client.failed_instances(name)
+    cloud.fail(name, Trouble("SkuNotAvailable", "another reason"))
+    stage.later(60, name)
+    again, second = stage.client.failed_instances(name)
+    assert again == first
+    assert second.code == "SkuNotAvailable"
+    assert stage.client.delete_instances(name, [first.instance_id], 3) == (first.instance_id,)
+    stage.later(60, name)
+    assert [one.failure_id for one in stage.client.failed_instances(name)] == [second.failure_id]
+
+
+def test_failed_machines_may_go_below_the_minimum(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.hold(name)
+    stage = attach(f"2:10:{name}")
+    stage.client.increase_size(name, 1, 2)
+    cloud.fail(name)
+    stage.later(5, name)
+    [failure] = stage.client.failed_instances(name)
+    assert stage.client.delete_instances(name, [failure.instance_id], 2) == (failure.instance_id,)
+    assert cloud.capacity(name) == 1
+
+
+def test_flexible_sets_have_machines_and_no_fast_failures(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=2, properties={"orchestrationMode": "Flexible"})
+    uniform = cloud.add_set(capacity=1)
+    stage = attach(f"0:10:{name}", f"0:10:{uniform}")
+    off = {group.id: group.switched_off for group in stage.client.node_groups()}
+    assert "power states" in off[name][_FAST]
+    assert off[uniform] == {}
+    assert {one.id for one in stage.client.instances(name)} == cloud.machines(name)
+    assert stage.client.failed_instances(name) is None
+    [victim, _] = sorted(cloud.machines(name))
+    assert stage.client.delete_instances(name, [victim], 2) == (victim,)
+    stage.later(100, name)
+    assert {one.id for one in stage.client.instances(name)} == cloud.machines(name)
+
+
+def test_one_set_whose_machines_do_not_answer_harms_no_other(cloud: AzureCloud, attach: Attach) -> None:
+    first, second = cloud.add_set("first", capacity=1), cloud.add_set("second", capacity=1)
+    stage = attach(f"0:10:{first}", f"0:10:{second}", parallel_calls=1)
+    cloud.refuse_once("machines", "InternalServerError", "oops", 500)
+    started = stage.clock.now()
+    stage.later(5, first, second)
+    with pytest.raises(ProviderError, match=r"not known yet: virtualMachineScaleSetVMs\.list: InternalServerError"):
+        stage.client.instances(first)
+    assert stage.clock.now() - started == 5, "the core waited for what only the next refresh can bring"
+    assert len(stage.client.instances(second)) == 1
+    stage.later(5, first, second)
+    assert len(stage.client.instances(first)) == 1

@@ -1,0 +1,179 @@
+"""The SDK's edges: credentials, clouds, secrets, time limits, and what is imported when."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azurecloud import Authority, AzureCloud
+from azurecloud.cloud import CLIENT, SECRET, TENANT
+from nodewright.spec import AccessDenied, ConfigError, ProviderContext, ProviderUnavailable
+from nodewright.testkit import FakeClock
+from nodewright_azure.account import load_account
+from nodewright_azure.errors import Refusal, refusal
+from nodewright_azure.options import Method, Options, load_options
+from nodewright_azure.provider import AzureProvider
+from nodewright_azure.session import open_client
+
+Attach = Callable[..., Any]
+_PLACE = {"subscription_id": "s", "resource_group": "g"}
+
+
+def test_choosing_the_plugin_imports_no_sdk() -> None:
+    program = (
+        "import sys\n"
+        "from nodewright.spec import ProviderContext\n"
+        "from nodewright.testkit import FakeClock\n"
+        "from nodewright_azure.provider import AzureProvider\n"
+        "options = {'subscription_id': 's', 'resource_group': 'g', 'credential': 'chain'}\n"
+        "context = ProviderContext(clock=FakeClock(), options=options, node_group_specs=('0:1:a',))\n"
+        "AzureProvider(context).provider_info()\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'azure', 'msal', 'requests'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_wrong_secret_is_one_clear_error_and_a_right_one_needs_no_restart(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    stage = attach(f"0:10:{name}", read=False)
+    cloud.accepts_logins = False
+    with pytest.raises(AccessDenied, match=r"virtualMachineScaleSets\.list: .*AADSTS7000215"):
+        stage.client.refresh()
+    assert cloud.calls["list"] == 0
+    cloud.accepts_logins = True
+    stage.later(5)
+    assert stage.client.target_size(name) == 1
+
+
+def test_the_service_principal_logs_in_with_its_secret(cloud: AzureCloud, attach: Attach) -> None:
+    attach(f"0:10:{cloud.add_set()}")
+    [login] = cloud.logins
+    assert (login["client_id"], login["client_secret"], login["grant_type"]) == (CLIENT, SECRET, "client_credentials")
+    assert login["scope"].startswith("https%3A%2F%2Flocalhost")
+
+
+def test_workload_identity_and_certificates_log_in_with_assertions(
+    cloud: AzureCloud, attach: Attach, authority: Authority, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("federated-token")
+    name = cloud.add_set(capacity=1)
+    attach(f"0:10:{name}", credential="workload_identity", token_file=str(token))
+    assert cloud.logins[-1]["client_assertion"] == "federated-token"
+    assert "client_secret" not in cloud.logins[-1]
+
+
+def test_managed_identity_is_made_without_a_secret(cloud: AzureCloud) -> None:
+    options = load_options(_context({**cloud.options, "credential": "managed_identity"}))
+    account = load_account(options, {"ARM_USER_ASSIGNED_IDENTITY_ID": "mine"})
+    assert (account.method, account.client_id) == (Method.MANAGED_IDENTITY, CLIENT)
+    assert "ComputeManagementClient" in repr(open_client(account, options))
+
+
+@pytest.mark.parametrize(
+    ("environ", "method", "client"),
+    [
+        ({"ARM_USE_WORKLOAD_IDENTITY_EXTENSION": "true", "AZURE_FEDERATED_TOKEN_FILE": "/t"}, "workload_identity", "c"),
+        ({"ARM_USE_MANAGED_IDENTITY_EXTENSION": "true"}, "managed_identity", ""),
+        (
+            {"ARM_USE_MANAGED_IDENTITY_EXTENSION": "true", "ARM_USER_ASSIGNED_IDENTITY_ID": "u"},
+            "managed_identity",
+            "u",
+        ),
+        ({"ARM_CLIENT_SECRET": "x"}, "client_secret", "c"),
+        ({"ARM_CLIENT_CERT_PATH": "/c.pem"}, "certificate", "c"),
+        ({}, "chain", "c"),
+    ],
+)
+def test_the_environment_of_cluster_autoscaler_decides(environ: dict[str, str], method: str, client: str) -> None:
+    everywhere = {"ARM_TENANT_ID": "t", "ARM_CLIENT_ID": "c", "ARM_SUBSCRIPTION_ID": "s", "ARM_RESOURCE_GROUP": "g"}
+    account = load_account(Options(), {**everywhere, **environ})
+    assert (account.method, account.client_id, account.tenant_id) == (method, client, "t")
+    assert (account.subscription_id, account.resource_group) == ("s", "g")
+
+
+def test_azure_json_is_weaker_than_environment_and_options(tmp_path: Path) -> None:
+    file = tmp_path / "azure.json"
+    told = {
+        "cloud": "AzureUSGovernmentCloud",
+        "tenantId": "t",
+        "subscriptionId": "s",
+        "resourceGroup": "g",
+        "aadClientId": "c",
+        "aadClientSecret": "hidden",
+        "vmType": "vmss",
+    }
+    file.write_text(json.dumps(told))
+    options = load_options(_context({"cloud_config": str(file), "resource_group": "mine"}))
+    account = load_account(options, {"ARM_TENANT_ID": "stronger"})
+    assert (account.cloud, account.tenant_id, account.subscription_id) == ("AZURE_US_GOVERNMENT", "stronger", "s")
+    assert (account.resource_group, account.method) == ("mine", Method.CLIENT_SECRET)
+    assert account.client_secret.reveal() == "hidden"
+    assert "hidden" not in repr(account) + str(account)
+    file.write_text('{"aadClientSecret": ["hidden"]}')
+    with pytest.raises(ConfigError, match=r"is not azure\.json") as refused:
+        load_account(options, {})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("cloud_name", "host", "login"),
+    [
+        ("AzurePublicCloud", "management.azure.com", "login.microsoftonline.com"),
+        ("AzureUSGovernmentCloud", "management.usgovcloudapi.net", "login.microsoftonline.us"),
+        ("AzureChinaCloud", "management.chinacloudapi.cn", "login.chinacloudapi.cn"),
+    ],
+)
+def test_sovereign_clouds_have_their_own_addresses(cloud_name: str, host: str, login: str) -> None:
+    options = load_options(_context({**_PLACE, "cloud": cloud_name, "tenant_id": "t", "client_id": "c"}))
+    client = open_client(load_account(options, os.environ), options)
+    assert host in client._config.base_url
+    assert host.partition(".")[2] in client._config.credential_scopes[0]
+    assert login in client._config.credential._authority
+
+
+def test_a_server_that_is_not_trusted_is_not_told_the_token(cloud: AzureCloud, attach: Attach) -> None:
+    stage = attach("0:10:a", read=False, ca_bundle="")
+    with pytest.raises(
+        (AccessDenied, ProviderUnavailable), match="CERTIFICATE_VERIFY_FAILED|certificate verify failed"
+    ):
+        stage.client.refresh()
+    assert cloud.calls.total() == 0
+
+
+def test_an_endpoint_that_does_not_answer_is_named(cloud: AzureCloud, attach: Attach) -> None:
+    stage = attach("0:10:a", read=False, arm_endpoint="https://localhost:9", connect_timeout=1)
+    said = "virtualMachineScaleSets.list in resource group Nodes of subscription sub: ServiceRequestError"
+    with pytest.raises(ProviderUnavailable, match=said):
+        stage.client.refresh()
+
+
+def test_no_secret_shows(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    context = ProviderContext(clock=FakeClock(), options=cloud.options, node_group_specs=(f"0:1:{name}",))
+    provider = AzureProvider(context)
+    provider.refresh(frozenset())
+    parts = [provider, *vars(provider).values(), *vars(provider._sdk).values()]
+    shown = " ".join(f"{part!r} {part}" for part in parts)
+    assert TENANT in shown
+    assert SECRET not in shown
+
+
+def test_words_of_azure_are_kept_short() -> None:
+    assert len(str(refusal("update", Refusal(400, "InvalidParameter", "x" * 10_000)))) == 500
+
+
+def test_labels_that_do_not_tell_groups_apart(attach: Attach) -> None:
+    client = attach("0:10:a").client
+    assert "kubernetes.azure.com/node-image-version" in client.ignored_labels()
+    assert client.same_group_labels() == ("agentpool", "kubernetes.azure.com/agentpool")
+
+
+def _context(options: dict[str, Any]) -> ProviderContext:
+    return ProviderContext(clock=FakeClock(), options=options)
