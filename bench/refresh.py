@@ -30,8 +30,11 @@ from awscloud import AwsCloud, MotoServer
 from awscloud.cloud import CREDENTIALS, REGION
 from azurecloud import Authority, AzureCloud
 from azurecloud.cloud import SECRET
+from gcecloud import GceCloud
+from gcecloud.cloud import PROJECT, ZONE
 from nodewright_aws.provider import AwsProvider
 from nodewright_azure.provider import AzureProvider
+from nodewright_gce.provider import GceProvider
 
 _MINUTE = 61.0
 
@@ -81,7 +84,27 @@ def azure(groups: int, machines: int) -> Iterator[Stage]:
         cloud.close()
 
 
-CLOUDS = {"aws": aws, "azure": azure}
+@contextmanager
+def gce(groups: int, machines: int) -> Iterator[Stage]:
+    """Groups at rest, and pages of 500: of groups, and of machines; one template, one machine type."""
+    clock = FakeClock()
+    with tempfile.TemporaryDirectory() as folder:
+        cloud = GceCloud(clock.now)
+        os.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(cloud.write_credentials(Path(folder)))
+        template = cloud.add_template()
+        names = [cloud.add_group(f"pool-{n}", size=machines, template=template) for n in range(groups)]
+        context = ProviderContext(
+            clock=clock,
+            options={"project": PROJECT, "zones": [ZONE], "endpoints": cloud.endpoints},
+            auto_discovery_specs=(f"mig:namePrefix=pool,max={machines * 2}",),
+        )
+        client = connect("gce", GceProvider(context), clock)
+        calls = -(-groups // 500) + -(-groups * machines // 500) + 2
+        yield Stage(client, clock, lambda: cloud.calls.total() - cloud.calls["token"], names[-1], most_calls=calls)
+        cloud.close()
+
+
+CLOUDS = {"aws": aws, "azure": azure, "gce": gce}
 
 
 def main() -> int:
