@@ -1,0 +1,21 @@
+"""The image's recipe, as far as it can be checked without building it."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "deploy" / "Dockerfile").read_text()
+
+
+def test_what_is_copied_is_there() -> None:
+    sources = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", TEXT, re.MULTILINE) for word in line.split()]
+    assert sources == ["constraints.txt", "core", "plugins"]
+    assert all((ROOT / source).exists() for source in sources)
+    assert len([*(ROOT / "plugins").glob("*/pyproject.toml")]) >= 3
+
+
+def test_it_does_not_run_as_root() -> None:
+    final = TEXT.rpartition("\nFROM ")[2]
+    assert re.findall(r"^USER (\d+):(\d+)$", final, re.MULTILINE) == [("65532", "65532")]
+    values = (ROOT / "deploy" / "chart" / "values.yaml").read_text()
+    assert "runAsUser: 65532" in values
