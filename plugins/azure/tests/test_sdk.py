@@ -66,7 +66,9 @@ def test_workload_identity_and_certificates_log_in_with_assertions(
     name = cloud.add_set(capacity=1)
     attach(f"0:10:{name}", credential="workload_identity", token_file=str(token))
     assert cloud.logins[-1]["client_assertion"] == "federated-token"
-    assert "client_secret" not in cloud.logins[-1]
+    attach(f"0:10:{name}", credential="certificate", certificate_path=str(authority.principal))
+    assert cloud.logins[-1]["client_assertion"].count(".") == 2, "no signed token"
+    assert not [login for login in cloud.logins if "client_secret" in login]
 
 
 def test_managed_identity_is_made_without_a_secret(cloud: AzureCloud) -> None:
@@ -140,21 +142,19 @@ def test_sovereign_clouds_have_their_own_addresses(cloud_name: str, host: str, l
 
 def test_a_server_that_is_not_trusted_is_not_told_the_token(cloud: AzureCloud, attach: Attach) -> None:
     stage = attach("0:10:a", read=False, ca_bundle="")
-    with pytest.raises(
-        (AccessDenied, ProviderUnavailable), match="CERTIFICATE_VERIFY_FAILED|certificate verify failed"
-    ):
+    with pytest.raises((AccessDenied, ProviderUnavailable), match="CERTIFICATE_VERIFY_FAILED"):
         stage.client.refresh()
     assert cloud.calls.total() == 0
 
 
-def test_an_endpoint_that_does_not_answer_is_named(cloud: AzureCloud, attach: Attach) -> None:
+def test_an_endpoint_that_does_not_answer_is_named(attach: Attach) -> None:
     stage = attach("0:10:a", read=False, arm_endpoint="https://localhost:9", connect_timeout=1)
-    said = "virtualMachineScaleSets.list in resource group Nodes of subscription sub: ServiceRequestError"
+    said = r"virtualMachineScaleSets\.list in resource group Nodes of subscription sub: ServiceRequestError"
     with pytest.raises(ProviderUnavailable, match=said):
         stage.client.refresh()
 
 
-def test_no_secret_shows(cloud: AzureCloud, attach: Attach) -> None:
+def test_no_secret_shows(cloud: AzureCloud) -> None:
     name = cloud.add_set(capacity=1)
     context = ProviderContext(clock=FakeClock(), options=cloud.options, node_group_specs=(f"0:1:{name}",))
     provider = AzureProvider(context)

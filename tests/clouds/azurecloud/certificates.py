@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 HOST = "localhost"
@@ -32,9 +32,8 @@ class Authority:
         private.write_bytes(_as_pem(key))
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server.load_cert_chain(chain, private)
-        # The same pair serves as the certificate of a service principal.
         self.principal = folder / "principal.pem"
-        self.principal.write_bytes(private.read_bytes() + chain.read_bytes())
+        self.principal.write_bytes(_make_principal())
 
     def _leaf(self, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
@@ -42,6 +41,16 @@ class Authority:
         builder = _builder(subject, self._name, key).add_extension(names, critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return builder.add_extension(issuer, critical=False).add_extension(_usage(), critical=True)
+
+
+def _make_principal() -> bytes:
+    """Key and certificate of a service principal, which must be RSA."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "principal")])
+    whole = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    whole = whole.serial_number(x509.random_serial_number()).not_valid_before(_FROM).not_valid_after(_FROM + _DAYS)
+    signed = whole.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return _as_pem(key) + signed
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -65,7 +74,7 @@ def _usage(*, signs_certificates: bool = False) -> x509.KeyUsage:
     )
 
 
-def _as_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _as_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,0 +1,110 @@
+"""What the next node of a set looks like, asked of Azure's list of sizes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from azurecloud import AzureCloud
+from nodewright.spec import AccessDenied, Capability, GroupOptions, ProviderError, Quantity
+
+Attach = Callable[..., Any]
+_PREFIX = "k8s.io_cluster-autoscaler_node-template"
+
+
+def test_a_set_of_size_zero(cloud: AzureCloud, attach: Attach) -> None:
+    tags = {f"{_PREFIX}_label_example.com_team": "a", f"{_PREFIX}_taint_dedicated": "ml:NoSchedule"}
+    name = cloud.add_set(tags={**tags, f"{_PREFIX}_resources_example.com_dongle": "2", "poolName": "web"})
+    template = attach(f"0:10:{name}").client.template_node(name)
+    assert template.allocatable["cpu"] == Quantity.of(2)
+    assert template.allocatable["memory"] == Quantity.of("8Gi")
+    assert template.allocatable["ephemeral-storage"] == Quantity.of("128Gi")
+    assert template.allocatable["example.com/dongle"] == Quantity.of(2)
+    assert template.labels["topology.kubernetes.io/zone"] == "eastus-1"
+    assert (template.labels["example.com/team"], template.labels["kubernetes.azure.com/agentpool"]) == ("a", "web")
+    assert [(one.key, one.value, one.effect) for one in template.taints] == [("dedicated", "ml", "NoSchedule")]
+
+
+def test_gpus_and_other_architectures(cloud: AzureCloud, attach: Attach) -> None:
+    gpu, arm = cloud.add_set(size="Standard_NC6s_v3"), cloud.add_set(size="Standard_D4ps_v5")
+    client = attach(f"0:10:{gpu}", f"0:10:{arm}").client
+    assert client.template_node(gpu).allocatable["nvidia.com/gpu"] == Quantity.of(1)
+    assert client.template_node(gpu).labels[client.gpu_label()] in client.gpu_types()
+    assert client.template_node(arm).labels["kubernetes.io/arch"] == "arm64"
+
+
+def test_options_of_a_set(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(tags={f"{_PREFIX}_autoscaling-options_scaledownunneededtime": "7M"})
+    options = attach(f"0:10:{name}").client.group_options(name, GroupOptions())
+    assert options.scale_down_unneeded_seconds == 420
+
+
+def test_one_set_of_an_unknown_size_harms_no_other(cloud: AzureCloud, attach: Attach) -> None:
+    strange, good = cloud.add_set(size="Standard_Zz9"), cloud.add_set()
+    nowhere = cloud.add_set(location="mars")
+    client = attach(*(f"0:10:{name}" for name in (strange, good, nowhere))).client
+    said = (
+        f"{strange}: eastus has no size Standard_Zz9 that is known; describe it in providers.azure.options.instance_t"
+    )
+    with pytest.raises(ProviderError, match=said) as unknown:
+        client.template_node(strange)
+    assert (unknown.value.group_id, unknown.value.code) == (strange, "unknownSku")
+    with pytest.raises(ProviderError, match="mars has no size Standard_D2s_v3"):
+        client.template_node(nowhere)
+    assert client.template_node(good).allocatable["cpu"] == Quantity.of(2)
+
+
+def test_a_table_of_ones_own_needs_no_permission(cloud: AzureCloud, attach: Attach) -> None:
+    cloud.deny("Microsoft.Compute/skus/read")
+    name = cloud.add_set(size="Standard_Zz9_Promo")
+    rows = {"standard_zz9": {"cpu": 96, "memory_mib": 1024, "gpu": 8}}
+    stage = attach(f"0:10:{name}", instance_types=rows, use_static_instance_list=True)
+    for _ in range(2):
+        assert stage.client.template_node(name).allocatable["cpu"] == Quantity.of(96)
+        stage.later(86_400)
+    assert cloud.calls["skus"] == 0
+
+
+def test_sizes_are_kept_for_a_while(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set()
+    stage = attach(f"0:10:{name}", sku_interval="20m")
+    for _ in range(5):
+        stage.later(61)
+    assert cloud.calls["skus"] == 1
+    stage.later(1200)
+    assert cloud.calls["skus"] == 2
+
+
+def test_prices_are_a_table_and_off_where_it_has_no_row(cloud: AzureCloud, attach: Attach) -> None:
+    known, other = cloud.add_set(), cloud.add_set(size="Standard_F2")
+    client = attach(f"0:10:{known}", f"0:10:{other}", prices_per_hour={"standard_d2s_v3": 0.096}).client
+    assert client.node_price(known, 0, 7200) == pytest.approx(0.192)
+    assert client.node_price(other, 0, 7200) is None
+    off = {group.id: group.switched_off.get(Capability.PRICING) for group in client.node_groups()}
+    assert off == {known: None, other: "prices_per_hour has no Standard_F2"}
+    assert Capability.PRICING not in attach(f"0:10:{known}").client.info.capabilities
+
+
+def test_a_missing_permission_costs_templates_and_nothing_else(cloud: AzureCloud, attach: Attach) -> None:
+    cloud.deny("Microsoft.Compute/skus/read")
+    name = cloud.add_set(capacity=1)
+    client = attach(f"0:10:{name}").client
+    with pytest.raises(AccessDenied, match=r"resourceSkus\.list: AuthorizationFailed") as denied:
+        client.template_node(name)
+    assert denied.value.group_id == name
+    assert client.increase_size(name, 1, 2) == 1
+
+
+def test_throttled_sizes_come_later_and_stay_once_they_are_known(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.refuse_once("skus", "TooManyRequests", "slow down", 429)
+    stage = attach(f"0:10:{name}")
+    started = stage.clock.now()
+    with pytest.raises(ProviderError, match=r"not known yet: resourceSkus\.list: TooManyRequests"):
+        stage.client.template_node(name)
+    assert stage.clock.now() == started, "the core waited for what only the next refresh can bring"
+    stage.later(21)
+    known = stage.client.template_node(name)
+    cloud.refuse_once("skus", "InternalServerError", "oops", 500)
+    stage.later(21_601)
+    assert stage.client.template_node(name) == known

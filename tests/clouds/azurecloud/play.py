@@ -1,0 +1,55 @@
+"""The engine on Azure, with kubelets played."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from azurecloud.certificates import Authority
+from azurecloud.cloud import AzureCloud
+from azurecloud.sets import Trouble
+from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
+from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
+from nodewright.testkit import FakeClock
+from nodewright_azure.provider import AzureProvider
+
+QUOTA = Trouble(
+    "OperationNotAllowed",
+    "Operation could not be completed as it results in exceeding approved standardDSv3Family Cores quota.",
+)
+
+
+class PlayedAzure(PlayedKubelets, AzureProvider):
+    """The plugin as it is; kubelets are played."""
+
+    @hookimpl
+    def provider_info(self) -> ProviderInfo:
+        return with_simulation(super().provider_info())
+
+
+class AzurePlay(EnginePlay):
+    """The engine on Azure."""
+
+    def __init__(self, authority: Authority, options: Mapping[str, Any] | None = None, **play: Any) -> None:
+        clock = FakeClock()
+        self.cloud = AzureCloud(authority, clock.now)
+        kinds = {CHEAP: "Standard_D2s_v3", DEAR: "Standard_F2"}
+        names = {role: self.cloud.add_set(role, size=kind) for role, kind in kinds.items()}
+        context = ProviderContext(
+            clock=clock,
+            random=Random(1),
+            options={
+                **self.cloud.options,
+                "prices_per_hour": {"Standard_D2s_v3": 0.1, "Standard_F2": 0.2},
+                **(options or {}),
+            },
+            node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
+        )
+        plugin = PlayedAzure(context)
+        plugin.play_kubelets(clock, self.cloud.machines, tuple(names.values()))
+        super().__init__("azure", plugin, clock, names, **play)
+
+    def sizes(self) -> dict[str, int]:
+        return {role: self.cloud.capacity(name) for role, name in self.names.items()}
+
+    def living(self) -> dict[str, int]:
+        return {role: len(self.cloud.machines(name)) for role, name in self.names.items()}
