@@ -1,5 +1,7 @@
 """Requests for room (seed 004): checked, held, consumed, given back, and tried again."""
 
+from itertools import pairwise
+
 import pytest
 from tests.scenario.requesting import ON, Asking
 from tests.scenario.story import MINUTE, Story
@@ -83,7 +85,7 @@ def test_it_is_tried_again_after_a_minute_then_two_and_found_when_room_comes() -
     # At the first look, one minute and two minutes later, and so on.
     seen = [plan.provisioning.examined for _, plan in asking.story.loops]
     times = [state.now for (state, _), hit in zip(asking.story.loops, seen, strict=True) if hit]
-    gaps = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+    gaps = [later - sooner for sooner, later in pairwise(times)]
     assert gaps[:3] == [70, 130, 250]
 
 

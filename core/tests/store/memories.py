@@ -17,6 +17,7 @@ from nodewright.model.group import (
     NodeGroup,
 )
 from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
+from nodewright.registry.provisioning import Grant, GrantPart, ProvisioningMemory, Retry
 from nodewright.registry.state import (
     Backoff,
     Flapping,
@@ -68,6 +69,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),
         "scale_down": _scale_downs(groups),
+        "provisioning": _provisionings(groups, machines),
         "last_known": st.lists(groups, unique=True, max_size=2).flatmap(
             lambda found: st.fixed_dictionaries({ref: _groups(ref, machines) for ref in found})
         ),
@@ -91,6 +93,37 @@ def _scale_downs(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[Scale
         marking_failed_at=moments,
     )
     return st.just(ScaleDownMemory()) | held
+
+
+def _provisionings(
+    groups: st.SearchStrategy[GroupRef], machines: st.SearchStrategy[str]
+) -> st.SearchStrategy[ProvisioningMemory]:
+    """As much of it as is kept."""
+    parts = st.builds(
+        lambda ref, **rest: GrantPart(provider=ref.provider, group=ref.group_id, **rest),
+        groups,
+        expected_target=st.integers(0, 9),
+        nodes=st.integers(1, 99),
+        ahead=st.integers(0, 9),
+        asked=st.booleans(),
+        machines=st.lists(machines, max_size=2).map(tuple),
+    )
+    grants = st.builds(
+        Grant,
+        key=names,
+        started=moments,
+        deadline=moments,
+        patience=moments,
+        nodes=st.integers(1, 99),
+        parts=st.lists(parts, max_size=2).map(tuple),
+        broken=names,
+    )
+    return st.builds(
+        ProvisioningMemory,
+        retries=_few(names, st.builds(Retry, at=moments, wait=moments)),
+        homeless_since=_few(names, moments),
+        grants=_few(names, grants),
+    )
 
 
 def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchStrategy[dict[K, V]]:

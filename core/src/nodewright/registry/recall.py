@@ -6,6 +6,7 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from nodewright.model.group import GroupRef
+from nodewright.registry.provisioning import Grant, ProvisioningMemory
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 
 
@@ -22,7 +23,22 @@ def recalled(memory: Memory, now: float) -> Memory:
         unregistered_since=_no_later(memory.unregistered_since, now),
         deletions=_no_later(memory.deletions, now),
         deletion_tried=_no_later(memory.deletion_tried, now),
+        provisioning=_provisioning(memory.provisioning, now),
     )
+
+
+def _provisioning(held: ProvisioningMemory, now: float) -> ProvisioningMemory:
+    return replace(
+        held,
+        retries={name: changed(retry, at=min(retry.at, now)) for name, retry in held.retries.items()},
+        homeless_since={name: min(at, now) for name, at in held.homeless_since.items()},
+        grants={name: _grant(grant, now) for name, grant in held.grants.items()},
+    )
+
+
+def _grant(held: Grant, now: float) -> Grant:
+    late = max(0.0, held.started - now)
+    return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
 
 
 def _request(held: ScaleUpRequest, now: float) -> ScaleUpRequest:
