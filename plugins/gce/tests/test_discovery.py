@@ -36,6 +36,12 @@ def test_a_region_is_all_its_zones(cloud: GceCloud, attach: Attach) -> None:
         stage.client.refresh()
 
 
+def test_a_zone_that_does_not_exist_is_named(cloud: GceCloud, attach: Attach) -> None:
+    cloud.add_group("pool-a")
+    with pytest.raises(ProviderError, match=r"zone mars-a of project proj: instanceGroupManagers\.list: 404 notFound"):
+        attach(discover=("mig:namePrefix=pool,max=7",), zones=["mars-a"])
+
+
 def test_an_explicit_group_keeps_the_limits_of_its_flag_and_stays(cloud: GceCloud, attach: Attach) -> None:
     name, other = cloud.add_group("pool-a", size=2), cloud.add_group("pool-b")
     gone, mars = f"{_URL}/us-east1-b/instanceGroups/gone", f"{_URL}/mars-a/instanceGroups/pool-a"

@@ -63,13 +63,15 @@ def test_what_else_moves_a_group(cloud: GceCloud, attach: Attach) -> None:
         {"name": "pool-r", "updatePolicy": {"type": "OPPORTUNISTIC", "instanceRedistributionType": "PROACTIVE"}}
     )
     gone = f"{API}/projects/proj/zones/us-east1-b/instanceGroups/gone"
-    stage = attach(f"0:10:{name}", f"0:3:{gone}", discover=("mig:namePrefix=pool,max=3",))
+    zones = ["us-east1-b", "mars-a"]
+    stage = attach(f"0:10:{name}", f"0:3:{gone}", discover=("mig:namePrefix=pool,max=3",), zones=zones)
     findings = stage.client.diagnose()
     said = "\n".join(f"{one.subject}: {one.message}" for one in findings if one.level is not FindingLevel.OK)
     assert "other writers: Compute Engine's autoscaler cpu writes the size of this group too" in said
     assert "updatePolicy: a proactive update between several templates replaces running machines" in said
     assert "pool-r in us-east1 is a regional group and passed over (redistribution PROACTIVE)" in said
     assert "group: --nodes names " in said
+    assert "zone: zone mars-a of project proj cannot be read: instanceGroupManagers.list: 404" in said
 
 
 def test_nothing_is_changed_by_looking(cloud: GceCloud, attach: Attach) -> None:

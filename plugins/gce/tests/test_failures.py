@@ -89,6 +89,9 @@ def test_what_failed_and_runs_by_now_is_not_deleted(cloud: GceCloud, attach: Att
     assert set(accepted) == set(failed) - {arrived}
     assert arrived in cloud.machines(name)
     assert stage.client.target_size(name) == 2
+    stage.later(5, name)
+    assert stage.client.failed_instances(name) == ()
+    assert stage.client.delete_instances(name, [arrived], 2) == (arrived,)
 
 
 def test_what_failed_goes_also_below_the_minimum_and_machines_do_not(cloud: GceCloud, attach: Attach) -> None:

@@ -97,6 +97,10 @@ class Doctor:
                 yield _granted(one, project) if one.name in granted else _refused(one, project)
 
     def _unreadable(self, fleet: Fleet) -> Iterator[Finding]:
+        for place, trouble in fleet.troubles.items():
+            remedy = "correct the options project, zones or region, or the permissions"
+            message = f"zone {place.zone} of project {place.project} cannot be read: {trouble}"
+            yield Finding(level=_PROBLEM, subject="zone", message=message, remedy=remedy)
         for group_id in fleet.names():
             found = ask(lambda group_id=group_id: fleet.group(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, ProviderError):

@@ -4,7 +4,7 @@ A failure goes by the name of its machine. Names may come again, failure ids mus
 it was gone gets a number.
 """
 
-from nodewright.spec import FailedInstance
+from nodewright.spec import FailedInstance, InstanceState
 from nodewright_gce.fleet import Group
 from nodewright_gce.states import Machine
 
@@ -21,14 +21,14 @@ class Failures:
 
     def tell(self, group: Group) -> tuple[FailedInstance, ...]:
         """All that failed in a group, under ids that stay."""
-        there = {one.ref.provider_id for one in group.machines}
+        tried = {one.ref.provider_id for one in group.machines if one.state is not InstanceState.RUNNING}
         before = self._open.get(group.ref.group_id, {})
-        ids = {machine: failure_id for machine, failure_id in before.items() if machine in there}
+        ids = {machine: failure_id for machine, failure_id in before.items() if machine in tried}
         self._open[group.ref.group_id] = ids
         return tuple(self._failure(one, ids) for one in group.failed)
 
     def told(self, group_id: str) -> frozenset[str]:
-        """Provider ids of machines that were told to have failed."""
+        """Provider ids of machines that were told to have failed and did not run when failures were last told."""
         return frozenset(self._open.get(group_id, ()))
 
     def _failure(self, machine: Machine, ids: dict[str, str]) -> FailedInstance:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import AccessDenied, Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
 from nodewright.spec.cache import NotYet, ask
 from nodewright_gce.api import Api
 from nodewright_gce.bulk import assign, is_at_rest
@@ -53,6 +53,11 @@ class Fleet:
     def groups(self) -> Mapping[str, Group]:
         """What exists and could be read, by id."""
         return self._groups
+
+    @property
+    def troubles(self) -> Mapping[Place, ProviderError]:
+        """Zones that could not be read."""
+        return self._troubles
 
     def refresh(self, wanted: frozenset[str]) -> None:
         """All groups when the interval is over; until then only those that are wanted, or were missed."""
@@ -147,15 +152,14 @@ class Fleet:
 
     def _raise_if_hopeless(self, places: Sequence[Place]) -> None:
         """One zone that cannot be read keeps no other back; a rate that is used up, or trouble everywhere, does."""
-        errors = list(self._troubles.values())
-        throttled = next((error for error in errors if isinstance(error, Throttled)), None)
+        throttled = next((error for error in self._troubles.values() if isinstance(error, Throttled)), None)
         if throttled is not None:
             raise throttled
-        if errors and len(errors) == len(places) and len({*map(type, errors)}) == 1:
-            if isinstance(errors[0], ProviderUnavailable) or not self._selection.named:
-                raise errors[0]
-            if errors[0].code == "accessDenied":
-                raise errors[0]
+        if not places or len(self._troubles) < len(places):
+            return
+        place, error = next(iter(self._troubles.items()))
+        if isinstance(error, ProviderUnavailable | AccessDenied) or not self._selection.named:
+            raise type(error)(f"zone {place.zone} of project {place.project}: {error}", code=error.code)
 
     def _read_each(self, refs: Sequence[Ref]) -> None:
         """Each group by itself."""
