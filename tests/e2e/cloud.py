@@ -3,7 +3,7 @@
 import threading
 import time
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
@@ -97,15 +97,25 @@ class Kubelets:
         while not self._stop.wait(_LOOK_EVERY):
             with self._shared.lock:
                 running = {start.instance_id: start for start in self._shared.cloud.running_machines()}
-            now = RealClock().now()
-            for instance_id in [gone for gone in self._registered if gone not in running]:
-                name = self._registered.pop(instance_id)
-                (self._silence if self._shared.leaves_nodes else self._remove)(name)
-            for instance_id, start in running.items():
-                after = start.register_after_seconds
-                if instance_id not in self._registered and after is not None and start.running_since + after <= now:
-                    self._register(start)
-                    self._registered[instance_id] = start.node_name
+            try:
+                self._follow(running)
+            except OSError:
+                continue  # the API server is away: again, in a moment
+
+    def _follow(self, running: Mapping[str, NodeStart]) -> None:
+        now = RealClock().now()
+        for instance_id in [gone for gone in self._registered if gone not in running]:
+            name = self._registered[instance_id]
+            if self._shared.leaves_nodes:
+                silence(self._plane, name)
+            else:
+                self._remove(name)
+            del self._registered[instance_id]
+        for instance_id, start in running.items():
+            after = start.register_after_seconds
+            if instance_id not in self._registered and after is not None and start.running_since + after <= now:
+                self._register(start)
+                self._registered[instance_id] = start.node_name
 
     def _register(self, start: NodeStart) -> None:
         with self._shared.lock:
@@ -130,15 +140,11 @@ class Kubelets:
                 "conditions": [{"type": "Ready", "status": "False", "reason": "Booting"}],
             },
         }
-        self._plane.request("/api/v1/nodes", method="POST", body=node)
-
-    def _silence(self, name: str) -> None:
-        """The node says nothing any more, as when its machine is gone."""
-        merge = "application/merge-patch+json"
-        dead = {"metadata": {"annotations": {NEVER_READY: ""}}}
-        self._plane.request(f"/api/v1/nodes/{name}", method="PATCH", body=dead, content=merge)
-        unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}
-        self._plane.request(f"/api/v1/nodes/{name}/status", method="PATCH", body=unknown, content=merge)
+        try:
+            self._plane.request("/api/v1/nodes", method="POST", body=node)
+        except urllib.error.HTTPError as error:
+            if error.code != 409:  # it was taken, and the answer lost
+                raise
 
     def _remove(self, name: str) -> None:
         """The node goes, and its pods at once: the control plane would take a minute over them."""
@@ -151,3 +157,12 @@ class Kubelets:
             except urllib.error.HTTPError as error:
                 if error.code != 404:
                     raise
+
+
+def silence(plane: ControlPlane, name: str) -> None:
+    """The node says nothing any more, as when its machine is gone or hangs."""
+    merge = "application/merge-patch+json"
+    dead = {"metadata": {"annotations": {NEVER_READY: ""}}}
+    plane.request(f"/api/v1/nodes/{name}", method="PATCH", body=dead, content=merge)
+    unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}}
+    plane.request(f"/api/v1/nodes/{name}/status", method="PATCH", body=unknown, content=merge)

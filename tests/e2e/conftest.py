@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.binary import Unavailable, provide_binary
+from tests.e2e.binary import Unavailable, provide_binary, provide_kubectl
 from tests.e2e.cloud import Kubelets, SharedCloud
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess
@@ -27,7 +27,8 @@ def farm_binary() -> Path:
     if wish == "off":
         pytest.skip("no control plane: E2E=off")
     try:
-        provide_helm(may_build=wish == "require")
+        for provide in (provide_helm, provide_kubectl):
+            provide(may_build=wish == "require")
         return provide_binary(may_build=wish == "require")
     except Unavailable as reason:
         if wish == "require":
@@ -80,9 +81,15 @@ def groups() -> tuple[GroupConfig, ...]:
 
 
 @pytest.fixture
-def shared(clean: ControlPlane, groups: tuple[GroupConfig, ...], tmp_path: Path) -> Iterator[SharedCloud]:
+def cloud_options(groups: tuple[GroupConfig, ...]) -> CloudOptions:
+    """How the cloud is; tests override it."""
+    return CloudOptions(groups=groups)
+
+
+@pytest.fixture
+def shared(clean: ControlPlane, cloud_options: CloudOptions, tmp_path: Path) -> Iterator[SharedCloud]:
     """A cloud whose machines become nodes of the control plane."""
-    cloud = SharedCloud(CloudOptions(groups=groups), tmp_path / "cloud.sock")
+    cloud = SharedCloud(cloud_options, tmp_path / "cloud.sock")
     with Kubelets(clean, cloud).at_work():
         yield cloud
     cloud.close()

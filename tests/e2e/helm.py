@@ -1,9 +1,6 @@
 """Helm, built from its Go module once, and what it makes of our chart."""
 
-import fcntl
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -11,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.e2e.binary import CACHE, Unavailable
+from tests.e2e.binary import CACHE, provide, run_go
 
 CHART = Path(__file__).parents[2] / "deploy" / "chart"
 _VERSION = "v3.22.0"
@@ -21,39 +18,14 @@ _KUBERNETES = "1.36.2"
 
 
 def provide_helm(*, may_build: bool) -> Path:
-    """The cached program; built first if it may be. Raises Unavailable."""
-    binary = CACHE / f"helm-{_VERSION}"
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if binary.exists():
-            return binary
-        if not may_build:
-            raise Unavailable("no helm is built yet: make control-plane builds it (needs Go, 2 to 4 minutes)")
-        _build(binary)
-    return binary
+    """Raises Unavailable."""
+    return provide(f"helm-{_VERSION}", _build, may_build=may_build)
 
 
 def _build(binary: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("no Go on this machine, which helm is built with")
     folder = CACHE / "helm-partial"
-    result = subprocess.run(
-        ["nice", "-n", "10", go, "install", "-trimpath", "-ldflags", "-s -w", f"{_MODULE}@{_VERSION}"],
-        env={
-            **os.environ,
-            "CGO_ENABLED": "0",
-            "GOBIN": str(folder),
-            "GOTOOLCHAIN": "local",
-            "GOFLAGS": "-buildvcs=false",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        raise Unavailable(f"go install of helm failed: {' '.join(result.stderr[-2000:].split())}")
+    words = ["install", "-trimpath", "-ldflags", "-s -w", f"{_MODULE}@{_VERSION}"]
+    run_go(words, CACHE, {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
     (folder / "helm").replace(binary)
 
 

@@ -2,12 +2,12 @@
 
 import sys
 
-from tests.e2e.binary import Unavailable, provide_binary
+from tests.e2e.binary import Unavailable, provide_binary, provide_kubectl
 from tests.e2e.helm import provide_helm
 
 if __name__ == "__main__":
     try:
-        print(provide_helm(may_build=True))
-        print(provide_binary(may_build=True))
+        for provide in (provide_helm, provide_kubectl, provide_binary):
+            print(provide(may_build=True))
     except Unavailable as reason:
         sys.exit(str(reason))

@@ -90,6 +90,14 @@ def check(documents: list[dict[str, Any]], folder: Path) -> str:
     return result.stdout
 
 
+@pytest.mark.parametrize("place", [{"settings": {"provisioning": {"enable-provisioning-requests": True}}}, {}])
+def test_requests_for_capacity_bring_their_rights(farm_binary: Path, place: dict[str, Any]) -> None:
+    assert farm_binary.exists()
+    [role] = [document for document in render(place) if document["kind"] == "ClusterRole"]
+    named = {resource for rule in role["rules"] for resource in rule["resources"]}
+    assert ({"podtemplates", "provisioningrequests", "provisioningrequests/status"} <= named) == bool(place)
+
+
 @pytest.mark.parametrize("mode", ["dry-run", "shadow"])
 def test_who_only_looks_has_no_right_to_write(farm_binary: Path, mode: str) -> None:
     assert farm_binary.exists()

@@ -34,11 +34,20 @@ class RemoteCloud:
 
 
 class SharedProvider(FakeProvider):
-    """Option ``address``: where the cloud listens."""
+    """Option ``address``: where the cloud listens. ``busy_seconds``: for so long the first refresh computes."""
 
     def __init__(self, context: spec.ProviderContext) -> None:
         remote = RemoteCloud(str(context.options["address"]), context.clock)
         super().__init__(context, cast("FakeCloud", remote))
+        self._busy_seconds = float(context.options.get("busy_seconds", 0.0))
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        until = self._clock.now() + self._busy_seconds
+        self._busy_seconds = 0.0
+        while self._clock.now() < until:
+            sum(number * number for number in range(100_000))
+        return super().refresh(wanted)
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:

@@ -35,7 +35,7 @@ def check(source: SettingsSource, file: str, output: str) -> None:
 
     Exit codes: 0 it can be used; 2 it cannot: the key and what is wrong with it are named.
     """
-    loaded = SettingsSource(source.flags, file).load()
+    loaded = SettingsSource(source.flags, file, "FILE").load()
     check_lease(loaded.settings)
     if output == "json":
         write_json(as_json(loaded))

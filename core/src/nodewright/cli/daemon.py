@@ -182,7 +182,11 @@ class LiveEngine:
         names = [CONFIG_MAP, PAUSE_NAME]
         if self._options.shadow:
             names.append(cluster.status_config_map_name)
-        followed = CacheOptions(namespace=cluster.namespace, config_maps=tuple(names))
+        followed = CacheOptions(
+            namespace=cluster.namespace,
+            config_maps=tuple(names),
+            provisioning_requests=self._settings.provisioning.enable_provisioning_requests,
+        )
         return Caches(self._api, self._clock, self._random, followed, self._see_unschedulable)
 
     def _make_shadow(self) -> ShadowTeller:

@@ -38,7 +38,8 @@ def command(place: Place, debug_address: str | None, output: str) -> None:
 def _show_saved(place: Place, output: str) -> None:
     pause = place.state.load_pause()
     if place.path is not None and not place.path.exists() and pause is None:
-        raise ConfigError(f"--state: {place.path}: there is no saved state")
+        asked = "" if place.chosen else f", and no daemon answers at {ServingSettings().debug_address}"
+        raise ConfigError(f"--state: {place.path}: there is no saved state{asked}")
     window = SafetySettings().deletion_window
     report = make_status(place.state.peek(), SystemClock().now(), pause=pause, window=window)
     if output == "json":
