@@ -15,7 +15,7 @@ from nodewright.cli.answers import KINDS, answer
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.explain_json import as_json as explain_json
 from nodewright.cli.explain_view import print_answer
-from nodewright.cli.screen import make_console
+from nodewright.cli.screen import make_console, safe
 from nodewright.cli.status_view import as_json as status_json
 from nodewright.cli.status_view import print_status
 from nodewright.engine.autoscaler import LoopReport
@@ -111,7 +111,7 @@ class Inquiries:
         console = make_console(text, _width(query))
         print_status(console, status)
         for sentence in health["problems"]:
-            console.print(sentence, style="yellow")
+            console.print(safe(sentence, "yellow"), soft_wrap=True)
         return Page(text.getvalue().encode())
 
     def _make_status(self, report: LoopReport) -> StatusReport:

@@ -4,7 +4,6 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple
 
 from nodewright.adapters.kube.api import Api, ApiError, Lines, Request
 
@@ -12,12 +11,8 @@ _OK = 200
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-class Asked(NamedTuple):
-    """``code`` is HTTP's; 0: there was no answer."""
-
-    verb: str
-    resource: str
-    code: int
+# Verb, resource and HTTP's code; 0: there was no answer.
+Asked = tuple[str, str, int]
 
 
 class MeteredApi:
@@ -51,7 +46,7 @@ class MeteredApi:
         if verb == "get" and not is_one:
             verb = "watch" if request.query.get("watch") else "list"
         with self._lock:
-            self._counts[Asked(verb, resource, code)] += 1
+            self._counts[verb, resource, code] += 1
 
 
 def _find_resource(path: str) -> tuple[str, bool]:
