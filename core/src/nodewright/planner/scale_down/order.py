@@ -32,10 +32,12 @@ class Candidates:
 def find_candidates(state: ClusterState, names: Iterable[str], settings: Settings) -> Candidates:
     """Nodes whose group could do with one less, and may be asked to."""
     obstacles = {ref: _obstacle(state, ref, settings) for ref in state.groups}
+    group_of_node, removing, names = state.group_of_node, state.observation.removing, tuple(names)
+    if not removing and not any(obstacles.values()) and None not in map(group_of_node.get, names):
+        return Candidates(names=names, count=len(names))  # as in most loops
     found: list[str] = []
     passed_over: dict[str, Unremovable] = {}
     going = 0
-    group_of_node, removing = state.group_of_node, state.observation.removing
     for name in names:
         ref = group_of_node.get(name)
         obstacle = obstacles[ref] if ref is not None else NO_GROUP
