@@ -7,7 +7,7 @@ import pytest
 
 from gcecloud import GceCloud
 from gcecloud.cloud import SECRET
-from nodewright.spec import GroupOptions, ProviderContext, ProviderError, Quantity
+from nodewright.spec import Capability, GroupOptions, ProviderContext, ProviderError, Quantity
 from nodewright.testkit import FakeClock
 from nodewright_gce.provider import GceProvider
 
@@ -106,6 +106,33 @@ def test_prices(cloud: GceCloud, attach: Attach) -> None:
     client = attach(*(f"0:10:{name}" for name in names), prices_per_hour=own).client
     disk = 100 * 0.1 / 720
     assert [client.node_price(name, 0, 3600) for name in names] == pytest.approx([0.19 + disk, 0.04 + disk, 1.0 + disk])
+
+
+def test_accelerators_that_are_in_the_price_of_an_unknown_machine_leave_it_without_one(
+    cloud: GceCloud, attach: Attach
+) -> None:
+    name = cloud.add_group(
+        template=cloud.add_template(
+            machine_type="n1-standard-4",
+            guestAccelerators=[{"acceleratorType": "nvidia-l4", "acceleratorCount": 1}],
+            variables="node_labels=cloud.google.com/gke-accelerator=nvidia-l4",
+        )
+    )
+    assert attach(f"0:10:{name}").client.node_price(name, 0, 3600) is not None
+    dear = cloud.add_group(
+        template=cloud.add_template(
+            machine_type="c2-standard-4-of-its-own",
+            guestAccelerators=[{"acceleratorType": "nvidia-l4", "acceleratorCount": 8}],
+            variables="node_labels=cloud.google.com/gke-accelerator=nvidia-l4",
+        )
+    )
+    machine = {"c2-standard-4-of-its-own": {"cpu": 4, "memory_mib": 16384}}
+    stage = attach(f"0:10:{dear}", machine_types=machine)
+    assert stage.client.node_price(dear, 0, 3600) is None
+    [group] = stage.client.node_groups()
+    assert group.switched_off == {Capability.PRICING: "prices_per_hour has no c2-standard-4-of-its-own"}
+    priced = attach(f"0:10:{dear}", machine_types=machine, prices_per_hour={"c2-standard-4-of-its-own": {"regular": 9}})
+    assert priced.client.node_price(dear, 0, 3600) > 9
 
 
 def test_bootstrap_secrets_are_read_past(cloud: GceCloud, attach: Attach) -> None:

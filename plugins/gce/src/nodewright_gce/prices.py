@@ -163,6 +163,13 @@ def node_price(prices: Prices, node: NodeTemplate, seconds: float) -> float:
     return hourly * max(0, ceil(seconds / 60)) / 60
 
 
+def why_unpriced(prices: Prices, node: NodeTemplate) -> str:
+    """Not empty where the price would be far too low: the accelerators are in the price of a machine that has no row."""
+    kind = next((node.labels[label] for label in _TYPE_LABELS if label in node.labels), "")
+    inclusive = prices.gpu.get(node.labels.get(GPU_LABEL, "")) == 0 and GPU_RESOURCE in node.allocatable
+    return f"prices_per_hour has no {kind}" if inclusive and kind not in prices.instance else ""
+
+
 def _machine_price(prices: Prices, capacity: Mapping[str, Quantity], kind: str | None, *, spot: bool) -> float:
     if kind is None:
         return _by_amount(prices, capacity, None)

@@ -15,7 +15,7 @@ from nodewright_gce.failures import Failures
 from nodewright_gce.fleet import Fleet
 from nodewright_gce.kube_env import loose_pairs
 from nodewright_gce.options import load_options
-from nodewright_gce.prices import LIST_PRICES, node_price
+from nodewright_gce.prices import LIST_PRICES, node_price, why_unpriced
 from nodewright_gce.sdk import Sdk
 from nodewright_gce.states import Machine
 from nodewright_gce.template import GPU_LABEL, GPU_RESOURCE, GPU_TYPES
@@ -182,8 +182,19 @@ class GceProvider:
 
     def _listed(self, group_id: str) -> spec.NodeGroup:
         smallest, largest = self._fleet.limits(group_id)
-        off = {_ATOMIC: self._atomic.unfit[group_id]} if group_id in self._atomic.unfit else {}
+        reasons = {_ATOMIC: self._atomic.unfit.get(group_id, ""), _PRICING: self._why_unpriced(group_id)}
+        off = {capability: reason for capability, reason in reasons.items() if reason}
         return spec.NodeGroup(id=group_id, min_size=smallest, max_size=largest, switched_off=off)
+
+    def _why_unpriced(self, group_id: str) -> str:
+        group = self._fleet.groups.get(group_id)
+        if group is None:
+            return ""
+        raw = ask(lambda: self._catalogue.raw_template(group.ref, group.manager))
+        if isinstance(raw, spec.ProviderError) or not raw.accelerators:
+            return ""
+        node = ask(lambda: self.template_node(group_id))
+        return "" if isinstance(node, spec.ProviderError) else why_unpriced(self._prices, node)
 
     def _is_failed(self, machine: Machine) -> bool:
         return self._options.detect_failures and machine.failure is not None

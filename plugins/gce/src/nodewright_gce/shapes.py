@@ -117,11 +117,6 @@ class Accelerator(Shape, frozen=True, kw_only=True):
     count: int = field(default=0, name="acceleratorCount")
 
 
-class MachineAccelerator(Shape, frozen=True, kw_only=True):
-    kind: str = field(default="", name="guestAcceleratorType")
-    count: int = field(default=0, name="guestAcceleratorCount")
-
-
 class MachineType(Shape, frozen=True, kw_only=True):
     name: str = ""
     guest_cpus: int = 0
