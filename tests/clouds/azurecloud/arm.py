@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from azurecloud.schema import check, check_request, models
+from azure.mgmt.compute import models
+
+from azurecloud.schema import check, check_request
 from azurecloud.server import Answer, Request
 from azurecloud.sets import ScaleSet, Vm
 

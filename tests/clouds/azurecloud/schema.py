@@ -8,7 +8,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -64,10 +64,10 @@ def check(value: Any, kind: Any, path: str) -> list[str]:
     return _check_plain(value, kind, path) if inspect.isclass(kind) else []
 
 
-def _check_many(value: Any, container: type, inner: Any, path: str) -> list[str]:
+def _check_many(value: Any, container: Any, inner: Any, path: str) -> list[str]:
     if not isinstance(value, container):
         return [f"{path}: no {container.__name__}"]
-    members = value.items() if isinstance(value, dict) else enumerate(value)
+    members: Iterable[tuple[object, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
     return [found for key, one in members for found in check(one, inner, f"{path}[{key}]")]
 
 
@@ -78,7 +78,7 @@ def _check_union(value: Any, kinds: tuple[Any, ...], path: str) -> list[str]:
     return min((check(value, kind, path) for kind in wanted), key=len, default=[])
 
 
-def _check_plain(value: Any, kind: type, path: str) -> list[str]:
+def _check_plain(value: Any, kind: Any, path: str) -> list[str]:
     if issubclass(kind, enum.Enum):
         return [] if value in [one.value for one in kind] else [f"{path}: {value!r} is no {kind.__name__}"]
     if kind.__module__ == generated.__name__:
@@ -94,7 +94,7 @@ def _check_plain(value: Any, kind: type, path: str) -> list[str]:
 
 
 @cache
-def _fields(kind: type) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Any]:
     """Types of a model's members by their names in JSON."""
     kind({})  # the SDK finds out about a model's members when the first one is made
     hints: dict[str, Any] = {}

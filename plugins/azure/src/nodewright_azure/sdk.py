@@ -160,8 +160,8 @@ class Sdk:
     def _translate(self, operation: str, error: Any) -> ProviderError:
         """One that comes without an answer of Azure's is about credentials: no call was made."""
         if error.response is None:
-            said = f"{operation}: {error.message}; see the README of nodewright-azure for where credentials come from"
-            return AccessDenied(said)
+            hint = "see the README of nodewright-azure for where credentials come from"
+            return AccessDenied(f"{operation}: {error.message}; {hint}")
         model = getattr(error, "error", None)
         said = Refusal(
             status=int(error.status_code or 0),
