@@ -53,7 +53,7 @@ def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[Web
     """``public`` pages may be read by everybody, so that they are the ones that leave a pod. Raises ConfigError."""
     serving = settings.serving
     usual = ":8085" if _IN_A_POD in os.environ else "127.0.0.1:8085"
-    servers = (WebServer("address", serving.address or usual, public),)
+    servers: tuple[WebServer, ...] = (WebServer("address", serving.address or usual, public),)
     if serving.debug_address:
         servers += (WebServer("debug_address", serving.debug_address, private),)
     return servers
