@@ -55,7 +55,8 @@ def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "chosen leaves each pod in the node group in which it ran.",
         "",
         "Every removal passed the independent check, which ends a run where it finds fault. A cycle is a node that was",
-        "added for a pod that a removal had moved.",
+        "added for a pod that a removal had moved. Between the plan and the eviction some seconds pass: a pod that comes",
+        "just then may take the place, and nobody looks again.",
         "",
         *(
             line
