@@ -149,3 +149,31 @@ def test_what_is_over_for_a_week_is_deleted() -> None:
     asking.ask("a", 3, at=60)
     assert asking.story.result
     assert asking.requests.get("default/a") is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "parameters", "says"),
+    [
+        ((), {}, "spec.podSets has 0 entries"),
+        ((0,), {}, "spec.podSets[0].count is 0"),
+        ((20_000,), {}, "spec.podSets[0].count is 20000: it must be 1 to 16384"),
+        ((1,), {"noRetry": "yes"}, "parameter noRetry must be true or false"),
+        ((1,), {"ValidUntilSeconds": "soon"}, "parameter ValidUntilSeconds must be a number of seconds"),
+        ((1,), {"ValidUntilSeconds": "-5"}, "parameter ValidUntilSeconds must be a number of seconds"),
+    ],
+)
+def test_a_request_that_is_wrong_fails_and_says_what_to_change(
+    counts: tuple[int, ...], parameters: dict[str, str], says: str
+) -> None:
+    asking = make(POOL, minutes=3)
+    asking.ask("bad", *counts, at=60, parameters=parameters)
+    asking.ask("good", 1, at=60)
+    assert asking.conditions("bad") == {"Failed": "True/InvalidRequest"}
+    assert asking.message("bad", "Failed").startswith(says)
+    assert asking.conditions("good")["Provisioned"] == "True/CapacityIsFound"
+
+
+def test_a_class_that_nobody_serves_is_left_to_others() -> None:
+    asking = make(POOL, minutes=3)
+    asking.ask("a", 1, at=60, kind="queued.example.com")
+    assert asking.conditions("a") == {}

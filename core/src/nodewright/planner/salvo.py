@@ -32,7 +32,12 @@ def plan_rounds(ground: Ground, pods: Sequence[Pod], random: Random) -> tuple[li
 
 def grown(ground: Ground, report: ScaleUpReport) -> Ground | None:
     """The picture with the new nodes and the pods they are for; None if those do not all fit after all."""
-    snapshot, groups = ground.snapshot.fork(), dict(ground.state.groups)
+    return grow_in_place(replace(ground, snapshot=ground.snapshot.fork()), report)
+
+
+def grow_in_place(ground: Ground, report: ScaleUpReport) -> Ground | None:
+    """As ``grown``, in the very picture of ``ground``."""
+    snapshot, groups = ground.snapshot, dict(ground.state.groups)
     for expansion in report.expansions:
         template, group = ground.templates[expansion.group], groups[expansion.group]
         rows = snapshot.add_copies(template.node, expansion.target - expansion.current)

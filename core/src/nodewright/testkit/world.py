@@ -9,6 +9,7 @@ from nodewright.model.cluster import DaemonSet, PodDisruptionBudget
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.model.settings import (
     DrainSettings,
@@ -27,6 +28,7 @@ from nodewright.planner import Plan, make_plan
 from nodewright.registry.fold import fold
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
+from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_node
@@ -68,6 +70,8 @@ class World:
     controllers: list[Controller] | None = None
     budgets: list[PodDisruptionBudget] = field(default_factory=list)
     removing: dict[str, Removing] = field(default_factory=dict)
+    requests: list[ProvisioningRequest] = field(default_factory=list)
+    templates: list[PodTemplate] = field(default_factory=list)
     priorities: str | None = None
     memory: Memory = field(default_factory=Memory)
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
@@ -110,6 +114,9 @@ class World:
             priorities=self.priorities,
             workloads=self.workloads(),
             removing=dict(self.removing),
+            provisioning=Provisioning(
+                requests=tuple(self.requests), templates={one.key: one for one in self.templates}
+            ),
         )
         return fold(self.memory, seen, [], settings or Settings())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from random import Random
 
 from msgspec.structs import replace as changed
@@ -21,22 +22,34 @@ from nodewright.planner.candidates import Ground
 from nodewright.planner.pending import split_young, take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.provisioning.classes import Mode
+from nodewright.planner.provisioning.complaints import find_problem
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import is_over
 from nodewright.planner.provisioning.pods import MissingTemplates, make_pods
 from nodewright.planner.provisioning.whole import SizedScaleUp
-from nodewright.planner.salvo import grown
+from nodewright.planner.salvo import grow_in_place
 from nodewright.registry.provisioning import Retry
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
 
 _FOUND = "Capacity is found in the cluster"
 # A condition's message is no list of five hundred groups.
 _MOST_REFUSALS = 5
 
 
+# So many requests are looked at in one loop; the others in the next ones.
+_MOST_A_LOOP = 500
+
+# What a request asks for: the class and number of each set of pods.
+_Wish = tuple[tuple[PodClass, int], ...]
+
+
 @dataclass
 class Service:
     """What requests were given in one loop: ``ground`` is the picture with it, ``held`` are the pods of those that get
     machines for which there is room already. ``finds_room``: some request needs no machine.
+
+    ``hopeless`` says why nothing was found for a wish: room and limits only shrink from there.
     """
 
     ground: Ground
@@ -44,28 +57,61 @@ class Service:
     reports: list[ScaleUpReport] = field(default_factory=list)
     held: list[Pod] = field(default_factory=list)
     finds_room: bool = False
+    hopeless: dict[_Wish, str] = field(default_factory=dict)
 
 
 def serve(ground: Ground, docket: Docket, random: Random, mode: Mode) -> Service:
-    """Look for the room of every request of that mode that is due, the oldest first."""
-    service = Service(ground)
-    due = (request for request in due_requests(docket) if docket.mode(request) == mode)
-    for request in sorted(due, key=lambda one: (one.created, one.key)):
-        try:
-            pods = make_pods(request, docket.templates)
-        except MissingTemplates as error:
-            docket.mark(request, docket.condition(request, (FAILED, "True"), "FailedToCreatePods", str(error)))
-            continue
-        old, _ = split_young(pods[:1], ground.settings.pods, docket.now)
-        if not old:
-            docket.mark(request, _accepted(request, docket))
+    """Look for the room of every request of that mode that is due: new ones first, then the oldest.
+
+    Room that is there is taken in the very picture of ``ground``, machines only in a fork of it.
+    """
+    service = Service(ground if mode == Mode.CHECK else replace(ground, snapshot=ground.snapshot.fork()))
+    due = [request for request in due_requests(docket) if docket.mode(request) == mode]
+    due.sort(key=lambda one: (one.id in docket.retries, one.created, one.key))
+    if len(due) > _MOST_A_LOOP:
+        docket.wake(docket.now)
+    for request in due[:_MOST_A_LOOP]:
+        pods = _pods_of(request, docket)
+        if not pods:
             continue
         docket.examined = True
-        if mode == Mode.CHECK:
+        wish = _wish(service.ground.snapshot, pods)
+        if wish in service.hopeless:
+            put_off(request, docket, service.hopeless[wish])
+        elif mode == Mode.CHECK:
             _check(service, request, pods, docket)
         else:
             _provision(service, request, pods, docket, random)
     return service
+
+
+def _pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
+    """The pods to look for room for; none for a request that is wrong, which it is told, or too young."""
+    problem = find_problem(request)
+    if problem:
+        docket.mark(request, docket.condition(request, (FAILED, "True"), "InvalidRequest", problem))
+        return ()
+    try:
+        pods = make_pods(request, docket.templates)
+    except MissingTemplates as error:
+        docket.mark(request, docket.condition(request, (FAILED, "True"), "FailedToCreatePods", str(error)))
+        return ()
+    old, _ = split_young(pods[:1], docket.settings.pods, docket.now)
+    if not old:
+        docket.mark(request, _accepted(request, docket))
+        docket.wake(request.created + docket.settings.pods.new_pod_scale_up_delay)
+        return ()
+    return pods
+
+
+def _wish(snapshot: Snapshot, pods: Sequence[Pod]) -> _Wish:
+    """Pods of one set share their spec, and are asked about once."""
+    counts: dict[PodClass, int] = {}
+    for _, alike in groupby(pods, key=lambda pod: id(pod.spec)):
+        held = list(alike)
+        pod_class = snapshot.class_of(held[0])
+        counts[pod_class] = counts.get(pod_class, 0) + len(held)
+    return tuple(counts.items())
 
 
 def due_requests(docket: Docket) -> Iterator[ProvisioningRequest]:
@@ -122,9 +168,12 @@ def _check(service: Service, request: ProvisioningRequest, pods: Sequence[Pod], 
     trial = service.ground.snapshot.fork()
     fitting, left = take_fitting(trial, pods)
     if left:
-        put_off(request, docket, f"there is room for {len(fitting)} of {len(pods)} pods")
+        why = f"there is room for {len(fitting)} of {len(pods)} pods"
+        service.hopeless[_wish(trial, pods)] = why
+        put_off(request, docket, why)
         return
-    service.ground, service.finds_room = replace(service.ground, snapshot=trial), True
+    take_fitting(service.ground.snapshot, pods)
+    service.finds_room = True
     grant(request, docket, "CapacityIsFound", _FOUND)
 
 
@@ -132,25 +181,28 @@ def _provision(
     service: Service, request: ProvisioningRequest, pods: Sequence[Pod], docket: Docket, random: Random
 ) -> None:
     """What has no room yet gets machines, all of them or none."""
-    trial = service.ground.snapshot.fork()
+    snapshot = service.ground.snapshot
+    trial = snapshot.fork()
     fitting, left = take_fitting(trial, pods)
-    ground = replace(service.ground, snapshot=trial)
     if not left:
-        service.ground, service.finds_room = ground, True
+        take_fitting(snapshot, pods)
+        service.finds_room = True
         service.held += pods
         grant(request, docket, "CapacityIsFound", _FOUND)
         return
-    whole = SizedScaleUp(ground, left, random)
+    whole = SizedScaleUp(replace(service.ground, snapshot=trial), left, random)
     actions, report = whole.plan()
-    after = grown(ground, report) if actions else None
-    if after is None:
-        put_off(request, docket, _why_refused(whole, len(left), len(pods)))
+    if not actions:
+        why = _why_refused(whole, len(left), len(pods))
+        service.hopeless[_wish(snapshot, pods)] = why
+        put_off(request, docket, why)
         return
+    take_fitting(snapshot, fitting)
+    service.ground = grow_in_place(service.ground, report) or service.ground
     nodes = sum(action.target - action.expected_target for action in actions)
     part = ForRequest(id=request.id, key=request.key, nodes=nodes)
     service.actions += [changed(action, request=part) for action in actions]
     service.reports.append(report)
-    service.ground = after
     service.held += fitting
     asked = ", ".join(f"{action.group} {action.expected_target}->{action.target}" for action in actions)
     text = f"{nodes} nodes are asked for: {asked}"
