@@ -20,13 +20,22 @@ from nodewright.adapters.simulated.scenario import (
     Outage,
     PauseWrites,
     RefuseEvictions,
+    RequestSpec,
     Restart,
     ResumeWrites,
     Scale,
     Scenario,
 )
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.adapters.simulated.workloads import budget_rule, daemon_set, engine_pod, job_pod, pod_of, trace_pods
+from nodewright.adapters.simulated.workloads import (
+    budget_rule,
+    daemon_set,
+    engine_pod,
+    job_pod,
+    pod_of,
+    request_objects,
+    trace_pods,
+)
 from nodewright.adapters.traces.openb import Trace, group_options, load_openb, load_packaged_cut
 from nodewright.engine.autoscaler import Brain
 from nodewright.model.capability import Capability
@@ -117,6 +126,8 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
     for moment in _edges(scenario.providers):
         simulation.agenda.at(moment, lambda _: None)  # the cloud changes: worth a look
     _add_deployments(simulation, scenario)
+    for request in scenario.provisioning_requests:
+        _add_request(simulation, request)
     for number, jobs in enumerate(scenario.jobs):
         _add_jobs(simulation, jobs, Random(f"{scenario.seed}/{number}"))
     if trace is not None:
@@ -148,6 +159,21 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
             end = happening.at + happening.lasts
             refusal = Refusal(start=happening.at, end=end, of=happening.namespace or "")
             simulation.api_server.refusals.append(refusal)
+
+
+def _add_request(simulation: Simulation, spec: RequestSpec) -> None:
+    """Somebody creates it with its templates, and may delete it."""
+    request, templates = request_objects(spec)
+    requests = simulation.api_server.requests
+
+    def create(at: float) -> None:
+        for template in templates:
+            requests.add_template(template)
+        requests.add(request, at)
+
+    simulation.agenda.at(spec.at, create)
+    if spec.deleted_at is not None:
+        simulation.agenda.at(spec.deleted_at, lambda _: requests.delete(request.key))
 
 
 def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:

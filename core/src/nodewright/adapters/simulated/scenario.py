@@ -11,6 +11,7 @@ from nodewright.adapters.simulated.scheduler import Preference
 from nodewright.model.complaint import printable, suggest
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
+from nodewright.model.provisioning_request import CHECK_CAPACITY
 from nodewright.model.quantity import Quantity
 from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
@@ -116,6 +117,28 @@ class BudgetSpec(Strict, frozen=True, kw_only=True):
     max_unavailable: IntOrPercent | None = None
 
 
+class PodSetSpec(Strict, frozen=True, kw_only=True):
+    """So many pods of one kind in a request."""
+
+    count: Count
+    pod: PodTemplate = PodTemplate()
+
+
+class RequestSpec(Strict, frozen=True, kw_only=True):
+    """A ProvisioningRequest that somebody creates ``at``, with its PodTemplates, and perhaps deletes ``deleted_at``.
+
+    Pods consume it that carry the two annotations (``pod: {annotations: …}`` of a workload).
+    """
+
+    name: Name
+    class_name: Name = msgspec.field(default=CHECK_CAPACITY, name="class")
+    namespace: Name = "default"
+    parameters: dict[str, str] = {}
+    pod_sets: tuple[PodSetSpec, ...]
+    at: Seconds = Seconds(0)
+    deleted_at: Seconds | None = None
+
+
 class TraceSpec(Strict, frozen=True, kw_only=True):
     """A recorded workload: a folder with the tables of the openb trace, or the cut that is packaged.
 
@@ -213,6 +236,7 @@ class Scenario(Strict, frozen=True, kw_only=True):
     deployments: tuple[DeploymentSpec, ...] = ()
     jobs: tuple[JobsSpec, ...] = ()
     disruption_budgets: tuple[BudgetSpec, ...] = ()
+    provisioning_requests: tuple[RequestSpec, ...] = ()
     engine_pod: PodTemplate | None = None
     trace: TraceSpec | None = None
     timeline: tuple[Event, ...] = ()
@@ -252,6 +276,9 @@ def check_scenario(scenario: Scenario, source: str) -> Scenario:
             raise ConfigError(f"{source}: timeline: no deployment is called {unknown}{hint}")
     for workload in workloads:
         _check_amounts(workload.pod, f"{source}: {workload.name}")
+    for request in scenario.provisioning_requests:
+        for pod_set in request.pod_sets:
+            _check_amounts(pod_set.pod, f"{source}: provisioning_requests: {request.name}")
     if scenario.engine_pod is not None:
         _check_amounts(scenario.engine_pod, f"{source}: engine_pod")
     for budget in scenario.disruption_budgets:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nodewright.adapters.simulated.controllers import named, owned
 from nodewright.adapters.simulated.disruptions import BudgetRule
-from nodewright.adapters.simulated.scenario import BudgetSpec, PodTemplate, Workload, amounts_of
+from nodewright.adapters.simulated.scenario import BudgetSpec, PodTemplate, RequestSpec, Workload, amounts_of
 from nodewright.adapters.traces.openb import GPU_RESOURCE, TracePod
 from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
 from nodewright.model.meta import LabelSelector, ObjectMeta, Resources
@@ -25,6 +25,13 @@ from nodewright.model.pod import (
     TopologySpreadConstraint,
     Volume,
 )
+from nodewright.model.provisioning_request import (
+    PodSet,
+    ProvisioningRequest,
+    ProvisioningRequestSpec,
+    TemplateReference,
+)
+from nodewright.model.provisioning_request import PodTemplate as RequestTemplate
 from nodewright.model.quantity import Quantity
 
 _NAMESPACE = "default"
@@ -84,6 +91,25 @@ def daemon_set(spec: Workload) -> DaemonSet:
         metadata=ObjectMeta(labels=pod.metadata.labels, annotations=pod.metadata.annotations), spec=pod.spec
     )
     return DaemonSet(metadata=meta, spec=DaemonSetSpec(template=template))
+
+
+def request_objects(spec: RequestSpec) -> tuple[ProvisioningRequest, tuple[RequestTemplate, ...]]:
+    """The request, and a PodTemplate for each of its sets."""
+    templates, sets = [], []
+    for number, pod_set in enumerate(spec.pod_sets):
+        pod = pod_of(spec.name, replace(pod_set.pod, namespace=spec.namespace))
+        name = f"{spec.name}-{number}"
+        meta = ObjectMeta(name=name, namespace=spec.namespace)
+        own = ObjectMeta(labels=pod.metadata.labels, annotations=pod.metadata.annotations)
+        templates.append(RequestTemplate(metadata=meta, template=PodTemplateSpec(metadata=own, spec=pod.spec)))
+        sets.append(PodSet(pod_template_ref=TemplateReference(name=name), count=pod_set.count))
+    request = ProvisioningRequest(
+        metadata=ObjectMeta(name=spec.name, namespace=spec.namespace),
+        spec=ProvisioningRequestSpec(
+            pod_sets=tuple(sets), provisioning_class_name=spec.class_name, parameters=spec.parameters
+        ),
+    )
+    return request, tuple(templates)
 
 
 def budget_rule(spec: BudgetSpec, workloads: Iterable[Workload]) -> BudgetRule:
