@@ -21,7 +21,7 @@ from typing import Any, TypedDict
 from rich.console import Console
 from rich.table import Table
 
-from measure import Benchmark
+from measure import Benchmark, reference
 from workloads import BENCHMARKS
 
 
@@ -32,7 +32,11 @@ class Seconds(TypedDict):
 
 
 class Row(TypedDict):
-    """``times`` is how many times as fast as the Go figure the median is, ``notes`` what else the last run measured."""
+    """``times`` is how many times as fast as the Go figure the median is, ``notes`` what else the last run measured.
+
+    ``reference`` is what a fixed piece of work took, just before and just after, in seconds on average: where it
+    differs between two rows, the machine did, too.
+    """
 
     name: str
     seconds: Seconds
@@ -47,10 +51,12 @@ class Row(TypedDict):
     limit: float | None
     meets: bool | None
     notes: dict[str, float]
+    reference: float
 
 
 def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
     timings, results, fine, notes = list[float](), list[dict[str, int]](), True, dict[str, float]()
+    before = reference()
     clock = time.perf_counter if benchmark.by_wall else time.process_time
     for _ in range(runs):
         prepared = benchmark.prepare(share)
@@ -80,6 +86,7 @@ def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
         "limit": benchmark.limit,
         "meets": _meets(benchmark, median, peak) if share == 1 else None,
         "notes": notes,
+        "reference": round((before + reference()) / 2, 3),
     }
 
 
