@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gcecloud import GceCloud
-from nodewright.spec import AccessDenied, ProviderError
+from nodewright.spec import AccessDenied, ProviderError, ProviderUnavailable
 from nodewright_gce.errors import refusal
 
 Attach = Callable[..., Any]
@@ -84,6 +84,15 @@ def test_no_credentials_at_all(cloud: GceCloud) -> None:
     environment = {**clean, "NO_GCE_CHECK": "true", "HOME": "/nonexistent", "CLOUDSDK_CONFIG": "/nonexistent"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.startswith("AccessDenied no credentials: Your default credentials were not found.")
+
+
+def test_a_call_that_is_never_answered_ends_at_its_time_limit(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}", refresh_interval=0, call_timeout=0.2)
+    for _ in range(4):
+        cloud.stall_once(_LIST)
+    with pytest.raises(ProviderUnavailable, match=r"instanceGroupManagers\.list: \w*Timeout"):
+        stage.client.refresh()
 
 
 def test_project_and_zone_are_the_machines_own(cloud: GceCloud, attach: Attach) -> None:

@@ -21,6 +21,7 @@ _WRITES = (
     "instanceGroupManagers.deleteInstances",
     "instanceGroupManagerResizeRequests.insert",
 )
+_LOST, _STALLS = "lost", "stalls"
 
 
 class GceCloud:
@@ -34,12 +35,13 @@ class GceCloud:
         self.tells_permissions = True
         self._operations = Operations(self.state)
         self._denied: set[str] = set()
-        self._coming: list[tuple[str, Answer | None]] = []
+        self._coming: list[tuple[str, Answer | str]] = []
         self._before: list[Callable[[], object]] = []
         self._tokens = 0
         self._oldest_token = 1
         self._refuses_tokens = False
         self._lock = threading.RLock()
+        self._closing = threading.Event()
         self.server = Server(self._answer)
 
     @property
@@ -52,6 +54,7 @@ class GceCloud:
         return {"compute": self.url, "resource_manager": self.url}
 
     def close(self) -> None:
+        self._closing.set()
         self.server.close()
 
     def write_credentials(self, folder: Path) -> Path:
@@ -171,7 +174,11 @@ class GceCloud:
 
     def lose_answer_once(self, operation: str) -> None:
         """The next such call takes effect, and its answer is lost."""
-        self._coming.append((operation, None))
+        self._coming.append((operation, _LOST))
+
+    def stall_once(self, operation: str) -> None:
+        """The next such call is never answered."""
+        self._coming.append((operation, _STALLS))
 
     def fail_operation_once(self, code: str, message: str) -> None:
         """The next write is accepted, and ends with an error."""
@@ -220,15 +227,26 @@ class GceCloud:
                 happening()
         if operation in self._denied:
             return refuse(403, "forbidden", f"Required a permission for {operation} on projects/{asked['project']}")
+        coming = self._take(operation)
+        if coming == _STALLS:
+            self._closing.wait()
+            raise LostAnswer
+        if isinstance(coming, Answer):
+            return coming
+        with self._lock:
+            answer = self._operations.play(operation, asked)
+        if coming == _LOST:
+            raise LostAnswer
+        return answer
+
+    def _take(self, operation: str) -> Answer | str:
+        """What goes wrong with this call; empty: nothing."""
         with self._lock:
             for coming in self._coming:
                 if coming[0] == operation:
                     self._coming.remove(coming)
-                    if coming[1] is not None:
-                        return coming[1]
-                    self._operations.play(operation, asked)
-                    raise LostAnswer
-            return self._operations.play(operation, asked)
+                    return coming[1]
+        return ""
 
     def _give_token(self) -> Answer:
         self.calls["token"] += 1

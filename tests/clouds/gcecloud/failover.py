@@ -28,6 +28,6 @@ def open_stage(settings: Settings, *, tells: bool) -> Iterator[Stage]:
                 play=play,
                 shortage=lambda left: cloud.limit(cheap, left),
                 quota=lambda: cloud.limit(cheap, 0, QUOTA),
-                calls=lambda: cloud.calls.total(),
+                calls=cloud.calls.total,
             )
     cloud.close()

@@ -13,11 +13,10 @@ from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright.spec.cache import Kept, ask
 from nodewright_gce.api import Api
 from nodewright_gce.kube_env import Template
-from nodewright_gce.machines import is_custom, parse_custom
 from nodewright_gce.options import Options
 from nodewright_gce.refs import Place, Ref, TemplateRef, parse_template_url
 from nodewright_gce.shapes import MachineType, Manager
-from nodewright_gce.template import make_template
+from nodewright_gce.template import is_custom, make_template, parse_custom
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

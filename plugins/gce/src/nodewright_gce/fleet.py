@@ -158,7 +158,9 @@ class Fleet:
         if not places or len(self._troubles) < len(places):
             return
         place, error = next(iter(self._troubles.items()))
-        if isinstance(error, ProviderUnavailable | AccessDenied) or not self._selection.named:
+        if isinstance(error, ProviderUnavailable | AccessDenied):
+            raise error
+        if not self._selection.named:
             raise type(error)(f"zone {place.zone} of project {place.project}: {error}", code=error.code)
 
     def _read_each(self, refs: Sequence[Ref]) -> None:

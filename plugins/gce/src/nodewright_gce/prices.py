@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from nodewright.spec import NodeTemplate, Quantity
-from nodewright_gce.machines import family_of
 from nodewright_gce.options import OwnPrice
 from nodewright_gce.reserved import GIB
 from nodewright_gce.template import (
@@ -21,6 +20,7 @@ from nodewright_gce.template import (
     GPU_RESOURCE,
     LOCAL_SSD_COUNT,
     LOCAL_SSD_STORAGE,
+    family_of,
 )
 
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

@@ -1,5 +1,6 @@
 """The node that the next instance of a group will become, from its instance template and machine type."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from nodewright.spec import NodeTemplate, ProviderError, Quantity, Taint
@@ -43,6 +44,9 @@ _DISTRIBUTIONS = {name: name for name in (COS, UBUNTU, *WINDOWS)} | {
     "": COS,
 }
 _ZERO = Quantity(0)
+_CUSTOM = "custom"
+_SHARED_CPU = ("micro", "small", "medium")
+_NUMBER = re.compile(r"[-+]?[0-9]{1,18}")
 
 
 def make_template(ref: Ref, template: Template, machine: MachineType) -> NodeTemplate:
@@ -219,3 +223,26 @@ def _annotations(template: Template) -> Iterator[tuple[str, str]]:
 
 def _above_zero(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
     return {name: max(amount, _ZERO) for name, amount in amounts.items()}
+
+
+def is_custom(name: str) -> bool:
+    """``[family-]custom-<cpus>-<MiB>[-ext]``."""
+    return _CUSTOM in name.split("-")[:2] and "-" in name
+
+
+def family_of(name: str) -> str:
+    """A custom type without a family is of the first."""
+    family = name.partition("-")[0]
+    return "n1" if family == _CUSTOM else family
+
+
+def parse_custom(name: str) -> MachineType:
+    """Raises ProviderError."""
+    parts = name.split("-")
+    start = parts.index(_CUSTOM)
+    cpus, memory = (*parts[start + 1 : start + 3], "", "")[:2]
+    if family_of(name) == "e2" and cpus in _SHARED_CPU:
+        cpus = "2"
+    if not _NUMBER.fullmatch(cpus) or not _NUMBER.fullmatch(memory):
+        raise ProviderError(f"machine type {name} is not of the form custom-<cpus>-<MiB>", code="unknownType")
+    return MachineType(name=name, guest_cpus=int(cpus), memory_mb=int(memory))
