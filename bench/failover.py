@@ -1,16 +1,18 @@
-"""How long it takes to leave a group that does not deliver: ``failover.py [SCENARIO…] [--output json]``.
+"""How long it takes to leave a group that does not deliver: ``failover.py [SCENARIO…] [--provider aws|gce|azure]``.
 
 Every scenario runs on virtual time under every mode. Without names and without ``--output json`` the machines are
-counted too that are slow but healthy, and docs/failover.md is written anew, with its chart. Exit code 1: a promise is
-broken. 2: an unknown name.
+counted too that are slow but healthy, and docs/failover.md is written anew, with its chart. With ``--provider`` it is the
+vendor's plugin, over HTTP, in place of the fake one; all of them without names write docs/failover-clouds.md. Exit code 1:
+a promise is broken. 2: an unknown name.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +30,7 @@ LOOP, PROVISION, ROUNDING = 10 / MINUTE, 15.0, 0.01
 # Machines without pods are counted for so long after the failure, whatever the mode took.
 WASTE_SECONDS = 4 * 3600.0
 COUNTED = ("prompt", "auto")
+PROVIDERS = ("aws", "gce", "azure")
 WIDTH = 110
 
 
@@ -46,19 +49,45 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="SCENARIO", help=", ".join(CASES))
     parser.add_argument("--output", choices=["table", "json"], default="table")
+    parser.add_argument("--provider", action="append", choices=PROVIDERS, help="measure this plugin; may be repeated")
     chosen = parser.parse_args()
-    unknown = [name for name in chosen.names if name not in CASES]
+    known = list(clouds().CASES if chosen.provider else CASES)
+    unknown = [name for name in chosen.names if name not in known]
     if unknown:
-        print(f"no scenario of the name {unknown[0]}; known: {', '.join(CASES)}", file=sys.stderr)
+        print(f"no scenario of the name {unknown[0]}; known: {', '.join(known)}", file=sys.stderr)
         return 2
+    if chosen.provider:
+        return _measure_clouds(chosen.provider, chosen.names, chosen.output)
     rows = [measure(name, mode) for name in chosen.names or CASES for mode in MODES]
     broken = list(broken_promises(rows))
     if chosen.output == "json":
         print(json.dumps(rows, indent=2))
     else:
-        Console(width=WIDTH).print(_table(rows))
+        Console(width=WIDTH).print(_table(COLUMNS, [cells(row) for row in rows]))
         if not chosen.names:
             broken += _document(rows)
+    return _tell(broken)
+
+
+def clouds() -> Any:
+    """The vendors' servers and plugins, which the table of the fake cloud does not need."""
+    sys.path.append(str(DOCS.parent / "tests" / "clouds"))
+    return import_module("failover_clouds")
+
+
+def _measure_clouds(providers: Sequence[str], names: Sequence[str], output: str) -> int:
+    table = clouds()
+    rows = table.measure_all(providers, names)
+    if output == "json":
+        print(json.dumps(rows, indent=2))
+    else:
+        Console(width=WIDTH).print(_table(table.COLUMNS, [table.cells(row) for row in rows]))
+        if not names and set(providers) == set(PROVIDERS):
+            table.PAGE.write_text(table.write_page(rows), encoding="utf-8")
+    return _tell(list(table.broken_promises(rows)))
+
+
+def _tell(broken: Sequence[str]) -> int:
     for promise in broken:
         print(f"broken promise: {promise}", file=sys.stderr)
     return 1 if broken else 0
@@ -134,13 +163,15 @@ def _idle_changes(journal: Iterable[Fact]) -> Iterator[tuple[float, str, bool]]:
             yield fact.at, fact.where, False
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Names to the left, figures to the right; a line ends each scenario."""
+    names = columns.index("mode") + 1
     table = Table(title="failover; minutes from the loop that sees the pods")
-    for heading in COLUMNS:
-        table.add_column(heading, no_wrap=True, justify="left" if heading in COLUMNS[:2] else "right")
+    for number, heading in enumerate(columns):
+        table.add_column(heading, no_wrap=True, justify="left" if number < names else "right")
     for number, row in enumerate(rows):
-        ends = number + 1 == len(rows) or rows[number + 1]["scenario"] != row["scenario"]
-        table.add_row(*cells(row), end_section=ends)
+        ends = number + 1 == len(rows) or rows[number + 1][: names - 1] != row[: names - 1]
+        table.add_row(*row, end_section=ends)
     return table
 
 

@@ -19,6 +19,7 @@ from nodewright.spec import Capability, NodeStart, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock, build_pod
 
 CHEAP, DEAR = "cheap", "dear"
+PODS_AT = 5.0
 Machines = Callable[[str], frozenset[str]]
 
 
@@ -73,17 +74,24 @@ class EnginePlay:
     """``names`` are the groups by their role; ``plugin`` has its kubelets played. ``run`` is called once."""
 
     def __init__(
-        self, name: str, plugin: PlayedKubelets, clock: FakeClock, names: Mapping[str, str], *, end: float = 1500.0
+        self,
+        name: str,
+        plugin: PlayedKubelets,
+        clock: FakeClock,
+        names: Mapping[str, str],
+        *,
+        end: float = 1500.0,
+        settings: Settings | None = None,
     ) -> None:
         self.names = names
         self._plugin = plugin
         calls = CallSettings(deadline_seconds=60.0)
         client = connect_provider(name, plugin, clock=clock, runner=InlineRunner(clock), settings=calls)
-        settings = Settings(scale_up=ScaleUpSettings(expander="price"))
-        options = RunOptions(end=end, settings=settings, brain=Brain(strict=True))
+        chosen = settings or Settings(scale_up=ScaleUpSettings(expander="price"))
+        options = RunOptions(end=end, settings=chosen, brain=Brain(strict=True))
         self._simulation = Simulation(clock, [client], options)
         web = Deployment(self._simulation.cluster, "web", build_pod("web", cpu="1500m", unschedulable=False))
-        self._simulation.agenda.at(5.0, lambda at: web.scale(3, at))
+        self._simulation.agenda.at(PODS_AT, lambda at: web.scale(3, at))
 
     def at(self, moment: float, happening: Callable[[], object]) -> None:
         def happen(_: float) -> None:

@@ -1,6 +1,5 @@
 """moto's server, once for all tests, and an account of its own for each."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
@@ -9,7 +8,8 @@ from typing import Any
 import pytest
 
 from awscloud import AwsCloud, MotoServer
-from awscloud.cloud import CREDENTIALS, REGION
+from awscloud.cloud import ENVIRONMENT, REGION
+from environment import only_variables
 from nodewright.adapters.provider import ProviderClient
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
@@ -46,14 +46,8 @@ def moto() -> Iterator[MotoServer]:
 @pytest.fixture(scope="session", autouse=True)
 def credentials() -> Iterator[None]:
     """What the SDK's chain finds first: the environment. Nothing of this machine's own account is seen."""
-    before = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    for name in before:
-        del os.environ[name]
-    os.environ.update({name.upper(): value for name, value in CREDENTIALS.items()}, AWS_EC2_METADATA_DISABLED="true")
-    yield
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        del os.environ[name]
-    os.environ.update(before)
+    with only_variables(("AWS_",), ENVIRONMENT):
+        yield
 
 
 @pytest.fixture

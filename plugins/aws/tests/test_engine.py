@@ -1,64 +1,25 @@
 """The whole engine against AWS over HTTP, on virtual time: what the failure scenarios look like there."""
 
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
 from awscloud import AwsCloud, MotoServer
-from awscloud.cloud import REGION
-from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
-from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
+from awscloud.play import QUOTA, AwsPlay
+from engine_play import CHEAP, DEAR
 from nodewright.testkit import FakeClock
-from nodewright_aws.provider import AwsProvider
-
-QUOTA = "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance bucket."
-
-
-class PlayedAws(PlayedKubelets, AwsProvider):
-    """The plugin as it is; kubelets are played for the instances that moto lists."""
-
-    @hookimpl
-    def provider_info(self) -> ProviderInfo:
-        return with_simulation(super().provider_info())
-
-
-class Play(EnginePlay):
-    """The engine on AWS."""
-
-    def __init__(self, cloud: AwsCloud, clock: FakeClock) -> None:
-        self.cloud = cloud
-        kinds = {CHEAP: "m5.large", DEAR: "c5.large"}
-        names = {
-            role: cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template(kind), "Version": "1"})
-            for role, kind in kinds.items()
-        }
-        endpoints = dict.fromkeys(("autoscaling", "ec2", "eks", "iam", "sts"), cloud.proxy.url)
-        prices = {"m5.large": 0.1, "c5.large": 0.2}
-        context = ProviderContext(
-            clock=clock,
-            random=Random(1),
-            options={"region": REGION, "endpoints": endpoints, "prices_per_hour": prices},
-            node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
-        )
-        plugin = PlayedAws(context)
-        plugin.play_kubelets(clock, cloud.machines, tuple(names.values()))
-        super().__init__("aws", plugin, clock, names)
-
-    def sizes(self) -> dict[str, int]:
-        return {role: self.cloud.group(name)["DesiredCapacity"] for role, name in self.names.items()}
 
 
 @pytest.fixture
-def play(moto: MotoServer) -> Iterator[Play]:
+def play(moto: MotoServer) -> Iterator[AwsPlay]:
     clock = FakeClock()
     cloud = AwsCloud(moto.port, clock.now)
-    yield Play(cloud, clock)
+    yield AwsPlay(cloud, clock)
     cloud.close()
 
 
-def test_a_stock_out_moves_the_pods_to_the_next_group(play: Play) -> None:
+def test_a_stock_out_moves_the_pods_to_the_next_group(play: AwsPlay) -> None:
     play.cloud.limit(play.names[CHEAP], 1)
     result = play.run()
     assert result.final.pending == 0
@@ -66,7 +27,7 @@ def test_a_stock_out_moves_the_pods_to_the_next_group(play: Play) -> None:
     assert len(play.cloud.machines(play.names[CHEAP])) == 1
 
 
-def test_a_quota_does_too(play: Play) -> None:
+def test_a_quota_does_too(play: AwsPlay) -> None:
     cheap = play.names[CHEAP]
     play.cloud.hold(cheap)
     play.cloud.before_write(lambda: play.cloud.fail(cheap, QUOTA))
@@ -76,7 +37,7 @@ def test_a_quota_does_too(play: Play) -> None:
     assert play.sizes()[CHEAP] == 0
 
 
-def test_without_detection_the_time_out_does(play: Play) -> None:
+def test_without_detection_the_time_out_does(play: AwsPlay) -> None:
     play.cloud.deny("DescribeScalingActivities")
     play.cloud.limit(play.names[CHEAP], 0)
     result = play.run()
@@ -85,7 +46,7 @@ def test_without_detection_the_time_out_does(play: Play) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["lost answer", "throttling storm", "expired credentials", "internal errors"])
-def test_trouble_with_calls_buys_nothing_twice(play: Play, trouble: str) -> None:
+def test_trouble_with_calls_buys_nothing_twice(play: AwsPlay, trouble: str) -> None:
     cloud = play.cloud
     if trouble == "lost answer":
         cloud.lose_answer_once("SetDesiredCapacity")
@@ -106,7 +67,7 @@ def test_trouble_with_calls_buys_nothing_twice(play: Play, trouble: str) -> None
     assert sum(play.sizes().values()) == 3
 
 
-def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: Play) -> None:
+def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: AwsPlay) -> None:
     cheap = play.names[CHEAP]
     there: list[Any] = []
     sizes: list[int] = []

@@ -20,6 +20,7 @@ from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
 
 REGION = "us-east-1"
 CREDENTIALS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
+ENVIRONMENT = {**{name.upper(): value for name, value in CREDENTIALS.items()}, "AWS_EC2_METADATA_DISABLED": "true"}
 STOCK_OUT = "We currently do not have sufficient m5.large capacity in the Availability Zone you requested (us-east-1a)."
 _SIZE_WRITES = ("SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup")
 # Says of a call that it comes from the hands outside: nothing goes wrong with it, and it is not counted.
