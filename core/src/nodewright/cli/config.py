@@ -23,7 +23,10 @@ _HIDDEN = "(not shown)"
 
 @click.group("config")
 def command() -> None:
-    """Work with files of settings."""
+    """Work with files of settings.
+
+    Exit codes: 0 done, 2 bad input.
+    """
 
 
 @command.command("check", cls=SettingsCommand)
