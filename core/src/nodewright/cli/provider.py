@@ -49,7 +49,10 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.group("provider")
 def command() -> None:
-    """Work with one provider plugin."""
+    """Work with one provider plugin.
+
+    Exit codes: 0 done, 2 bad input; those of each command are in its help.
+    """
 
 
 @command.command("check")
