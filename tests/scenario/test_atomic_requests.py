@@ -157,3 +157,29 @@ def test_lost_machines_of_a_booked_request_revoke_it() -> None:
 def grants_of(asking: Asking) -> list[tuple[float, int]]:
     """Loop by loop, for how many requests machines are under way."""
     return [(state.now, len(state.memory.provisioning.grants)) for state, _ in asking.story.loops]
+
+
+@pytest.mark.parametrize("without", [(), NO_ATOMIC])
+def test_an_engine_may_die_before_and_after_every_save_call_and_status_write(without: tuple[str, ...]) -> None:
+    def play(boundary: int) -> Asking:
+        asking = make(POOL, minutes=16, switched_off=without, settings={"scale-down-enabled": False})
+        asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
+        if boundary:
+            asking.story.simulation.kill_engine(boundary, down_seconds=25, keeps_memory=True)
+        assert asking.story.result
+        return asking
+
+    for boundary in range(len(play(0).story.simulation.boundaries) + 1):
+        asking = play(boundary)
+        assert asking.conditions("a")["BookingExpired"] == "True/CapacityReservationTimeExpired", boundary
+        assert asking.story.machines("pool") == 5, boundary
+        assert not asking.story.loops[-1][0].memory.provisioning.grants, boundary
+
+
+def test_during_a_pause_nothing_is_asked_for_and_nothing_is_said_to_be() -> None:
+    asking = make(POOL, minutes=15)
+    asking.story.simulation.pause(30, 300)
+    asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
+    (at,) = asking.when("a", "Provisioned", "False/Provisioning")
+    assert 330 <= at <= 350
+    assert asking.conditions("a")["Provisioned"] == "True/CapacityIsProvisioned"

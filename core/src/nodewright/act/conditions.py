@@ -30,6 +30,8 @@ class Clerk:
         self._events += map(_event_of, report.notes)
         unopened = set()
         for write in report.writes:
+            if plan.paused and write.opens and write.is_apply:
+                continue  # nothing is asked of a cloud now, so that nothing is under way
             if not self._write(write.request, write.conditions, write) and write.opens:
                 unopened.add(write.request.id)
         for request in report.expired:
