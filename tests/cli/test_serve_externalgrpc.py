@@ -30,7 +30,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
     def start() -> tuple[subprocess.Popen[str], str]:
         config = write(tmp_path / "served.yaml", FAKE)
-        flags = ("--config", str(config), "--address", "127.0.0.1:0", "--insecure")
+        flags = ("--config", str(config), "--listen", "127.0.0.1:0", "--insecure")
         command = [sys.executable, "-m", "nodewright", "serve-externalgrpc", *flags]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
         started.append(process)
@@ -69,12 +69,12 @@ def test_a_served_cloud_keeps_the_contract_for_two_clients(serve: Serve, command
 )
 def test_wrong_certificates(command: Command, tmp_path: Path, flags: tuple[str, ...], sentence: str) -> None:
     config = write(tmp_path / "served.yaml", FAKE)
-    done = command("serve-externalgrpc", "--config", config, "--address", "127.0.0.1:0", *flags)
+    done = command("serve-externalgrpc", "--config", config, "--listen", "127.0.0.1:0", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
 
 
 def test_one_provider_is_served(command: Command) -> None:
-    done = command("serve-externalgrpc", "--address", "127.0.0.1:0", "--insecure")
+    done = command("serve-externalgrpc", "--listen", "127.0.0.1:0", "--insecure")
     assert done.returncode == 2
     assert "--cloud-provider: one provider is served, the settings have 0" in done.stderr

@@ -19,13 +19,13 @@ _GRACE_SECONDS = 5.0
 
 
 @click.command("serve-externalgrpc", cls=SettingsCommand)
-@click.option("--address", metavar="HOST:PORT", required=True, help="Where to listen; port 0 takes a free one.")
+@click.option("--listen", metavar="HOST:PORT", required=True, help="Where to listen; port 0 takes a free one.")
 @click.option("--cert", metavar="FILE", default="", help="Certificate of this server, PEM.")
 @click.option("--key", metavar="FILE", default="", help="Its key, PEM.")
 @click.option("--cacert", metavar="FILE", default="", help="Authority whose clients are let in, PEM.")
 @click.option("--insecure", is_flag=True, help="Plaintext, for everybody who reaches the port.")
 @settings_options
-def command(settings: Settings, address: str, insecure: bool, **files: str) -> None:
+def command(settings: Settings, listen: str, insecure: bool, **files: str) -> None:
     """Offer the configured provider to the Go cluster-autoscaler: --cloud-provider=externalgrpc there.
 
     TLS with client certificates, unless --insecure asks for plaintext. Ends with SIGTERM or Ctrl-C, after calls in
@@ -39,12 +39,12 @@ def command(settings: Settings, address: str, insecure: bool, **files: str) -> N
     [client] = Connector(clock=SystemClock(), dry_run=False).connect_all(settings.providers)
     client.refresh()
     servicer = wire.Servicer(client, ignores_id_case=client.info.ignores_id_case)
-    server, port = wire.make_server(servicer, address, credentials)
+    server, port = wire.make_server(servicer, listen, credentials)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop(_GRACE_SECONDS))
     server.start()
     how = "in plaintext" if insecure else "with TLS, for clients with a certificate"
-    click.echo(f"Serving provider {client.name} on {address.rpartition(':')[0]}:{port} {how}.")
+    click.echo(f"Serving provider {client.name} on {listen.rpartition(':')[0]}:{port} {how}.")
     server.wait_for_termination()
 
 

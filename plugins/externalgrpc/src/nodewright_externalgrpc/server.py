@@ -184,7 +184,7 @@ def make_server(servicer: Servicer, address: str, credentials: Any) -> tuple[Any
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
         )
     except RuntimeError as error:
-        raise ConfigError(f"--address: {address}: cannot listen there: {error}") from None
+        raise ConfigError(f"--listen: {address}: cannot listen there: {error}") from None
     return server, int(port)
 
 
