@@ -87,11 +87,11 @@ class TestAzure(ProviderContract):
 @pytest.mark.parametrize(
     ("prepare", "options"),
     [
-        (lambda world: setattr(world.cloud.set(world.group_id), "leaves", "missing"), {}),
+        (None, {"force_delete": True}),
         (lambda world: setattr(world.cloud.set(world.group_id), "delete_seconds", 0.0), {"refresh_interval": 0}),
         (None, {"detect_failures": False}),
     ],
-    ids=["nothing is left of failures", "no interval", "no failures"],
+    ids=["forced deletions", "no interval", "no failures"],
 )
 def test_variants_keep_the_contract(
     worlds: Worlds, prepare: Callable[[AzureWorld], object] | None, options: dict[str, Any]
