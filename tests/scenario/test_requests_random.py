@@ -28,7 +28,7 @@ class Wish(NamedTuple):
 
     at: float
     kind: str
-    count: int
+    pods: int
     consumed_at: float
     withdrawn_at: float
 
@@ -89,9 +89,9 @@ def play(course: Course) -> Asking:
     asking = Asking(story)
     for number, wish in enumerate(course.wishes):
         name = f"r{number}"
-        asking.ask(name, wish.count, at=wish.at, kind=wish.kind, parameters={"ValidUntilSeconds": "1800"})
+        asking.ask(name, wish.pods, at=wish.at, kind=wish.kind, parameters={"ValidUntilSeconds": "1800"})
         if wish.consumed_at:
-            asking.consume(name, wish.count, at=wish.consumed_at, kind=wish.kind)
+            asking.consume(name, wish.pods, at=wish.consumed_at, kind=wish.kind)
         if wish.withdrawn_at:
             asking.withdraw(name, at=wish.withdrawn_at)
     for number, (at, count) in enumerate(course.pods):

@@ -130,5 +130,5 @@ class Plan:
     @property
     def partial(self) -> str:
         """What there was no time for; empty: for everything."""
-        reports = (self.scale_up, *self.salvo, self.scale_down)
+        reports: tuple[ScaleUpReport | ScaleDownReport, ...] = (self.scale_up, *self.salvo, self.scale_down)
         return "; ".join(report.partial for report in reports if report.partial)
