@@ -255,7 +255,8 @@ def _width(board: Snapshot, classes: Iterable[PodClass]) -> int:
     for pod_class in classes:
         for placed in (False, True):
             board.request_row(pod_class, placed=placed)
-    return board.free.shape[1]
+    width: int = board.free.shape[1]
+    return width
 
 
 def _counted(rows: Sequence[int]) -> tuple[Ints, Ints]:
