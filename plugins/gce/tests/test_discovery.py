@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from gcecloud import GceCloud
-from nodewright.spec import ConfigError, NodeGroupNotFound, ProviderContext, ProviderError, ProviderUnavailable
+from nodewright.spec import (
+    ConfigError,
+    NodeGroupNotFound,
+    ProviderContext,
+    ProviderError,
+    ProviderUnavailable,
+    Throttled,
+)
 from nodewright.testkit import FakeClock
 from nodewright_gce.provider import GceProvider
 
@@ -98,6 +105,21 @@ def test_a_server_that_tells_who_made_a_machine_is_believed(cloud: GceCloud, att
         cloud.machines(group_id) for group_id in groups
     ]
     assert cloud.calls[_MANAGED] == 0
+
+
+def test_a_throttled_listing_of_machines_is_no_reason_to_ask_for_each_group(cloud: GceCloud, attach: Attach) -> None:
+    groups = [cloud.add_group(f"pool-{number}", size=2) for number in range(8)]
+    stage = attach(discover=("mig:namePrefix=pool,max=20",))
+    for _ in range(4):
+        cloud.refuse_once("instances.list", 429, "rateLimitExceeded")
+    with pytest.raises(Throttled):
+        stage.later(61)
+    assert [len(stage.client.instances(group_id)) for group_id in groups] == [2] * 8
+    cloud.refuse_once("instances.list", 403, "forbidden")
+    assert cloud.calls[_MANAGED] == 0
+    stage.later(61)
+    assert [len(stage.client.instances(group_id)) for group_id in groups] == [2] * 8
+    assert cloud.calls[_MANAGED] == 8
 
 
 def test_groups_whose_machines_cannot_be_told_apart_are_asked_one_by_one(cloud: GceCloud, attach: Attach) -> None:

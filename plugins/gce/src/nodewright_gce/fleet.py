@@ -148,7 +148,11 @@ class Fleet:
         }
         self._refused, self._missed = {}, {}
         self._groups, before = kept, self._groups
-        self._fill(ours, before)
+        try:
+            self._fill(ours, before)
+        except Throttled:
+            self._groups = before
+            raise
 
     def _raise_if_hopeless(self, places: Sequence[Place]) -> None:
         """One zone that cannot be read keeps no other back; a rate that is used up, or trouble everywhere, does."""
@@ -185,6 +189,8 @@ class Fleet:
             here = {ref: manager for ref, manager in resting.items() if ref.place == place}
             if len(here) >= _MANY:
                 told = ask(lambda place=place: self._api.vms(place))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+                if isinstance(told, Throttled):
+                    raise told  # group by group would cost far more
                 if not isinstance(told, ProviderError):
                     known |= assign(here, told)
         for ref, machines in known.items():
