@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from azure.mgmt.compute import models
@@ -17,6 +17,51 @@ _GROUP = rf"{_SUBSCRIPTION}/resourceGroups/(?P<group>[^/]+)/providers"
 _COMPUTE = rf"{_GROUP}/Microsoft\.Compute"
 _SET = rf"{_COMPUTE}/virtualMachineScaleSets/(?P<name>[^/]+)"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
+
+
+class Route(NamedTuple):
+    """Who answers what, and on which of the SDK's models; a bracket stands for a list, no model for what it does not know."""
+
+    method: str
+    path: str
+    permission: str
+    play: str
+    gives: str = ""
+    takes: str = ""
+
+
+_ROUTES = (
+    Route("GET", rf"{_COMPUTE}/virtualMachineScaleSets", f"{_SETS}/read", "_list", "[VirtualMachineScaleSet"),
+    Route("GET", _SET, f"{_SETS}/read", "_get", "VirtualMachineScaleSet"),
+    Route("PATCH", _SET, f"{_SETS}/write", "_update", "VirtualMachineScaleSet", "VirtualMachineScaleSetUpdate"),
+    Route(
+        "POST",
+        rf"{_SET}/delete",
+        f"{_SETS}/delete/action",
+        "_delete",
+        takes="VirtualMachineScaleSetVMInstanceRequiredIDs",
+    ),
+    Route("GET", rf"{_SET}/virtualMachines", f"{_SETS}/virtualMachines/read", "_machines", "[VirtualMachineScaleSetVM"),
+    Route("GET", rf"{_SET}/instanceView", f"{_SETS}/instanceView/read", "_view", "VirtualMachineScaleSetInstanceView"),
+    Route(
+        "GET", rf"{_COMPUTE}/virtualMachines", "Microsoft.Compute/virtualMachines/read", "_flexible", "[VirtualMachine"
+    ),
+    Route(
+        "GET",
+        rf"{_SUBSCRIPTION}/providers/Microsoft\.Compute/skus",
+        "Microsoft.Compute/skus/read",
+        "_list_skus",
+        "[ResourceSku",
+    ),
+    Route("GET", rf"{_GROUP}/Microsoft\.Authorization/permissions", "", "_permissions"),
+    Route("GET", rf"{_GROUP}/Microsoft\.Authorization/locks", "Microsoft.Authorization/locks/read", "_list_locks"),
+    Route(
+        "GET",
+        rf"{_GROUP}/Microsoft\.Insights/autoscaleSettings",
+        "Microsoft.Insights/autoscaleSettings/read",
+        "_list_settings",
+    ),
+)
 
 
 class Refused(Exception):
@@ -43,71 +88,6 @@ class Arm:
         self.page = 100
         self.base = ""
         self._operations = itertools.count(1)
-        get = "GET"
-        self._routes: list[tuple[str, str, str, str, str, Callable[..., Answer]]] = [
-            # method, path, permission, model of the request, model of the answer, who answers
-            (get, rf"{_COMPUTE}/virtualMachineScaleSets", f"{_SETS}/read", "", "[VirtualMachineScaleSet", self._list),
-            (get, _SET, f"{_SETS}/read", "", "VirtualMachineScaleSet", self._get),
-            ("PATCH", _SET, f"{_SETS}/write", "VirtualMachineScaleSetUpdate", "VirtualMachineScaleSet", self._update),
-            (
-                "POST",
-                rf"{_SET}/delete",
-                f"{_SETS}/delete/action",
-                "VirtualMachineScaleSetVMInstanceRequiredIDs",
-                "",
-                self._delete,
-            ),
-            (
-                get,
-                rf"{_SET}/virtualMachines",
-                f"{_SETS}/virtualMachines/read",
-                "",
-                "[VirtualMachineScaleSetVM",
-                self._machines,
-            ),
-            (
-                get,
-                rf"{_SET}/instanceView",
-                f"{_SETS}/instanceView/read",
-                "",
-                "VirtualMachineScaleSetInstanceView",
-                self._view,
-            ),
-            (
-                get,
-                rf"{_COMPUTE}/virtualMachines",
-                "Microsoft.Compute/virtualMachines/read",
-                "",
-                "[VirtualMachine",
-                self._flexible,
-            ),
-            (
-                get,
-                rf"{_SUBSCRIPTION}/providers/Microsoft\.Compute/skus",
-                "Microsoft.Compute/skus/read",
-                "",
-                "[ResourceSku",
-                self._list_skus,
-            ),
-            # What the SDK has no models for
-            (get, rf"{_GROUP}/Microsoft\.Authorization/permissions", "", "", "", self._permissions),
-            (
-                get,
-                rf"{_GROUP}/Microsoft\.Authorization/locks",
-                "Microsoft.Authorization/locks/read",
-                "",
-                "",
-                lambda request: self._paged(request, self.locks),
-            ),
-            (
-                get,
-                rf"{_GROUP}/Microsoft\.Insights/autoscaleSettings",
-                "Microsoft.Insights/autoscaleSettings/read",
-                "",
-                "",
-                lambda request: self._paged(request, self.autoscale),
-            ),
-        ]
 
     def answer(self, request: Request) -> Answer:
         """What Azure answers; every exchange is held against the SDK's models."""
@@ -119,7 +99,7 @@ class Arm:
         return answer
 
     def _dispatch(self, request: Request) -> Answer:
-        for method, path, permission, takes, gives, play in self._routes:
+        for method, path, permission, play, gives, takes in _ROUTES:
             found = re.fullmatch(path, request.path, re.IGNORECASE)
             if found is None or method != request.method:
                 continue
@@ -130,7 +110,7 @@ class Arm:
             if "Microsoft.Compute" in request.path:
                 self.findings += check_request(method, request.path, request.query, request.body, takes)
             named = {"name": found["name"]} if "name" in found.groupdict() else {}
-            answer = play(request, **{key: self._find(value) for key, value in named.items()})
+            answer: Answer = getattr(self, play)(request, **{key: self._find(value) for key, value in named.items()})
             if gives:
                 self._check(answer.body, gives, f"{method} {request.path}")
             return answer
@@ -192,6 +172,12 @@ class Arm:
     def _permissions(self, request: Request) -> Answer:
         everything = {"actions": ["*"], "notActions": sorted(self.denied), "dataActions": [], "notDataActions": []}
         return self._paged(request, [everything])
+
+    def _list_locks(self, request: Request) -> Answer:
+        return self._paged(request, self.locks)
+
+    def _list_settings(self, request: Request) -> Answer:
+        return self._paged(request, self.autoscale)
 
     def _paged(self, request: Request, values: list[dict[str, Any]]) -> Answer:
         start = int(request.query.get("$skiptoken", "0"))
