@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.binary import provide_kubectl
-from tests.e2e.cloud import SharedCloud, silence
+from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
@@ -78,23 +78,6 @@ def test_a_stock_out_that_the_cloud_does_not_report(
     wait_until(lambda: count_running(clean) == 4, "running pods", 90)
     wait_until(lambda: sum(shared.cloud.view(zone).target for zone in "abc") == 1, "withdrawal of what never came")
     assert len(shared.cloud.living("c")) == 1
-
-
-def test_an_unready_node_is_replaced(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
-    start(
-        "--scale-down-unready-time=3s",
-        "--scale-down-delay-after-add=1s",
-        "--node-delete-delay-after-taint=1s",
-        "--unremovable-node-recheck-timeout=1s",
-    )
-    patience = [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2}]
-    deploy(clean, "web", 4, tolerations=patience)
-    wait_until(lambda: count_running(clean) == 4, "running pods")
-    [dead] = find_nodes(clean)
-    silence(clean, dead)
-    wait_until(lambda: dead not in find_nodes(clean), "removal of the silent node", 90)
-    wait_until(lambda: count_running(clean) == 4, "pods on another node")
-    assert sum(len(shared.cloud.living(zone)) for zone in "abc") == 1
 
 
 def test_the_lease_is_renewed_while_the_process_computes(
