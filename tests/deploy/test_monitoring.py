@@ -64,5 +64,7 @@ def test_every_metric_of_ca_is_there_or_the_docs_say_why_not() -> None:
 
 
 def test_the_docs_list_every_metric_of_ours() -> None:
-    own = {name for name in NAMES if name.startswith("nodewright_") and not name.endswith(("_created", "_seconds_total"))}
+    own = {
+        name for name in NAMES if name.startswith("nodewright_") and not name.endswith(("_created", "_seconds_total"))
+    }
     assert own <= {_PART.sub("", name) for name in _NAME.findall(DOCS)} | set(_NAME.findall(DOCS))
