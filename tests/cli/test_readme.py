@@ -18,6 +18,7 @@ PAGES = (README, ROOT / "core/README.md", ROOT / "docs/commands.md")
 ACME = ROOT / "docs/examples/acme/src/nodewright_acme/provider.py"
 DUMP = ROOT / "docs/examples/plan/dump.json"
 
+_KINDS = {"similar": "similar groups", "runonce": "whole loops", "provreq": "ProvisioningRequests"}
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -80,7 +81,7 @@ def test_the_conformance_numbers_are_current() -> None:
     scores = [line.split() for line in ended.stdout.splitlines() if " " in line]  # the rest names what fails
     assert len(scores) == len(cases)
     for kind, score in scores:
-        words = {"similar": "similar groups", "runonce": "whole loops"}.get(kind, kind)
+        words = _KINDS.get(kind, kind)
         assert f"{words} {score}" in " ".join(text.split())
 
 
