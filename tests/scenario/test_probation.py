@@ -95,5 +95,5 @@ def test_a_saved_state_tells_whether_a_group_is_on_probation(probes: bool, allow
     story = pools(end=30 * MINUTE, **{"probe-after-backoff": probes})
     saved = next(state.memory for state in reversed(story.states()) if state.now <= 4 * MINUTE)
     held = decode_memory(encode_memory(saved))
-    told = {str(group.ref): group.probation for group in make_status(held, 6 * MINUTE, window=600).groups}
+    told = {str(group.ref): group.probation for group in make_status(held, 6 * MINUTE).groups}
     assert told == {"fake/a": allowed, "fake/b": None}

@@ -49,6 +49,7 @@ def path(tmp_path: Path) -> Path:
         given_up={SLOW: 2},
         unregistered_since={(FAST, "i-1"): now - 50},
         deletions={(FAST, "i-0"): now - 5, (FAST, "i-9"): now - 5000},
+        deletion_window=3600.0,
         arrivals={FAST: ArrivalHistory(held=123.4)},
         last_known={FAST: seen(FAST), SLOW: seen(SLOW, why="no permission")},
     )
@@ -68,13 +69,13 @@ def test_the_table(nodewright: Nodewright, path: Path) -> None:
     assert re.search(r"3 machines owed, given up in 1h\d?s?", lines["cloud/slow"])
     assert "2 machines given up" in ended.out
     assert re.search(r"not known yet .* for 15m\d?s?: QUOTA: \[red\]100 cpus\[/red\]\\x1b", lines["cloud/left"])
-    assert "Deletion budget of the cluster: 1 used." in ended.out
+    assert "Deletion budget of the cluster: 1 used within 1h." in ended.out
 
 
 def test_the_document(nodewright: Nodewright, path: Path) -> None:
     document = nodewright("status", "--state", path, "--output", "json").document
     assert (document["schema"], document["paused_until"]) == (1, None)
-    assert document["deletions"] == {"used": 1, "limit": None}
+    assert document["deletions"] == {"used": 1, "limit": None, "window_seconds": 3600.0}
     fast, left, slow = document["groups"]
     assert fast["failure_detection"] == {
         "fast": True,

@@ -21,7 +21,7 @@ def test_every_group_that_anything_is_known_of_is_there() -> None:
         deletions={(ref("c"), "i"): NOW},
         late=frozenset({(ref("d"), "i")}),
     )
-    report = make_status(forgotten, NOW, window=600)
+    report = make_status(forgotten, NOW)
     assert [group.ref for group in report.groups] == [A, B, ref("c"), ref("d")]
     assert (report.groups[0].target, report.groups[1].target, report.groups[1].detection) == (2, None, None)
 
@@ -32,34 +32,35 @@ def test_how_failures_are_found() -> None:
     world.add_group("a", 1, capabilities=frozenset({fast}))
     world.add_group("b", 1)
     memory = world.state().memory
-    found = [group.detection for group in make_status(memory, NOW, window=600).groups]
+    found = [group.detection for group in make_status(memory, NOW).groups]
     assert found == [
         Detection(fast=True, timeout=900.0),
         Detection(fast=False, timeout=900.0, why_not="the provider does not report failures"),
     ]
     learned = Memory(last_known=memory.last_known, arrivals={A: ArrivalHistory(held=90.0), B: ArrivalHistory()})
-    timeouts = [group.detection for group in make_status(learned, NOW, window=600).groups]
+    timeouts = [group.detection for group in make_status(learned, NOW).groups]
     assert [(d.timeout, d.learned) for d in timeouts if d is not None] == [(90.0, True), (900.0, False)]
 
 
 def test_what_is_over_is_left_out() -> None:
     memory = Memory(
         backoffs={A: Backoff(until=NOW - 1, duration=300, last_failure=NOW)},
-        deletions={(A, "old"): NOW - 600, (A, "new"): NOW - 599},
+        deletions={(A, "old"): NOW - 1200, (A, "new"): NOW - 1199},
+        deletion_window=1200.0,
         requests={A: (ScaleUpRequest(increase=2, started=NOW, deadline=NOW + 1),)},
     )
-    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), window=600, deletion_limit=10)
+    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), deletion_limit=10)
     (group,) = report.groups
     assert (report.pause, group.backoff) == (None, None)
     assert (report.deleted, group.deleted, report.deletion_limit) == (1, 1, 10)
     assert group.requests == memory.requests[A]
-    assert make_status(memory, NOW, pause=Pause(since=0, until=NOW + 1), window=600).pause is not None
+    assert make_status(memory, NOW, pause=Pause(since=0, until=NOW + 1)).pause is not None
 
 
 def test_a_group_that_must_prove_itself_is_on_probation() -> None:
     over = Backoff(until=NOW - 1, duration=300, last_failure=NOW - 301, delivered=1)
     memory = Memory(backoffs={A: over, B: Backoff(until=NOW, duration=300, last_failure=NOW - 300)})
-    assert [group.probation for group in make_status(memory, NOW, window=600).groups] == [2, None]
+    assert [group.probation for group in make_status(memory, NOW).groups] == [2, None]
 
 
 def test_when_the_next_instance_without_a_node_is_given_up() -> None:
@@ -67,12 +68,12 @@ def test_when_the_next_instance_without_a_node_is_given_up() -> None:
     world.add_group("a", 1)
     since = {(A, "late"): NOW - 1000, (A, "new"): NOW - 10, (A, "next"): NOW - 20, (B, "unknown"): NOW}
     memory = Memory(last_known=world.state().memory.last_known, unregistered_since=since, late=frozenset({(A, "late")}))
-    assert [group.next_late for group in make_status(memory, NOW, window=600).groups] == [NOW + 880, None]
+    assert [group.next_late for group in make_status(memory, NOW).groups] == [NOW + 880, None]
 
 
 def test_what_scale_down_knows_is_told() -> None:
     known = ScaleDownMemory(unneeded_since={"n": NOW - 60}, quarantined_until={A: NOW + 60, B: NOW})
-    report = make_status(Memory(scale_down=known), NOW, window=600)
+    report = make_status(Memory(scale_down=known), NOW)
     assert report.unneeded == {"n": NOW - 60}
     assert [group.quarantined_until for group in report.groups] == [NOW + 60, None]
 
@@ -85,7 +86,7 @@ def test_removals_under_way_are_told_the_oldest_first() -> None:
         Removing(removal=removal, stage=RemovalStage.DRAINING, started=NOW - ago)
         for removal, ago in zip(removals, (10, 20), strict=True)
     ]
-    report = make_status(Memory(), NOW, window=600, removing=going)
+    report = make_status(Memory(), NOW, removing=going)
     assert [held.removal.node for held in report.removing] == ["old", "new"]
 
 
@@ -98,6 +99,6 @@ def test_machines_that_are_there_and_no_nodes_end_with_their_own_clock_not_with_
     since = {(A, f"i-{n}"): NOW - 400 + 100 * n for n in range(3)}
     known = world.state().memory.last_known
     memory = Memory(last_known=known, unregistered_since=since, requests={A: (overdue, later)})
-    (group,) = make_status(memory, NOW, window=600).groups
+    (group,) = make_status(memory, NOW).groups
     ends = [(request.increase, request.deadline) for request in group.requests]
     assert ends == [(2, NOW + 500), (1, NOW + 700), (1, NOW + 600)]

@@ -4,7 +4,7 @@ from nodewright.model.group import Instance, InstanceState
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.state import Memory
 from nodewright.testkit import build_node
-from nodewright.testkit.world import NOW, World, ref
+from nodewright.testkit.world import NOW, World, ref, settings_with
 
 G = ref("g")
 I1, I2 = "cloud:///g/new-1", "cloud:///g/new-2"
@@ -55,3 +55,11 @@ def test_deletions_count_for_as_long_as_the_window() -> None:
 def test_the_fold_carries_deletions() -> None:
     memory = Memory(deletions={(G, "a"): NOW - 599, (G, "b"): NOW - 600})
     assert with_instances(memory=memory).state().memory.deletions == {(G, "a"): NOW - 599}
+
+
+def test_the_fold_remembers_for_how_long_deletions_count() -> None:
+    memory = Memory(deletions={(G, "a"): NOW - 599, (G, "b"): NOW - 600})
+    longer = with_instances(memory=memory).state(settings_with(deletion_window=3600.0)).memory
+    assert (longer.deletions, longer.deletion_window) == (memory.deletions, 3600.0)
+    as_ca = with_instances(memory=memory).state(settings_with(profile="ca")).memory
+    assert (as_ca.deletions, as_ca.deletion_window) == ({}, 0.0)

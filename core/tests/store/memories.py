@@ -65,6 +65,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "seen_failures": st.frozensets(pairs, max_size=2),
         "never_ran": st.frozensets(pairs, max_size=2),
         "deletions": _few(pairs, moments),
+        "deletion_window": seconds,
         "deletion_tried": _few(pairs, moments),
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),

@@ -111,8 +111,12 @@ def test_what_a_later_version_adds_is_passed_over(memory: Memory) -> None:
 
 
 def test_an_empty_memory_is_a_document_too() -> None:
-    assert json.loads(encode_memory(Memory())) == {"kind": KIND, "schema": SCHEMA}
+    assert json.loads(encode_memory(Memory())) == {"kind": KIND, "schema": SCHEMA, "deletion_window": 600.0}
     assert decode_memory(encode_memory(Memory())) == Memory()
+
+
+def test_a_former_version_did_not_say_how_long_deletions_count() -> None:
+    assert decode_memory(json.dumps({"kind": KIND, "schema": SCHEMA}).encode()) == Memory()
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,6 @@ class Inquiries:
             state.memory,
             self._clock.now(),
             pause=self._pause,
-            window=limits.deletion_window,
             deletion_limit=cluster_limit(state, limits),
             removing=report.removing,
         )

@@ -9,7 +9,7 @@ from nodewright.cli.state_path import Place, state_options
 from nodewright.cli.status_view import as_json, print_status
 from nodewright.engine.status import make_status
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import SafetySettings, ServingSettings
+from nodewright.model.settings import ServingSettings
 
 
 @click.command("status")
@@ -40,8 +40,7 @@ def _show_saved(place: Place, output: str) -> None:
     if place.path is not None and not place.path.exists() and pause is None:
         asked = "" if place.chosen else f", and no daemon answers at {ServingSettings().debug_address}"
         raise ConfigError(f"--state: {place.path}: there is no saved state{asked}")
-    window = SafetySettings().deletion_window
-    report = make_status(place.state.peek(), SystemClock().now(), pause=pause, window=window)
+    report = make_status(place.state.peek(), SystemClock().now(), pause=pause)
     if output == "json":
         write_json(as_json(report))
         return

@@ -47,7 +47,7 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "schema": SCHEMA,
         "now": format_moment(report.now),
         "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
-        "deletions": {"used": report.deleted, "limit": report.deletion_limit},
+        "deletions": {"used": report.deleted, "limit": report.deletion_limit, "window_seconds": report.deletion_window},
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "removals": [_removal(held) for held in report.removing],
         "groups": [_group(group, report.now) for group in report.groups],
@@ -111,7 +111,9 @@ def _backoff(backoff: Backoff, now: float) -> dict[str, Any]:
 
 def _deletions(report: StatusReport) -> str:
     limit = f" of {report.deletion_limit:,}" if report.deletion_limit is not None else ""
-    return f"Deletion budget of the cluster: {report.deleted:,}{limit} used."
+    if not report.deletion_window:
+        return "There is no limit to deletions."
+    return f"Deletion budget of the cluster: {report.deleted:,}{limit} used within {format_duration(report.deletion_window)}."
 
 
 def _size(group: GroupStatus) -> str:

@@ -62,7 +62,7 @@ class GroupStatus:
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
-    ``deletion_limit`` of them are allowed within a window: None where the number of nodes is not known, which decides it.
+    ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not known, which decides it.
     ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on their way out.
     """
 
@@ -71,6 +71,7 @@ class StatusReport:
     pause: Pause | None = None
     deleted: int = 0
     deletion_limit: int | None = None
+    deletion_window: float = 0.0
     unneeded: Mapping[str, float] = field(default_factory=dict)
     removing: tuple[Removing, ...] = ()
 
@@ -80,12 +81,11 @@ def make_status(
     now: float,
     *,
     pause: Pause | None = None,
-    window: float,
     deletion_limit: int | None = None,
     removing: Iterable[Removing] = (),
 ) -> StatusReport:
-    """``window`` is that of the deletion budget, in seconds. A backoff or pause that is over is left out."""
-    deletions = recent_deletions(memory.deletions, window, now)
+    """A backoff or pause that is over is left out."""
+    deletions = recent_deletions(memory.deletions, memory.deletion_window, now)
     machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": deletions}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
     alone = (memory.backoffs, memory.scale_down.quarantined_until)
@@ -98,6 +98,7 @@ def make_status(
         pause=pause if pause is not None and pause.holds(now) else None,
         deleted=len(deletions),
         deletion_limit=deletion_limit,
+        deletion_window=memory.deletion_window,
         unneeded=memory.scale_down.unneeded_since,
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
     )

@@ -163,6 +163,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
     failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
     overdue = {ref: (*s.readiness.long_unregistered, *s.readiness.never_ready) for ref, s in states.items()}
     late = {(ref, name) for ref, names in overdue.items() for name in names}
+    window = settings.deletion_limits.deletion_window
     return Memory(
         requests={ref: state.requests for ref, state in states.items() if state.requests},
         backoffs=backoffs,
@@ -173,7 +174,8 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         late=frozenset(late),
         seen_failures=frozenset(failure_ids),
         never_ran=find_never_ran(memory, groups, found.since),
-        deletions=recent_deletions(memory.deletions, settings.safety.deletion_window, found.seen.now),
+        deletions=recent_deletions(memory.deletions, window, found.seen.now),
+        deletion_window=window,
         deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,

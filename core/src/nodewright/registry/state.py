@@ -10,6 +10,7 @@ from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, Gro
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalEnded
+from nodewright.model.settings import SafetySettings
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
 from nodewright.registry.provisioning import ProvisioningMemory
@@ -152,7 +153,8 @@ class Memory:
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
     be read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
     ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
-    that counts towards a deletion budget was first asked to be deleted. ``arrivals`` is what is learned of each
+    that counts towards a deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it
+    does. ``arrivals`` is what is learned of each
     group's provision time. ``deletion_tried`` says when a machine or failure that is still there was last asked to go.
     """
 
@@ -166,6 +168,7 @@ class Memory:
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
     never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
     deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    deletion_window: float = SafetySettings().deletion_window
     deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)

@@ -43,7 +43,7 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
     total_candidates = sum(candidates.values())
     total = _sum(group.readiness for group in groups)
     growing = any(group.upcoming or group.requests for group in groups)
-    known = {held.ref: held for held in make_status(state.memory, now, window=0.0).groups}
+    known = {held.ref: held for held in make_status(state.memory, now).groups}
 
     def part(place: tuple[str, ...], status: str, **more: Any) -> dict[str, Any]:
         since = transitions.since(place, status, now)

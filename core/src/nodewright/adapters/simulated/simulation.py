@@ -371,7 +371,6 @@ class Simulation:
             state.memory if state is not None else Memory(),
             at,
             pause=self.store.load_pause(),
-            window=limits.deletion_window,
             deletion_limit=cluster_limit(state, limits) if state is not None else None,
             removing=self._engine.under_way() if self._engine is not None else (),
         )

@@ -62,10 +62,15 @@ def encode_memory(memory: Memory) -> bytes:
         saved.append(SavedGroup(provider=ref.provider, id=ref.group_id, **sketch, **fields[ref]))
     scale_down = _scale_down(memory.scale_down)
     requests = _provisioning(memory.provisioning)
-    groups = tuple(saved)
-    return _ENCODER.encode(
-        Document(kind=KIND, schema=SCHEMA, groups=groups, scale_down=scale_down, provisioning=requests)
+    document = Document(
+        kind=KIND,
+        schema=SCHEMA,
+        groups=tuple(saved),
+        deletion_window=memory.deletion_window,
+        scale_down=scale_down,
+        provisioning=requests,
     )
+    return _ENCODER.encode(document)
 
 
 def decode_memory(raw: bytes) -> Memory:
@@ -83,6 +88,8 @@ def decode_memory(raw: bytes) -> Memory:
     memory = _memory(groups, found.scale_down or SavedScaleDown())
     saved = found.provisioning or SavedProvisioning()
     requests = ProvisioningMemory(retries=saved.retries, homeless_since=saved.homeless, grants=saved.grants)
+    if found.deletion_window is not None:
+        memory = replace(memory, deletion_window=found.deletion_window)
     return replace(memory, provisioning=requests)
 
 

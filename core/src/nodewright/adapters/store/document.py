@@ -91,10 +91,11 @@ class SavedProvisioning(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """The whole of it."""
+    """The whole of it; ``deletion_window`` in seconds."""
 
     kind: str = ""
     schema: int = 0
     groups: tuple[SavedGroup, ...] = ()
+    deletion_window: float | None = None
     scale_down: SavedScaleDown | None = None
     provisioning: SavedProvisioning | None = None
