@@ -130,3 +130,29 @@ def test_wrong_keys(command: Command, settings: Callable[..., Path], providers: 
     done = command("provider", "check", "fake", "--settings", settings(**providers))
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
+
+
+# A cloud that is away, at once and for good.
+AWAY = """
+from nodewright import spec
+from nodewright_fake import FakeProvider
+
+class Provider(FakeProvider):
+    @spec.hookimpl
+    def provider_info(self):
+        found = super().provider_info()
+        return spec.ProviderInfo(name="odd", capabilities=found.capabilities)
+
+    @spec.hookimpl
+    def refresh(self, wanted):
+        raise spec.AccessDenied("the key is wrong")
+"""
+
+
+def test_a_cloud_that_cannot_be_read_is_named(
+    command: Command, settings: Callable[..., Path], add_plugin: AddPlugin
+) -> None:
+    add_plugin("odd", AWAY)
+    done = command("provider", "check", "odd", "--settings", settings(odd=fake("a")))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "nodewright: provider odd: the key is wrong\n"

@@ -15,7 +15,7 @@ import click
 
 from nodewright.cli.pipe import ReaderGone, abandon_output
 from nodewright.model.complaint import printable, suggest
-from nodewright.model.errors import InvariantError, NodewrightError
+from nodewright.model.errors import InvariantError, NodewrightError, ProviderError
 
 DONE, BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _LONGEST_MESSAGE = 2000
@@ -133,7 +133,8 @@ def _refuse(error: Exception, args: Sequence[str], *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     if isinstance(error, NodewrightError) and not isinstance(error, InvariantError):
-        _say(str(error))
+        whose = f"provider {error.provider}: " if isinstance(error, ProviderError) and error.provider else ""
+        _say(f"{whose}{error}")
         return BAD_INPUT
     again = "" if debug else f"; nodewright --debug {shlex.join(args)} shows where, please report it with that output"
     _say(f"a bug in nodewright: {type(error).__name__}: {error}{again}")
