@@ -56,15 +56,32 @@ def test_trouble_with_calls_buys_nothing_twice(play: AwsPlay, trouble: str) -> N
             for _ in range(times):
                 cloud.refuse_once(action, "Throttling", "Rate exceeded")
     elif trouble == "expired credentials":
-        for _ in range(3):
-            cloud.refuse_once("DescribeAutoScalingGroups", "ExpiredToken", "The security token is expired", 403)
+        expired = ("ExpiredToken", "The security token is expired", 403)
+        play.at(4.0, lambda: cloud.refuse_once("SetDesiredCapacity", *expired))
+        for moment in (100.0, 101.0, 102.0):
+            play.at(moment, lambda: cloud.refuse_once("DescribeAutoScalingGroups", *expired))
     else:
         for _ in range(6):
             cloud.refuse_once("DescribeAutoScalingGroups", "InternalFailure", "oops", 500)
     result = play.run()
+    assert cloud.mishaps.left() == []
     assert result.final.pending == 0
     assert sum(len(cloud.machines(name)) for name in play.names.values()) == 3
     assert sum(play.sizes().values()) == 3
+
+
+def test_a_machine_that_vanishes_is_replaced(play: AwsPlay) -> None:
+    cheap = play.names[CHEAP]
+    lost: list[str] = []
+
+    def lose_one() -> None:
+        lost.append(min(play.cloud.machines(cheap)))
+        play.cloud.vanish(lost[0])
+
+    play.at(300.0, lose_one)
+    result = play.run()
+    assert result.final.pending == 0
+    assert len(play.cloud.machines(cheap) - set(lost)) == 3
 
 
 def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: AwsPlay) -> None:

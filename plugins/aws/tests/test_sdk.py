@@ -1,5 +1,6 @@
 """The SDK's edges: credentials, regions, secrets, and what is imported when."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -11,11 +12,16 @@ import pytest
 
 from awscloud import AwsCloud
 from awscloud.cloud import CREDENTIALS
+from awscloud.proxy import refuse
+from mishaps import Mishap
+from nodewright.adapters.provider import CallSettings
 from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import connect
 from nodewright_aws.errors import refusal
 from nodewright_aws.provider import AwsProvider
+from repeats import requests_of
+from secrecy import shown
 
 Attach = Callable[..., Any]
 
@@ -84,12 +90,35 @@ def test_a_region_that_does_not_answer_is_named() -> None:
         _client({"region": "mars-1", "endpoints": dead, "connect_timeout": 1}).refresh()
 
 
-def test_no_secret_shows(cloud: AwsCloud, attach: Attach) -> None:
-    name = cloud.add_group(size=1)
-    context = ProviderContext(clock=FakeClock(), options={"region": "us-east-1"}, node_group_specs=(f"0:1:{name}",))
+def test_no_secret_shows(cloud: AwsCloud, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoints = {"autoscaling": cloud.proxy.url}
+    options = {"region": "us-east-1", "endpoints": endpoints}
+    context = ProviderContext(clock=FakeClock(), options=options, node_group_specs=("0:1:a",))
     provider = AwsProvider(context)
-    shown = repr(provider) + repr(vars(provider)) + str(attach(f"0:10:{name}").client)
-    assert not [secret for secret in CREDENTIALS.values() if secret in shown]
+    cloud.refuse_once("DescribeAutoScalingGroups", "ExpiredToken", "The security token is expired", 403)
+    with pytest.raises(AccessDenied) as refused:
+        provider.refresh(frozenset())
+    provider.refresh(frozenset())
+    said = shown(provider, refused.value) + caplog.text
+    assert "us-east-1" in said
+    assert CREDENTIALS["aws_secret_access_key"] not in said
+
+
+@pytest.mark.parametrize(
+    "mishap", [refuse("Throttling", "Rate exceeded"), refuse("InternalFailure", "oops", 500), Mishap.LOST]
+)
+def test_only_the_core_repeats_calls(cloud: AwsCloud, attach: Attach, mishap: Any) -> None:
+    """The SDK sends each once: its own repetitions would multiply with the core's."""
+    client = attach(f"0:10:{cloud.add_group(size=1)}", refresh_interval=0).client
+    assert requests_of(cloud, "DescribeAutoScalingGroups", mishap, client.refresh) == CallSettings().read_attempts
+
+
+def test_only_the_core_repeats_writes(cloud: AwsCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client, broken = attach(f"0:10:{name}", refresh_interval=0).client, refuse("InternalFailure", "oops", 500)
+    sent = requests_of(cloud, "SetDesiredCapacity", broken, lambda: client.increase_size(name, 1, 2))
+    assert sent == 1 + CallSettings().write_repeats
 
 
 def test_words_of_aws_are_kept_short() -> None:

@@ -51,12 +51,15 @@ def test_trouble_with_calls_buys_nothing_twice(play: AzurePlay, trouble: str) ->
             for _ in range(times):
                 cloud.refuse_once(operation, "TooManyRequests", "slow down", 429, retry_after="3")
     elif trouble == "expired credentials":
-        for _ in range(3):
-            cloud.refuse_once("list", "ExpiredAuthenticationToken", "The access token expiry is over", 401)
+        expired = ("ExpiredAuthenticationToken", "The access token expiry is over", 401)
+        play.at(4.0, lambda: cloud.refuse_once("update", *expired))
+        for moment in (100.0, 101.0, 102.0):
+            play.at(moment, lambda: cloud.refuse_once("list", *expired))
     else:
         for _ in range(6):
             cloud.refuse_once("list", "InternalServerError", "oops", 500)
     result = play.run()
+    assert cloud.mishaps.left() == []
     assert result.final.pending == 0
     assert sum(play.living().values()) == 3
     assert sum(play.sizes().values()) == 3

@@ -1,6 +1,7 @@
 """The SDK's edges: credentials, clouds, secrets, time limits, and what is imported when."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from azurecloud import Authority, AzureCloud
+from azurecloud.arm import Refused
 from azurecloud.cloud import CLIENT, SECRET, TENANT
+from mishaps import Mishap
+from nodewright.adapters.provider import CallSettings
 from nodewright.spec import AccessDenied, ConfigError, ProviderContext, ProviderUnavailable
 from nodewright.testkit import FakeClock
 from nodewright_azure.account import load_account
@@ -19,6 +23,8 @@ from nodewright_azure.errors import Refusal, refusal
 from nodewright_azure.options import Method, Options, load_options
 from nodewright_azure.provider import AzureProvider
 from nodewright_azure.session import open_client
+from repeats import requests_of
+from secrecy import shown
 
 Attach = Callable[..., Any]
 _PLACE = {"subscription_id": "s", "resource_group": "g"}
@@ -154,15 +160,58 @@ def test_an_endpoint_that_does_not_answer_is_named(attach: Attach) -> None:
         stage.client.refresh()
 
 
-def test_no_secret_shows(cloud: AzureCloud) -> None:
+def test_no_secret_shows(cloud: AzureCloud, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     name = cloud.add_set(capacity=1)
     context = ProviderContext(clock=FakeClock(), options=cloud.options, node_group_specs=(f"0:1:{name}",))
     provider = AzureProvider(context)
+    cloud.accepts_logins = False
+    with pytest.raises(AccessDenied) as refused:
+        provider.refresh(frozenset())
+    cloud.accepts_logins = True
     provider.refresh(frozenset())
-    parts = [provider, *vars(provider).values(), *vars(provider._sdk).values()]
-    shown = " ".join(f"{part!r} {part}" for part in parts)
-    assert TENANT in shown
-    assert SECRET not in shown
+    said = shown(provider, refused.value) + caplog.text
+    assert TENANT in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    "mishap",
+    [
+        Refused(429, "TooManyRequests", "slowly").answer,
+        Refused(500, "InternalServerError", "oops").answer,
+        Mishap.LOST,
+    ],
+)
+def test_only_the_core_repeats_calls(cloud: AzureCloud, attach: Attach, mishap: Any) -> None:
+    """The SDK sends each once: its own repetitions would multiply with the core's."""
+    client = attach(f"0:10:{cloud.add_set(capacity=1)}", refresh_interval=0).client
+    assert requests_of(cloud, "list", mishap, client.refresh) == CallSettings().read_attempts
+
+
+def test_only_the_core_repeats_writes(cloud: AzureCloud, attach: Attach) -> None:
+    name = cloud.add_set(capacity=1)
+    broken = Refused(500, "InternalServerError", "oops").answer
+    client = attach(f"0:10:{name}", refresh_interval=0).client
+    sent = requests_of(cloud, "update", broken, lambda: client.increase_size(name, 1, 2))
+    assert sent == 1 + CallSettings().write_repeats
+
+
+def test_the_sdk_says_nothing_beside_us(cloud: AzureCloud) -> None:
+    """Its own line about a login that failed would stand on stderr before ours."""
+    program = (
+        "from nodewright.spec import ProviderContext\n"
+        "from nodewright.testkit import FakeClock\n"
+        "from nodewright_azure.provider import AzureProvider\n"
+        f"context = ProviderContext(clock=FakeClock(), options={cloud.options!r}, node_group_specs=('0:1:a',))\n"
+        "try:\n"
+        "    AzureProvider(context).refresh(frozenset())\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__)\n"
+    )
+    cloud.accepts_logins = False
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("AccessDenied\n", "")
 
 
 def test_words_of_azure_are_kept_short() -> None:

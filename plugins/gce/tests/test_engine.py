@@ -83,6 +83,7 @@ def test_trouble_with_calls_buys_nothing_twice(play: GcePlay, trouble: str) -> N
     else:
         cloud.state.operation_seconds = 8.0
     result = play.run()
+    assert cloud.mishaps.left() == []
     assert result.final.pending == 0
     assert sum(len(cloud.machines(name)) for name in play.names.values()) == 3
     assert sum(play.sizes().values()) == 3

@@ -1,6 +1,7 @@
 """The SDK's edges: credentials, places, secrets, and what is imported when."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -11,12 +12,20 @@ from typing import Any
 import pytest
 
 from gcecloud import GceCloud
-from nodewright.spec import AccessDenied, ProviderError, ProviderUnavailable
+from gcecloud.cloud import PROJECT, SECRET, ZONE
+from gcecloud.server import refuse
+from mishaps import Mishap
+from nodewright.adapters.provider import CallSettings
+from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
+from nodewright.testkit import FakeClock
 from nodewright_gce.errors import refusal
+from nodewright_gce.provider import GceProvider
+from repeats import requests_of
+from secrecy import shown
 
 Attach = Callable[..., Any]
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
-_LIST = "instanceGroupManagers.list"
+_LIST, _CREATE = "instanceGroupManagers.list", "instanceGroupManagers.createInstances"
 
 
 def test_choosing_the_plugin_imports_no_sdk() -> None:
@@ -109,10 +118,37 @@ def test_project_and_zone_are_the_machines_own(cloud: GceCloud, attach: Attach) 
     del os.environ["GCE_METADATA_HOST"]
 
 
-def test_no_secret_shows(cloud: GceCloud, attach: Attach) -> None:
+def test_no_secret_shows(cloud: GceCloud, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither the token nor what the template tells new machines."""
+    caplog.set_level(logging.DEBUG)
     name = cloud.add_group(size=1)
-    client = attach(f"0:10:{name}").client
-    assert "token-1" not in repr(client) + repr(vars(client))
+    options = {"project": PROJECT, "zones": [ZONE], "endpoints": cloud.endpoints, "refresh_interval": 0}
+    clock = FakeClock()
+    provider = GceProvider(ProviderContext(clock=clock, options=options, node_group_specs=(f"0:1:{name}",)))
+    provider.refresh(frozenset())
+    cloud.refuse_once(_LIST, 403, "forbidden")
+    with pytest.raises(AccessDenied) as refused:
+        provider.refresh(frozenset())
+    said = shown(provider, refused.value) + caplog.text
+    assert name in said
+    assert "token-1" not in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    "mishap", [refuse(429, "rateLimitExceeded", "slowly"), refuse(503, "backendError", "try later"), Mishap.LOST]
+)
+def test_only_the_core_repeats_calls(cloud: GceCloud, attach: Attach, mishap: Any) -> None:
+    """The SDK sends each once: its own repetitions would multiply with the core's."""
+    client = attach(f"0:10:{cloud.add_group(size=1)}", refresh_interval=0).client
+    assert requests_of(cloud, _LIST, mishap, client.refresh) == CallSettings().read_attempts
+
+
+def test_only_the_core_repeats_writes(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    client, broken = attach(f"0:10:{name}", refresh_interval=0).client, refuse(503, "backendError", "try later")
+    sent = requests_of(cloud, _CREATE, broken, lambda: client.increase_size(name, 1, 2))
+    assert sent == 1 + CallSettings().write_repeats
 
 
 def test_words_of_google_are_kept_short() -> None:

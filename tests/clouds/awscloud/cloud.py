@@ -17,6 +17,7 @@ from botocore.config import Config
 
 from awscloud.listing import moment, rewrite_groups, write_activities
 from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
+from mishaps import Mishap, Mishaps
 
 REGION = "us-east-1"
 CREDENTIALS = {"aws_access_key_id": "AKIDEXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
@@ -39,8 +40,7 @@ class AwsCloud:
         self._activities: dict[str, list[dict[str, str]]] = {}
         self._states: dict[str, str] = {}
         self._denied: set[str] = set()
-        self._coming: list[tuple[str, Answer | None]] = []
-        self._before: list[Callable[[], object]] = []
+        self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
         self.calls: Counter[str] = Counter()
         self.proxy = Proxy(moto_port, self._play, now)
@@ -117,6 +117,10 @@ class AwsCloud:
         [arrived] = self.machines(group) - before
         return arrived
 
+    def vanish(self, machine: str) -> None:
+        """An instance is gone, and AWS starts another in its place."""
+        self.ec2.terminate_instances(InstanceIds=[machine.rpartition("/")[2]])
+
     def fail(self, group: str, message: str = STOCK_OUT) -> None:
         """A launch fails; AWS goes on trying, so the capacity stays asked for."""
         said = f"{message} Launching EC2 instance failed."
@@ -149,15 +153,15 @@ class AwsCloud:
 
     def refuse_once(self, action: str, code: str, message: str = "", status: int = 400, retry_after: str = "") -> None:
         headers = {"Retry-After": retry_after} if retry_after else {}
-        self._coming.append((action, refuse(code, message, status, headers)))
+        self.mishaps.plan(action, refuse(code, message, status, headers))
 
     def lose_answer_once(self, action: str) -> None:
         """The next such call takes effect, and its answer is lost."""
-        self._coming.append((action, None))
+        self.mishaps.plan(action, Mishap.LOST)
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size has arrived and was not looked at yet."""
-        self._before.append(happening)
+        self.mishaps.before_write(happening)
 
     # How each call is answered
 
@@ -167,20 +171,17 @@ class AwsCloud:
         action = request.action
         self.calls[action or f"{request.service} {request.method}"] += 1
         if action in _SIZE_WRITES and request.form.get("AutoScalingGroupName", "") in ("", *self._known()):
-            happenings, self._before = self._before, []
-            for happening in happenings:
-                happening()
+            self.mishaps.write_arrives()
         if action in self._denied:
             code = "UnauthorizedOperation" if request.service == "ec2" else "AccessDenied"
             return refuse(code, f"User is not authorized to perform {request.service}:{action}", 403)
-        for coming in self._coming:
-            if coming[0] == action:
-                self._coming.remove(coming)
-                if coming[1] is None:
-                    self._act(request)
-                    raise LostAnswer
-                return coming[1]
-        return self._act(request)
+        mishap = self.mishaps.take(action)
+        if isinstance(mishap, Answer):
+            return mishap
+        answer = self._act(request)
+        if mishap is Mishap.LOST:
+            raise LostAnswer
+        return answer
 
     def _known(self) -> set[str]:
         return {*self._asked, *self._held}

@@ -15,6 +15,7 @@ from azurecloud.arm import Arm, Refused
 from azurecloud.certificates import Authority
 from azurecloud.server import Answer, LostAnswer, Request, Server
 from azurecloud.sets import ScaleSet, Trouble, make_set
+from mishaps import Mishap, Mishaps
 
 TENANT, CLIENT, SECRET = "tenant-of-tests", "client-of-tests", "s3cr3t-of-tests"
 SUBSCRIPTION, GROUP = "sub", "Nodes"
@@ -28,8 +29,7 @@ class AzureCloud:
     def __init__(self, authority: Authority, now: Callable[[], float]) -> None:
         self.now = now
         self.arm = Arm(SUBSCRIPTION, GROUP, now)
-        self._coming: list[tuple[str, Answer | None]] = []
-        self._before: list[Callable[[], object]] = []
+        self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
         self._tokens: set[str] = set()
         self.logins: list[dict[str, str]] = []
@@ -149,18 +149,18 @@ class AzureCloud:
 
     def refuse_once(self, operation: str, code: str, message: str, status: int = 400, retry_after: str = "") -> None:
         headers = {"Retry-After": retry_after} if retry_after else {}
-        self._coming.append((operation, Refused(status, code, message, headers).answer))
+        self.mishaps.plan(operation, Refused(status, code, message, headers).answer)
 
     def lose_answer_once(self, operation: str) -> None:
         """The operation is done, and the connection breaks before the answer."""
-        self._coming.append((operation, None))
+        self.mishaps.plan(operation, Mishap.LOST)
 
     def expire_tokens(self) -> None:
         self._tokens.clear()
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size is here and was not looked at yet."""
-        self._before.append(happening)
+        self.mishaps.before_write(happening)
 
     # How each call is answered
 
@@ -170,20 +170,17 @@ class AzureCloud:
         operation = _operation(request)
         self.calls[operation] += 1
         if operation in _SIZE_WRITES:
-            happenings, self._before = self._before, []
-            for happening in happenings:
-                happening()
+            self.mishaps.write_arrives()
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token not in self._tokens:
             return Refused(401, "ExpiredAuthenticationToken", "The access token is expired or was never given.").answer
-        for coming in self._coming:
-            if coming[0] == operation:
-                self._coming.remove(coming)
-                if coming[1] is None:
-                    self._act(request)
-                    raise LostAnswer
-                return coming[1]
-        return self._act(request)
+        mishap = self.mishaps.take(operation)
+        if isinstance(mishap, Answer):
+            return mishap
+        answer = self._act(request)
+        if mishap is Mishap.LOST:
+            raise LostAnswer
+        return answer
 
     def _act(self, request: Request) -> Answer:
         with self._lock:

@@ -13,6 +13,7 @@ from gcecloud.group import API, Mig, Name, Raw
 from gcecloud.operations import STOCK_OUT, Operations, State
 from gcecloud.schema import BadExchange, check_answer, read_request
 from gcecloud.server import Answer, LostAnswer, Request, Server, refuse
+from mishaps import Mishap, Mishaps
 
 PROJECT, REGION, ZONE = "proj", "us-east1", "us-east1-b"
 SECRET = "c2VjcmV0IHRoYXQgam9pbnMgdGhlIGNsdXN0ZXI"  # noqa: S105 - of no cluster in the world
@@ -21,7 +22,6 @@ _WRITES = (
     "instanceGroupManagers.deleteInstances",
     "instanceGroupManagerResizeRequests.insert",
 )
-_LOST, _STALLS = "lost", "stalls"
 
 
 class GceCloud:
@@ -35,8 +35,7 @@ class GceCloud:
         self.tells_permissions = True
         self._operations = Operations(self.state)
         self._denied: set[str] = set()
-        self._coming: list[tuple[str, Answer | str]] = []
-        self._before: list[Callable[[], object]] = []
+        self.mishaps: Mishaps[Answer] = Mishaps()
         self._tokens = 0
         self._oldest_token = 1
         self._refuses_tokens = False
@@ -170,15 +169,15 @@ class GceCloud:
         self, operation: str, status: int, reason: str, message: str = "said Google", retry_after: str = ""
     ) -> None:
         headers = {"Retry-After": retry_after} if retry_after else {}
-        self._coming.append((operation, refuse(status, reason, message, headers)))
+        self.mishaps.plan(operation, refuse(status, reason, message, headers))
 
     def lose_answer_once(self, operation: str) -> None:
         """The next such call takes effect, and its answer is lost."""
-        self._coming.append((operation, _LOST))
+        self.mishaps.plan(operation, Mishap.LOST)
 
     def stall_once(self, operation: str) -> None:
         """The next such call is never answered."""
-        self._coming.append((operation, _STALLS))
+        self.mishaps.plan(operation, Mishap.STALLS)
 
     def fail_operation_once(self, code: str, message: str) -> None:
         """The next write is accepted, and ends with an error."""
@@ -186,7 +185,7 @@ class GceCloud:
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size has arrived and was not looked at yet."""
-        self._before.append(happening)
+        self.mishaps.before_write(happening)
 
     def expire_tokens(self, *, for_good: bool = False) -> None:
         """No token that was given out so far is good any more; ``for_good``: and there are no others."""
@@ -222,31 +221,20 @@ class GceCloud:
     def _play(self, operation: str, asked: Raw) -> Answer:
         self.calls[operation] += 1
         if operation in _WRITES:
-            happenings, self._before = self._before, []
-            for happening in happenings:
-                happening()
+            self.mishaps.write_arrives()
         if operation in self._denied:
             return refuse(403, "forbidden", f"Required a permission for {operation} on projects/{asked['project']}")
-        coming = self._take(operation)
-        if coming == _STALLS:
+        mishap = self.mishaps.take(operation)
+        if mishap is Mishap.STALLS:
             self._closing.wait()
             raise LostAnswer
-        if isinstance(coming, Answer):
-            return coming
+        if isinstance(mishap, Answer):
+            return mishap
         with self._lock:
             answer = self._operations.play(operation, asked)
-        if coming == _LOST:
+        if mishap is Mishap.LOST:
             raise LostAnswer
         return answer
-
-    def _take(self, operation: str) -> Answer | str:
-        """What goes wrong with this call; empty: nothing."""
-        with self._lock:
-            for coming in self._coming:
-                if coming[0] == operation:
-                    self._coming.remove(coming)
-                    return coming[1]
-        return ""
 
     def _give_token(self) -> Answer:
         self.calls["token"] += 1

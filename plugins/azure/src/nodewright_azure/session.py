@@ -1,5 +1,6 @@
 """Credentials and the SDK's client, made when Azure is really asked. Here and in ``sdk`` alone the SDK is imported."""
 
+import logging
 from typing import Any
 
 from nodewright.spec import AccessDenied
@@ -18,6 +19,8 @@ def open_client(account: Account, options: Options) -> Any:
     from azure.core import AzureClouds  # noqa: PLC0415 - the SDK is heavy, see the module's first line
     from azure.mgmt.compute import ComputeManagementClient  # noqa: PLC0415 - as above
 
+    # What goes wrong is raised and told by the core, once; without a handler Python prints the SDK's own lines too.
+    logging.getLogger("azure").addHandler(logging.NullHandler())
     where: dict[str, Any] = {"cloud_setting": AzureClouds[account.cloud]}
     if options.arm_endpoint:
         audience = options.arm_audience or options.arm_endpoint

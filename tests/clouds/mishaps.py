@@ -1,0 +1,51 @@
+"""What goes wrong with the calls that come next, for the test servers of all clouds."""
+
+import threading
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Generic, TypeVar
+
+A = TypeVar("A")
+
+
+class Mishap(Enum):
+    """What happens in place of an answer."""
+
+    LOST = auto()  # the call takes effect, and its answer is lost
+    STALLS = auto()  # the call is never answered
+
+
+class Mishaps(Generic[A]):
+    """Each happens once, in the order in which they were planned; ``A`` is an answer of the cloud. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._coming: list[tuple[str, A | Mishap]] = []
+        self._before: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
+
+    def plan(self, operation: str, what: A | Mishap) -> None:
+        """The next call of the operation ends so."""
+        with self._lock:
+            self._coming.append((operation, what))
+
+    def before_write(self, happening: Callable[[], object]) -> None:
+        """Takes place when the next write of a size has arrived and was not looked at yet."""
+        self._before.append(happening)
+
+    def write_arrives(self) -> None:
+        happenings, self._before = self._before, []
+        for happening in happenings:
+            happening()
+
+    def take(self, operation: str) -> A | Mishap | None:
+        """What happens to this call; None: nothing."""
+        with self._lock:
+            found = next((coming for coming in self._coming if coming[0] == operation), None)
+            if found is None:
+                return None
+            self._coming.remove(found)
+            return found[1]
+
+    def left(self) -> list[str]:
+        """Operations of which no call has come so far."""
+        return [operation for operation, _ in self._coming]
