@@ -49,6 +49,26 @@ def test_a_group_alike_is_asked_where_no_other_would_help() -> None:
     assert story.asked("b") == [TIMED_OUT]
 
 
+def test_growth_is_not_spread_to_a_group_that_has_more_in_common() -> None:
+    """Balance alone would give the node to group b: it is as small as c, and comes first."""
+    story = sold_out(("z1", "m"), ("z1", "m"), ("z2", "m"), **{"balance-similar-node-groups": True})
+    assert (story.asked("b"), story.asked("c")) == ([], [TIMED_OUT])
+
+
+def test_growth_is_spread_over_groups_that_have_as_little_in_common() -> None:
+    """Three are alike and smaller than group a; the one in its zone gets no share."""
+    kinds = {"b": ("z1", 0.4), "c": ("z2", 0.5), "d": ("z3", 0.6)}
+    alike = [
+        {"name": name, "zone": zone, "price_per_hour": price, "cpu": "4", "instance_type": "small"}
+        for name, (zone, price) in kinds.items()
+    ]
+    a = {"name": "a", "zone": "z1", "price_per_hour": 0.1, "cpu": "8", "instance_type": "large"}
+    settings = {"balance-similar-node-groups": True}
+    story = Story(a, *alike, settings=settings, stock_outs=[{"group": "a"}], switched_off=SILENT, minutes=40)
+    story.pods(2, at=5, cpu="3")
+    assert [story.asked(name) for name in "abcd"] == [[ASKED], [], [TIMED_OUT], [TIMED_OUT]]
+
+
 def test_other_pods_go_where_the_expander_says() -> None:
     """A failure says little: pods that did not wait for that group are not kept from those like it."""
     story = sold_out(("z1", "m"), ("z1", "m"), ("z2", "m"))

@@ -96,11 +96,12 @@ def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gall
     if not ground.settings.scale_up.balance_similar_node_groups or own.options.zero_or_max_node_scaling:
         return []
     needed = {group.pod_class for group in groups if ref in gallery.fits(group.pod_class)}
+    if not needed:
+        return []
     return [
         other
         for other in ground.state.groups
         if other != ref
-        and needed
         and other in ground.templates
         and unsafe_reason(ground, other) is None
         and is_similar(ground, ref, other)
@@ -108,12 +109,13 @@ def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gall
     ]
 
 
-def make_option(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gallery: Gallery) -> Option | None:
-    """What growing one group would do for the pods; None when it would help none."""
+def make_option(
+    ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], similar: Sequence[GroupRef], gallery: Gallery
+) -> Option | None:
+    """What growing one group, and those ``similar`` to it, would do for the pods; None when it would help none."""
     fitting = [group for group in groups if ref in gallery.fits(group.pod_class)]
     if not fitting:
         return None
-    similar = find_similar(ground, ref, groups, gallery)
     return option_of(ground, ref, _estimate(ground, ref, fitting, similar, gallery))
 
 

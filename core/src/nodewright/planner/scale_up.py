@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
-from nodewright.estimator.pod_group import group_pods
+from nodewright.estimator.pod_group import PodGroup, group_pods
 from nodewright.expander.chain import Market, choose
 from nodewright.expander.option import Option
 from nodewright.expander.price import find_unit_prices
@@ -18,7 +18,7 @@ from nodewright.planner.candidates import Ground, find_similar, make_option, ski
 from nodewright.planner.gallery import Gallery
 from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
 from nodewright.planner.probe import Probes, Trial, is_cut
-from nodewright.planner.suspects import least_alike
+from nodewright.planner.suspects import least_alike, no_more_alike
 from nodewright.snapshot.pod_class import PodClass
 
 _NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
@@ -92,10 +92,17 @@ class ScaleUp:
             if found and 0 < limit < elapsed():
                 self._skipped[ref] = _NO_TIME
                 continue
-            option = make_option(self._ground, ref, self._probes.offered(ref, self._groups), self._gallery)
+            offered = self._probes.offered(ref, self._groups)
+            option = make_option(self._ground, ref, offered, self._similar(ref, offered), self._gallery)
             if option is not None:
                 found.append(option)
         return found
+
+    def _similar(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[GroupRef]:
+        """Over which groups growth of one for these pods is spread besides."""
+        similar = find_similar(self._ground, ref, groups, self._gallery)
+        pods = [group.pods for group in groups if ref in self._gallery.fits(group.pod_class)] if similar else ()
+        return no_more_alike(self._ground, ref, similar, pods)
 
     def _choose(self, options: Sequence[Option]) -> Option | None:
         ground = self._ground
@@ -121,7 +128,7 @@ class ScaleUp:
         left = ground.nodes_left
         wanted = chosen.node_count if left is None else min(chosen.node_count, left)
         wanted, _ = ground.quota.allowed(chosen.node, wanted)
-        similar = find_similar(ground, chosen.group, self._groups, self._gallery)
+        similar = self._similar(chosen.group, self._groups)
         refs = [chosen.group, *(ref for ref in similar if ref not in self._skipped)]
         refs.sort(key=list(ground.state.groups).index)
         limits = self._probes.limits(chosen.group, refs, self._groups)

@@ -1,6 +1,6 @@
 """Whom to ask after a group failed to deliver and nobody said why."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef
@@ -18,12 +18,31 @@ def least_alike(ground: Ground, options: Sequence[Option]) -> Sequence[Option]:
     one that failed. Where time alone tells, it may be either; pods that have waited for one such group in vain are
     not sent to another of its zone and type, as long as one differs in more. Other pods go where the expander says.
     """
-    silent = list(_silent(ground))
-    if ground.settings.size_correction != "prompt" or not silent:
+    in_vain = _waited_for_in_vain(ground, [option.pods for option in options])
+    if not in_vain:
         return options
-    waited_in_vain = [ref for ref, asked in silent if any(_waited(option.pods, asked) for option in options)]
-    likeness = [max((_likeness(ground, option, ref) for ref in waited_in_vain), default=0) for option in options]
+    likeness = [_likeness(ground, option.group, in_vain) for option in options]
     return [option for option, shared in zip(options, likeness, strict=True) if shared == min(likeness)]
+
+
+def no_more_alike(
+    ground: Ground, chosen: GroupRef, similar: Sequence[GroupRef], pods: Sequence[Sequence[Pod]]
+) -> Sequence[GroupRef]:
+    """The groups over which growth of ``chosen`` for these pods may be spread without a share for one that has more in
+    common than itself with groups that the pods have waited for in vain.
+    """
+    in_vain = _waited_for_in_vain(ground, pods) if similar else []
+    if not in_vain:
+        return similar
+    most = _likeness(ground, chosen, in_vain)
+    return [other for other in similar if _likeness(ground, other, in_vain) <= most]
+
+
+def _waited_for_in_vain(ground: Ground, pods: Iterable[Sequence[Pod]]) -> list[GroupRef]:
+    if ground.settings.size_correction != "prompt":
+        return []
+    silent = list(_silent(ground))
+    return [ref for ref, asked in silent if any(_waited(some, asked) for some in pods)] if silent else []
 
 
 def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
@@ -39,12 +58,17 @@ def _waited(pods: Sequence[Pod], since: float) -> bool:
     return any(moment is not None and moment.timestamp() <= since for moment in created)
 
 
-def _likeness(ground: Ground, option: Option, failed: GroupRef) -> int:
-    """How much of what runs out, zone and machine type, an option shares with a group of the same provider."""
-    template = ground.templates.get(failed)
-    if template is None or option.group.provider != failed.provider:
-        return 0
-    return sum(_value(option.node, label) == _value(template.node, label) != "" for label in _RUNS_OUT)
+def _likeness(ground: Ground, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
+    """How much of what runs out, zone and machine type, a group shares with one of these of its provider, at most."""
+    node = ground.templates[ref].node
+    others = [ground.templates[other].node for other in failed if _is_comparable(ground, ref, other)]
+    return max(
+        (sum(_value(node, label) == _value(other, label) != "" for label in _RUNS_OUT) for other in others), default=0
+    )
+
+
+def _is_comparable(ground: Ground, ref: GroupRef, failed: GroupRef) -> bool:
+    return failed in ground.templates and failed.provider == ref.provider
 
 
 def _value(node: Node, label: str) -> str:
