@@ -1,6 +1,6 @@
 """Kind ``azure-discovery``: flags, and which scale sets they mean with which sizes.
 
-CA's cases of VM pools of AKS are left out: the plugin serves scale sets.
+Cases of VM pools of AKS fail, and are argued: the plugin serves scale sets.
 """
 
 from collections.abc import Mapping
