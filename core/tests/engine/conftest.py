@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodewright import spec
 from nodewright.act import AuditLog
 from nodewright.engine.autoscaler import Autoscaler, Brain
 from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
@@ -154,6 +155,12 @@ class Desk:
 
     same_group_labels = ignored_labels
     gpu_resources = ignored_labels
+
+    def provisioning_classes(self) -> None:
+        """None of its own."""
+
+    def provision(self, request: spec.ProvisioningRequest) -> None:
+        self.order.append(f"provision {request.key}")
 
     def gpu_label(self) -> str | None:
         return None

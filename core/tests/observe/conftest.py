@@ -77,6 +77,9 @@ class BentProvider:
     def gpu_resources(self) -> tuple[str, ...] | None:
         return ("vendor.example/gpu",)
 
+    def provisioning_classes(self) -> None:
+        """None of its own."""
+
 
 @pytest.fixture
 def provider() -> Any:

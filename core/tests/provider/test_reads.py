@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.provider.checks import group_options
+from nodewright.adapters.provider.checks import group_options, verdict
 from nodewright.model.errors import BadAnswer, ContractViolation, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec import Capability, GroupOptions, Instance, NodeGroup, hookimpl
+from nodewright.spec import Capability, GroupOptions, Instance, NodeGroup, ProvisioningVerdict, hookimpl
 from nodewright.testkit import build_group, build_node, build_template
 
 
@@ -138,3 +138,11 @@ def test_a_provider_may_ignore_the_case_of_ids(scripted: Any, clock: Any) -> Non
     client = connect_provider("scripted", scripted, clock=clock, runner=InlineRunner(clock))
     with pytest.raises(BadAnswer, match="vm-1 twice"):
         client.instances("g")
+
+
+@pytest.mark.parametrize("reason", ["", "too large", "9lives", "so-"])
+def test_a_verdict_must_fit_a_condition(reason: str) -> None:
+    fits = ProvisioningVerdict(accepted=True, reason="In_Progress2")
+    assert verdict(fits) is fits
+    with pytest.raises(ValueError, match=r"reason|empty"):
+        verdict(replace(fits, reason=reason))

@@ -5,7 +5,16 @@ from nodewright.act.audit import AuditLog, AuditRecord, AuditSink
 from nodewright.act.events import EventFilter, alerts, draw_events, loss_of_state
 from nodewright.act.inbox import Inbox
 from nodewright.act.pause import Pause
-from nodewright.act.ports import ClusterWrites, Event, EventSink, Eviction, EvictionAnswer, ProviderWrites, Sight
+from nodewright.act.ports import (
+    ClusterWrites,
+    Event,
+    EventSink,
+    Eviction,
+    EvictionAnswer,
+    ProviderWrites,
+    ServesRequests,
+    Sight,
+)
 from nodewright.act.restraint import Restraint
 
 __all__ = [
@@ -23,6 +32,7 @@ __all__ = [
     "Pause",
     "ProviderWrites",
     "Restraint",
+    "ServesRequests",
     "Sight",
     "alerts",
     "draw_events",

@@ -5,15 +5,19 @@ from typing import Protocol
 import msgspec
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Outcome
+from nodewright.model.provisioning_request import PROVISIONED, Condition
+from nodewright.planner.provisioning.docket import Question
 
 Write = IncreaseSize | DecreaseTargetSize | DeleteInstances
 
 ASKED = "asked"
+SERVE = "Provision"
 _MOST_PODS = 3
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One cloud write. ``time`` in epoch seconds; sizes count machines.
+    """One cloud write. ``time`` in epoch seconds; sizes count machines, and pods where a provider is asked to serve a
+    request (``Provision``; ``group`` is then the provider).
 
     A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and with what
     became of it: ``done``, ``partial``, ``refused`` or ``unknown``. One that stays ``asked`` was the last that its
@@ -78,6 +82,21 @@ def asked(action: Write, *, time: float, loop: str, request: str) -> AuditRecord
     )
 
 
+def asked_to_serve(question: Question, *, time: float, loop: str) -> AuditRecord:
+    """The record of a request that a provider is about to be handed."""
+    request = question.request
+    return AuditRecord(
+        time=time,
+        loop=loop,
+        request=f"{loop}/{request.id}",
+        action=SERVE,
+        group=question.provider,
+        expected_target=0,
+        target=request.pod_count,
+        reason=f"ProvisioningRequest {request.key} of class {request.spec.provisioning_class_name}",
+    )
+
+
 def answered(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
     """The record with what became of the write."""
     size = abs(record.target - record.expected_target)
@@ -88,6 +107,14 @@ def answered(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
             became, accepted, message = "refused", 0, f"{outcome.code}: {outcome.message}"
         case _:
             became, accepted, message = "unknown", 0, getattr(outcome, "message", "")
+    return msgspec.structs.replace(record, time=time, outcome=became, accepted=accepted, message=message)
+
+
+def heard(record: AuditRecord, answer: Condition | None, time: float) -> AuditRecord:
+    """The record with what the provider said; None: a dry run kept the request from it."""
+    became = "unknown" if answer is None else "done" if answer.type == PROVISIONED and answer.is_true else "refused"
+    accepted = record.target if became == "done" else 0
+    message = f"{answer.reason}: {answer.message}" if answer is not None else "not sent: a dry run"
     return msgspec.structs.replace(record, time=time, outcome=became, accepted=accepted, message=message)
 
 

@@ -1,16 +1,21 @@
 """Writes what was decided about requests for capacity into their status; a write that fails is told, and made again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from msgspec.structs import replace as changed
+
+from nodewright import spec
 from nodewright.act.actor import Ended
-from nodewright.act.ports import WARNING, ClusterWrites, Event
+from nodewright.act.audit import AuditSink, asked_to_serve, heard
+from nodewright.act.ports import WARNING, ClusterWrites, Event, ServesRequests
 from nodewright.model.action import Done, IncreaseSize
-from nodewright.model.errors import KubeApiError
+from nodewright.model.clock import Clock
+from nodewright.model.errors import KubeApiError, ProviderError
 from nodewright.model.group import GroupRef
 from nodewright.model.provisioning_request import Condition, ProvisioningRequest
 from nodewright.planner.plan import Plan, PlannedAction
-from nodewright.planner.provisioning.docket import Note, ProvisioningReport, StatusWrite
+from nodewright.planner.provisioning.docket import Note, ProvisioningReport, Question, StatusWrite
 
 _KIND = "ProvisioningRequest"
 
@@ -18,8 +23,13 @@ _KIND = "ProvisioningRequest"
 class Clerk:
     """What is not written is decided anew in the next loop, from what the API server says by then."""
 
-    def __init__(self, cluster: ClusterWrites) -> None:
+    def __init__(
+        self, cluster: ClusterWrites, providers: Iterable[ServesRequests], clock: Clock, audit: AuditSink
+    ) -> None:
         self._cluster = cluster
+        self._providers = {provider.name: provider for provider in providers}
+        self._clock = clock
+        self._audit = audit
         self._events: list[Event] = []
 
     def open(self, plan: Plan) -> Plan:
@@ -40,7 +50,19 @@ class Clerk:
             return plan
         verdicts = tuple(verdict for verdict in report.verdicts if verdict.request.id not in unopened)
         actions = tuple(action for action in plan.actions if _request_of(action) not in unopened)
-        return replace(plan, actions=actions, provisioning=replace(report, verdicts=verdicts))
+        questions = tuple(question for question in report.questions if question.request.id not in unopened)
+        return replace(plan, actions=actions, provisioning=replace(report, verdicts=verdicts, questions=questions))
+
+    def ask(self, report: ProvisioningReport, loop: str) -> None:
+        """Have providers serve the requests of their classes, and write what they say; ``loop`` is for the audit."""
+        for question in report.questions:
+            record = asked_to_serve(question, time=self._clock.now(), loop=loop)
+            self._audit.record(record)
+            answer = self._answer(question)
+            self._audit.record(heard(record, answer, self._clock.now()))
+            request = question.request
+            if answer is not None and request.condition(answer.type) != answer:
+                self._write(request.with_condition(answer), (answer,), StatusWrite(request=request, conditions=()))
 
     def close(self, report: ProvisioningReport, outcomes: Sequence[Ended]) -> None:
         """What became of each request that was examined, now that the cloud has answered."""
@@ -58,6 +80,25 @@ class Clerk:
         """What there is to tell since they were last taken."""
         events, self._events = self._events, []
         return events
+
+    def _answer(self, question: Question) -> Condition | None:
+        """None: the question was kept from the cloud."""
+        request = question.request
+        asked = spec.ProvisioningRequest(
+            key=request.id,
+            class_name=request.spec.provisioning_class_name,
+            pod_count=request.pod_count,
+            parameters=request.spec.parameters,
+            resources=question.resources,
+        )
+        try:
+            verdict = self._providers[question.provider].provision(asked)
+        except ProviderError as error:
+            return changed(question.waiting, reason="ProviderFailed", message=str(error))
+        if verdict is None:
+            return None
+        held = question.met if verdict.accepted else question.unmet
+        return changed(held, reason=verdict.reason, message=verdict.message)
 
     def _write(self, request: ProvisioningRequest, conditions: tuple[Condition, ...], how: StatusWrite) -> bool:
         try:

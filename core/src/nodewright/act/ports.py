@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from nodewright import spec
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Condition, ProvisioningRequest
@@ -45,6 +46,15 @@ class ProviderWrites(Protocol):
     def force_delete_instances(
         self, group_id: str, instance_ids: Sequence[str], expected_target: int
     ) -> tuple[str, ...]: ...
+
+
+class ServesRequests(Protocol):
+    """A provider, as far as it serves requests of classes of its own; raises ProviderError."""
+
+    @property
+    def name(self) -> str: ...
+    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict | None:
+        """None: a dry run kept the request from the cloud."""
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):

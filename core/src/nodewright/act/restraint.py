@@ -34,9 +34,9 @@ class Restraint:
             writes = (*plan.actions, *(_as_planned([removal], state) for removal in plan.scale_down.removals))
             held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
             report = _reduced(plan.scale_down, ())
-            return replace(plan, actions=(), scale_down=report, held_back=held, paused=self.paused), (
-                state.memory.deletions
-            )
+            unasked = replace(plan.provisioning, questions=())
+            plan = replace(plan, actions=(), scale_down=report, provisioning=unasked, held_back=held)
+            return replace(plan, paused=self.paused), state.memory.deletions
         if not plan.scale_down.removals and not any(isinstance(action, DeleteInstances) for action in plan.actions):
             return plan, state.memory.deletions
         budget = DeletionBudget(state, self.settings)

@@ -79,6 +79,9 @@ class DumpedGroups:
     def gpu_resources(self) -> tuple[str, ...] | None:
         return None
 
+    def provisioning_classes(self) -> None:
+        return None
+
     def _of(self, group_id: str) -> _Held:
         try:
             return self._held[group_id]

@@ -134,7 +134,7 @@ class Autoscaler:
         self._actor = Actor(
             world.providers, clock, self._inbox, world.audit, stops_at_refusal=settings.stops_at_refusal
         )
-        self._clerk = Clerk(world.cluster)
+        self._clerk = Clerk(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         loaded = world.store.load()
         self._memory: Memory = recalled(loaded.memory, clock.now())
@@ -229,6 +229,7 @@ class Autoscaler:
         self._world.store.save_if_changed(self._with_intent(state, plan))
         step.plan = plan = self._clerk.open(plan)
         step.outcomes = self._actor.act(plan.actions, self._loop_name)
+        self._clerk.ask(plan.provisioning, self._loop_name)
         self._clerk.close(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
         events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
@@ -267,7 +268,7 @@ class Autoscaler:
         restraint = Restraint(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, deletions = restraint.apply(plan, state)
         scale_down = plan.scale_down.memory or state.memory.scale_down
-        provisioning = plan.provisioning.memory or state.memory.provisioning
+        provisioning = plan.provisioning.when_asked() or state.memory.provisioning
         self._memory = replace(state.memory, deletions=deletions, scale_down=scale_down, provisioning=provisioning)
         return plan
 

@@ -12,6 +12,7 @@ from nodewright.act import (
     EvictionAnswer,
     Pause,
     ProviderWrites,
+    ServesRequests,
     Sight,
 )
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
@@ -42,7 +43,7 @@ class ClusterPort(ClusterReader, ClusterWrites, Protocol):
     """All that the engine asks of the API server."""
 
 
-class ProviderPort(ProviderReads, ProviderWrites, Protocol):
+class ProviderPort(ProviderReads, ProviderWrites, ServesRequests, Protocol):
     """All that the engine asks of one provider."""
 
     # Both sides declare it; said once more so that the two agree.

@@ -121,6 +121,7 @@ class ProviderWatch:
                 same_group_labels=provider.same_group_labels() or (),
                 gpu_label=provider.gpu_label() or "",
                 gpu_resources=provider.gpu_resources() or (),
+                provisioning_classes=tuple(served.name for served in provider.provisioning_classes() or ()),
             )
         except ProviderError:
             return replace(held, ignores_id_case=provider.info.ignores_id_case)

@@ -15,6 +15,7 @@ from nodewright.planner.provisioning.as_ca import Chosen, examine
 from nodewright.planner.provisioning.classes import Mode
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.fair import due_requests, serve
+from nodewright.planner.provisioning.served import ask_providers
 from nodewright.planner.salvo import grown, plan_rounds
 from nodewright.planner.scale_up import ScaleUp
 
@@ -53,6 +54,7 @@ def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Ran
     Room that is there already is no use to these pods, so that whoever asks for such room is served first. Where both
     want machines, who goes first alternates.
     """
+    ask_providers(docket)
     checked = serve(ground, docket, random, Mode.CHECK)
     ground = checked.ground
     if not any(docket.mode(request) == Mode.ATOMIC for request in due_requests(docket)):

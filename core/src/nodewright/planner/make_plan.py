@@ -31,6 +31,7 @@ from nodewright.planner.provisioning.consumers import set_aside
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import keep_house
 from nodewright.planner.provisioning.promises import hold_room, remove_partial, settle_grants
+from nodewright.planner.provisioning.served import tell_unserved
 from nodewright.planner.quota import Quota
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.template import make_templates
@@ -71,6 +72,7 @@ def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: 
     if restored.cut_short:
         return Plan(actions=tuple(actions), cut_short=restored.cut_short)
     if docket.treats_fairly:
+        tell_unserved(state, docket)
         settle_grants(state, docket)
         actions += remove_partial(state, docket, [action.group for action in actions])
     pods = find_pending(state.observation.pending, settings.pods)

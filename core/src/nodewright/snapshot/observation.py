@@ -41,7 +41,9 @@ class GroupSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderSeen:
-    """What a provider said of itself; ``problem`` is set when it could not be refreshed."""
+    """What a provider said of itself; ``problem`` is set when it could not be refreshed. ``provisioning_classes`` are the
+    names of the classes of requests that it serves itself.
+    """
 
     name: str
     ignores_id_case: bool = False
@@ -49,6 +51,7 @@ class ProviderSeen:
     same_group_labels: tuple[str, ...] = ()
     gpu_label: str = ""
     gpu_resources: tuple[str, ...] = ()
+    provisioning_classes: tuple[str, ...] = ()
     problem: str = ""
 
 

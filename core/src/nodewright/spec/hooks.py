@@ -19,6 +19,7 @@ from nodewright.model.group import (
     Value,
 )
 from nodewright.model.node import Node
+from nodewright.model.quantity import Quantity
 from nodewright.spec.diagnosis import DiagnosisHooks
 from nodewright.spec.markers import hookspec
 from nodewright.spec.simulation import SimulationHooks
@@ -51,16 +52,22 @@ class ProvisioningClass(Value, frozen=True, kw_only=True):
 
 
 class ProvisioningRequest(Value, frozen=True, kw_only=True):
-    """One request handed to the provider: how many pods of which total size."""
+    """One request handed to the provider: how many pods, and what all of them ask for together.
+
+    ``key`` names it and no other, also one of the same name that comes later.
+    """
 
     key: str
     class_name: str
     pod_count: int
     parameters: Mapping[str, str] = {}
+    resources: Mapping[str, Quantity] = {}
 
 
 class ProvisioningVerdict(Value, frozen=True, kw_only=True):
-    """The provider's answer to a request, in the words of a condition."""
+    """The provider's answer to a request: is there a machine now for every pod? ``reason`` (letters, digits and
+    underscores, a letter first) and ``message`` go into the condition.
+    """
 
     accepted: bool
     reason: str
@@ -224,7 +231,12 @@ class ProvisioningClassHooks(Protocol):
 
     @hookspec(firstresult=True)
     def provision(self, request: ProvisioningRequest) -> ProvisioningVerdict:
-        """Serve one request."""
+        """Start to serve a request, or say how far it is.
+
+        Asked anew, under the same key, until the answer is accepted, with pauses that grow, and again after
+        a restart: nothing is made twice. Machines are of the provider's node groups. Once it is accepted the core
+        holds the room for the request's pods.
+        """
 
 
 CAPABILITY_HOOKS: Mapping[Capability, type] = {

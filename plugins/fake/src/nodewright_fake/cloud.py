@@ -18,7 +18,7 @@ from nodewright.spec import (
 )
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
-from nodewright_fake.machines import Group, GroupView, Phase, view_of
+from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
 from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut, TakeBack
 from nodewright_fake.supply import BROKEN, Shortage, Supply
 
@@ -42,6 +42,7 @@ class FakeCloud:
         self._built = clock.now()
         self._interference = sorted(options.interference, key=lambda change: change.start)
         self._made_groups = 0
+        self._orders: dict[str, list[Machine]] = {}
         self._before_write: list[Callable[[], object]] = []
         self._running_of: list[GroupView] = []
         self._running: tuple[NodeStart, ...] = ()
@@ -175,6 +176,24 @@ class FakeCloud:
             return False
         self.remove_group(group_id)
         return True
+
+    def serve(self, order: str, group_id: str, machines: int) -> int:
+        """Machines of the group for an order of that name; answers how many of them run. What it lost is asked for
+        again. Raises ProviderError where the group has no room for them.
+        """
+        self._catch_up()
+        group = self.group(group_id)
+        held = [machine for machine in self._orders.get(order, ()) if machine.id in group.machines]
+        held = [machine for machine in held if machine.phase not in (Phase.FAILED, Phase.DELETING)]
+        missing = machines - len(held)
+        if group.target + missing > group.config.max_size:
+            raise ProviderError(
+                f"{group_id} has no room for {missing} machines", group_id=group_id, code="aboveMaximum"
+            )
+        known = set(group.machines)
+        self._life.request(group, missing)
+        self._orders[order] = [*held, *(machine for name, machine in group.machines.items() if name not in known)]
+        return sum(machine.phase == Phase.RUNNING for machine in self._orders[order])
 
     # What somebody else does, for tests and simulations
 

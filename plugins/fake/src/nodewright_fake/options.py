@@ -169,11 +169,14 @@ class Similarity(Strict, frozen=True, kw_only=True):
 
 
 class ServedClass(Strict, frozen=True, kw_only=True):
-    """A class of ProvisioningRequests that the cloud serves, up to ``max_pods`` pods a request."""
+    """A class of ProvisioningRequests that the cloud serves, up to ``max_pods`` pods a request, each with a machine of
+    ``group`` to itself; without a group it says that the room is there.
+    """
 
     name: str
     description: str = ""
     max_pods: Count = 1000
+    group: str = ""
 
 
 class CloudOptions(Strict, frozen=True, kw_only=True):

@@ -202,11 +202,16 @@ class FakeProvider:
     @hookimpl
     def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
         with self.cloud.faults.around("provision"):
-            limits = {served.name: served.max_pods for served in self.cloud.options.provisioning_classes}
-            if request.class_name not in limits:
+            classes = {served.name: served for served in self.cloud.options.provisioning_classes}
+            served, pods = classes.get(request.class_name), request.pod_count
+            if served is None:
                 return spec.ProvisioningVerdict(accepted=False, reason="UnknownClass", message=request.class_name)
-            accepted = request.pod_count <= limits[request.class_name]
-            return spec.ProvisioningVerdict(accepted=accepted, reason="Provisioned" if accepted else "TooLarge")
+            if pods > served.max_pods:
+                why = f"{pods} pods are more than {served.max_pods}"
+                return spec.ProvisioningVerdict(accepted=False, reason="TooLarge", message=why)
+            running = self.cloud.serve(request.key, served.group, pods) if served.group else pods
+            said = "Provisioned" if running == pods else "InProgress"
+            return spec.ProvisioningVerdict(accepted=running == pods, reason=said, message=f"{running} of {pods} run")
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:

@@ -18,6 +18,7 @@ from nodewright.model.group import (
     ProviderInfo,
 )
 from nodewright.model.node import Node
+from nodewright.spec import ProvisioningRequest
 from runonce.world import SCHEME, Group, Machine, Refused, World, short_name
 
 NAME = "fake"
@@ -129,7 +130,13 @@ class Cloud:
     def gpu_resources(self) -> tuple[str, ...]:
         return GPU_RESOURCES
 
+    def provisioning_classes(self) -> None:
+        """CA knows no such classes."""
+
     # Writes
+
+    def provision(self, request: ProvisioningRequest) -> None:
+        raise ProviderError(f"{request.key} is of no class of this cloud")
 
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         return self._increase(group_id, target - expected_target, {})

@@ -4,6 +4,7 @@ The message completes the sentence "the hook answered …".
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,10 +13,13 @@ import msgspec
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate
 from nodewright.model.quantity import ZERO, Quantity
+from nodewright.spec.hooks import ProvisioningVerdict
 
 T = TypeVar("T")
 V = TypeVar("V", bound=object)
 
+# As the API server has it for the reason of a condition.
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_])?")
 _NEEDED_RESOURCES = ("cpu", "memory", "pods")
 
 
@@ -166,6 +170,14 @@ def group_options(answer: Any) -> GroupOptions:
         max_node_provision_seconds=price(found.max_node_provision_seconds),
         max_node_startup_seconds=price(found.max_node_startup_seconds),
     )
+
+
+def verdict(answer: Any) -> ProvisioningVerdict:
+    """With a reason that the API server takes as a condition's."""
+    found = a(ProvisioningVerdict)(answer)
+    if not _REASON.fullmatch(name(found.reason)):
+        raise Unfit(f"a verdict with the reason {_shown(found.reason)}, not letters, digits and underscores")
+    return found
 
 
 def _demand_quantities(resources: Mapping[str, object]) -> None:

@@ -208,7 +208,7 @@ class ProviderClient:
         self._require(Capability.PROVISIONING_CLASSES)
         if self._withholds("provision", "", {"request": request}):
             return None
-        return self._calls.once("provision", checks.a(ProvisioningVerdict), request=request)
+        return self._calls.once("provision", checks.verdict, request=request)
 
     # For the simulated cluster only
 

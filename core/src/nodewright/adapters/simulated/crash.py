@@ -9,7 +9,14 @@ from nodewright.engine.ports import ProviderPort
 T = TypeVar("T")
 
 _WRITES = frozenset(
-    {"increase_size", "atomic_increase_size", "decrease_target_size", "delete_instances", "force_delete_instances"}
+    {
+        "increase_size",
+        "atomic_increase_size",
+        "decrease_target_size",
+        "delete_instances",
+        "force_delete_instances",
+        "provision",
+    }
 )
 
 

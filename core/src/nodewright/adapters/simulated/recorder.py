@@ -5,7 +5,7 @@ from typing import cast
 
 from nodewright.act import AuditLog
 from nodewright.act.actor import Ended
-from nodewright.act.audit import ASKED, AuditRecord
+from nodewright.act.audit import ASKED, SERVE, AuditRecord
 from nodewright.act.ports import Event
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.journal import Journal, What
@@ -86,6 +86,8 @@ class Recorder:
         Of ``under_way``, the removals whose deletion that call was are over.
         """
         for record in self.audit.records()[self._told :]:
+            if record.action == SERVE:
+                continue  # no group was written to
             if record.outcome != ASKED:
                 lost = _from_audit(record, record.accepted, record.outcome, record.message or record.reason)
             elif answer is None:

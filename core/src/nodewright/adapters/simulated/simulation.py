@@ -293,7 +293,8 @@ class Simulation:
         self._learn(report)
         self._recorder.take(report)
         self._pacing.ran(self._engine.next_loop_at(report), settled=report.is_settled, timer=report.next_timer)
-        self._after_writes(wrote=bool(report.outcomes))
+        asked = report.plan is not None and bool(report.plan.provisioning.questions)
+        self._after_writes(wrote=asked or bool(report.outcomes))
 
     def _step_removals(self) -> None:
         outcomes = self._work(lambda engine: engine.step_removals()) or ()

@@ -14,18 +14,26 @@ from nodewright.model.settings import Settings
 
 
 class Mode(StrEnum):
-    """What a class asks for: a look at the room that there is, or machines too, all of them or none."""
+    """What a class asks for: a look at the room that there is, machines too, all of them or none, or what a provider
+    does for a class of its own.
+    """
 
     CHECK = "check"
     ATOMIC = "atomic"
+    PROVIDER = "provider"
 
 
 _CA_CLASSES = {CHECK_CAPACITY: Mode.CHECK, BEST_EFFORT_ATOMIC: Mode.ATOMIC}
 _CLASSES = {**_CA_CLASSES, SEED_CHECK_CAPACITY: Mode.CHECK, SEED_ATOMIC: Mode.ATOMIC}
 
 
+def is_of_the_core(name: str) -> bool:
+    """Is it one of the classes that the core serves, here or in another process?"""
+    return name in _CLASSES or name.endswith(CHECK_CAPACITY)
+
+
 def find_mode(request: ProvisioningRequest, settings: Settings) -> Mode | None:
-    """The mode of a request that this process serves; None: it is somebody else's, or nobody's."""
+    """The mode of a request of the core's classes that this process serves; None: it is somebody else's, or nobody's."""
     classes = _CA_CLASSES if settings.is_ca else _CLASSES
     instance = settings.provisioning.check_capacity_processor_instance
     name, wanted = request.spec.provisioning_class_name, request.spec.parameters.get(PROCESSOR_INSTANCE, "")

@@ -1,15 +1,16 @@
 """The requests of one loop, as this plan leaves them: what is to be written about each, and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import Condition, PodTemplate, ProvisioningRequest
+from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
-from nodewright.planner.provisioning.classes import Mode, find_mode
-from nodewright.registry.provisioning import ProvisioningMemory
+from nodewright.planner.provisioning.classes import Mode, find_mode, is_of_the_core
+from nodewright.registry.provisioning import ProvisioningMemory, Retry
 from nodewright.registry.state import ClusterState
 
 
@@ -42,17 +43,36 @@ class Note:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Question:
+    """A request that ``provider`` is asked to serve, ``resources`` for all of its pods together.
+
+    One of the conditions is written, in the provider's words: ``met`` where the room is there, else ``unmet``;
+    ``waiting`` where there is no answer. ``retry`` is remembered, unless nothing is asked.
+    """
+
+    request: ProvisioningRequest
+    provider: str
+    resources: Mapping[str, Quantity]
+    met: Condition
+    unmet: Condition
+    waiting: Condition
+    retry: Retry
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProvisioningReport:
     """What was decided about requests.
 
-    ``writes`` come before anything is asked of a cloud, ``verdicts`` after; ``expired`` are requests to be deleted.
+    ``writes`` come before anything is asked of a cloud, ``questions`` and ``verdicts`` after; ``expired`` are requests to
+    be deleted.
     ``consumers`` are pods that wait for what their request provides. ``booked`` says for how many pods of each request
-    room is held. ``examined``: some request was looked at. ``memory`` is for the next loop (None: it stays as it was), ``next_change`` when time
-    alone changes what is decided (epoch seconds).
+    room is held. ``examined``: some request was looked at. ``memory`` is for the next loop (None: it stays as it was),
+    ``next_change`` when time alone changes what is decided (epoch seconds).
     """
 
     writes: tuple[StatusWrite, ...] = ()
     verdicts: tuple[StatusWrite, ...] = ()
+    questions: tuple[Question, ...] = ()
     expired: tuple[ProvisioningRequest, ...] = ()
     consumers: tuple[Pod, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -63,7 +83,14 @@ class ProvisioningReport:
 
     @property
     def has_writes(self) -> bool:
-        return bool(self.writes or self.verdicts or self.expired)
+        return bool(self.writes or self.verdicts or self.questions or self.expired)
+
+    def when_asked(self) -> ProvisioningMemory | None:
+        """The memory once the questions are asked."""
+        if not self.questions or self.memory is None:
+            return self.memory
+        retries = {question.request.id: question.retry for question in self.questions}
+        return replace(self.memory, retries={**self.memory.retries, **retries})
 
 
 class Docket:
@@ -82,12 +109,14 @@ class Docket:
         self.grants = held.grants
         self.writes: list[StatusWrite] = []
         self.verdicts: list[StatusWrite] = []
+        self.questions: list[Question] = []
         self.expired: list[ProvisioningRequest] = []
         self.consumers: list[Pod] = []
         self.notes: list[Note] = []
         self.booked: dict[str, int] = {}
         self.examined = False
         self.next_change = float("inf")
+        self._servers = self._find_servers(state)
         self._held = {request.key: request for request in seen.requests} if self.is_enabled else {}
 
     @property
@@ -103,7 +132,13 @@ class Docket:
         return self._held.get(key)
 
     def mode(self, request: ProvisioningRequest) -> Mode | None:
-        return find_mode(request, self.settings)
+        """None: it is somebody else's, or nobody's."""
+        own = find_mode(request, self.settings)
+        return Mode.PROVIDER if own is None and self.server_of(request) else own
+
+    def server_of(self, request: ProvisioningRequest) -> str:
+        """The provider that serves the request's class itself; empty: none does."""
+        return self._servers.get(request.spec.provisioning_class_name, "")
 
     def condition(self, request: ProvisioningRequest, what: tuple[str, str], reason: str, message: str) -> Condition:
         """A condition as of now; ``what`` is its type and status.
@@ -150,6 +185,7 @@ class Docket:
         return ProvisioningReport(
             writes=tuple(self.writes),
             verdicts=tuple(self.verdicts),
+            questions=tuple(self.questions),
             expired=tuple(self.expired),
             consumers=tuple(self.consumers),
             notes=tuple(self.notes),
@@ -158,6 +194,20 @@ class Docket:
             memory=self._memory(),
             next_change=self.next_change,
         )
+
+    def _find_servers(self, state: ClusterState) -> dict[str, str]:
+        """Provider by class. The core's own names stay its own, and the first of several providers serves. CA knows no
+        such classes, and a process for check-capacity alone serves no others.
+        """
+        if not self.treats_fairly or self.settings.provisioning.check_capacity_processor_instance:
+            return {}
+        seen = reversed(tuple(state.observation.providers.values()))
+        return {
+            name: provider.name
+            for provider in seen
+            for name in provider.provisioning_classes
+            if not is_of_the_core(name)
+        }
 
     def _memory(self) -> ProvisioningMemory:
         """What is remembered of requests that there still are."""

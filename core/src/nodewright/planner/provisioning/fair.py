@@ -66,12 +66,8 @@ def serve(ground: Ground, docket: Docket, random: Random, mode: Mode) -> Service
     Room that is there is taken in the very picture of ``ground``, machines only in a fork of it.
     """
     service = Service(ground if mode == Mode.CHECK else replace(ground, snapshot=ground.snapshot.fork()))
-    due = [request for request in due_requests(docket) if docket.mode(request) == mode]
-    due.sort(key=lambda one: (one.id in docket.retries, one.created, one.key))
-    if len(due) > _MOST_A_LOOP:
-        docket.wake(docket.now)
-    for request in due[:_MOST_A_LOOP]:
-        pods = _pods_of(request, docket)
+    for request in in_turn(docket, mode, _MOST_A_LOOP):
+        pods = pods_of(request, docket)
         if not pods:
             continue
         docket.examined = True
@@ -85,7 +81,16 @@ def serve(ground: Ground, docket: Docket, random: Random, mode: Mode) -> Service
     return service
 
 
-def _pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
+def in_turn(docket: Docket, mode: Mode, most: int) -> list[ProvisioningRequest]:
+    """The requests of that mode that are due, so many at most: new ones first, then the oldest."""
+    due = [request for request in due_requests(docket) if docket.mode(request) == mode]
+    due.sort(key=lambda one: (one.id in docket.retries, one.created, one.key))
+    if len(due) > most:
+        docket.wake(docket.now)
+    return due[:most]
+
+
+def pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
     """The pods to look for room for; none for a request that is wrong, which it is told, or too young."""
     problem = find_problem(request)
     if problem:
@@ -98,7 +103,7 @@ def _pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
         return ()
     old, _ = split_young(pods[:1], docket.settings.pods, docket.now)
     if not old:
-        docket.mark(request, _accepted(request, docket))
+        docket.mark(request, accepted(request, docket))
         docket.wake(request.created + docket.settings.pods.new_pod_scale_up_delay)
         return ()
     return pods
@@ -130,22 +135,27 @@ def due_requests(docket: Docket) -> Iterator[ProvisioningRequest]:
 
 def put_off(request: ProvisioningRequest, docket: Docket, why: str) -> None:
     """Nothing was found: it is looked at again later, unless its owner wants it to fail at once."""
-    accepted = _accepted(request, docket)
+    opened = accepted(request, docket)
     if request.spec.parameters.get(NO_RETRY) == "true":
         text = f"CA could not find requested capacity: {why}"
-        docket.mark(request, accepted, docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", text))
+        docket.mark(request, opened, docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", text))
         return
-    settings = docket.settings.provisioning
-    held = docket.retries.get(request.id)
-    wait = settings.provisioning_request_initial_backoff_time if held is None else 2 * held.wait
-    wait = min(wait, settings.provisioning_request_max_backoff_time)
-    docket.retries[request.id] = Retry(at=docket.now, wait=wait)
-    docket.wake(docket.now + wait)
+    docket.retries[request.id] = next_retry(request, docket)
     text = f"Capacity is not found, CA will try to find it later: {why}"
     verdicts = [docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", text)]
     if docket.mode(request) == Mode.CHECK:
         verdicts.append(docket.condition(request, (CAPACITY_AVAILABLE, "False"), "CapacityIsNotFound", text))
-    docket.mark(request, accepted, *verdicts)
+    docket.mark(request, opened, *verdicts)
+
+
+def next_retry(request: ProvisioningRequest, docket: Docket) -> Retry:
+    """When it is examined again: twice as long from now as it waited last."""
+    settings = docket.settings.provisioning
+    held = docket.retries.get(request.id)
+    wait = settings.provisioning_request_initial_backoff_time if held is None else 2 * held.wait
+    wait = min(wait, settings.provisioning_request_max_backoff_time)
+    docket.wake(docket.now + wait)
+    return Retry(at=docket.now, wait=wait)
 
 
 def grant(request: ProvisioningRequest, docket: Docket, reason: str, text: str) -> None:
@@ -154,11 +164,11 @@ def grant(request: ProvisioningRequest, docket: Docket, reason: str, text: str) 
     verdicts = [docket.condition(request, (PROVISIONED, "True"), reason, text)]
     if docket.mode(request) == Mode.CHECK:
         verdicts.append(docket.condition(request, (CAPACITY_AVAILABLE, "True"), reason, text))
-    docket.mark(request, _accepted(request, docket), *verdicts)
+    docket.mark(request, accepted(request, docket), *verdicts)
     docket.booked[request.key] = request.pod_count
 
 
-def _accepted(request: ProvisioningRequest, docket: Docket) -> Condition:
+def accepted(request: ProvisioningRequest, docket: Docket) -> Condition:
     return docket.condition(
         request, (ACCEPTED, "True"), "Accepted", "ProvisioningRequest is accepted by ClusterAutoscaler"
     )
@@ -207,7 +217,7 @@ def _provision(
     asked = ", ".join(f"{action.group} {action.expected_target}->{action.target}" for action in actions)
     text = f"{nodes} nodes are asked for: {asked}"
     pending = docket.condition(request, (PROVISIONED, "False"), "Provisioning", text)
-    docket.mark(request, _accepted(request, docket), pending, opens=True)
+    docket.mark(request, accepted(request, docket), pending, opens=True)
 
 
 def _why_refused(whole: SizedScaleUp, left: int, pods: int) -> str:
