@@ -133,6 +133,7 @@ def test_a_former_version_did_not_say_how_long_deletions_count() -> None:
         (b'{"kind": "nodewright-state", "schema": 1, "groups": 7}', "damaged"),
         (b'{"kind": "nodewright-state", "schema": 1, "groups": [{"provider": "p"}]}', "damaged"),
         (b'{"kind":"nodewright-state","schema":1,"groups":[{"provider":"p","id":"g","given_up":-1}]}', "damaged"),
+        (b'{"kind": "nodewright-state", "schema": 1, "deletion_window": -5}', "damaged"),
         (b'{"kind": "nodewright-state", "schema": 1, "x": ' + b"[" * 100_000, "damaged"),
         (b"\xff\xfe", "damaged"),
     ],

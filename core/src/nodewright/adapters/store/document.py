@@ -20,6 +20,7 @@ SCHEMA = 1
 
 Moment = float
 Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,6 +97,6 @@ class Document(Record, frozen=True, kw_only=True):
     kind: str = ""
     schema: int = 0
     groups: tuple[SavedGroup, ...] = ()
-    deletion_window: float | None = None
+    deletion_window: Seconds | None = None
     scale_down: SavedScaleDown | None = None
     provisioning: SavedProvisioning | None = None
