@@ -10,6 +10,7 @@ from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright.model.settings import Settings
+from nodewright.registry.quarantine import QUARANTINE_SECONDS
 from nodewright.registry.setbacks import no_later, setbacks_after
 from nodewright.registry.state import Flapping, Moves, ScaleDownMemory
 from nodewright.snapshot.observation import Observation
@@ -69,6 +70,8 @@ def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleD
         failed_at=_no_later(memory.failed_at, now),
         removal_started_at=min(memory.removal_started_at, now),
         marking_failed_at=min(memory.marking_failed_at, now),
+        quarantined_until=_no_later(memory.quarantined_until, now + QUARANTINE_SECONDS),
+        moves={owner: tuple(_move_no_later(move, now) for move in moves) for owner, moves in memory.moves.items()},
         flapping={ref: _flap_no_later(held, now) for ref, held in memory.flapping.items()},
         setbacks={name: no_later(held, now) for name, held in memory.setbacks.items()},
         engine_started=now,
@@ -77,6 +80,10 @@ def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleD
 
 def _no_later(moments: Mapping[T, float], now: float) -> dict[T, float]:
     return {key: min(at, now) for key, at in moments.items()}
+
+
+def _move_no_later(held: Moves, now: float) -> Moves:
+    return held._replace(at=min(held.at, now))
 
 
 def _flap_no_later(held: Flapping, now: float) -> Flapping:

@@ -20,6 +20,7 @@ def recalled(memory: Memory, now: float) -> Memory:
         requests={ref: tuple(_request(request, now) for request in held) for ref, held in memory.requests.items()},
         backoffs={ref: _backoff(held, now) for ref, held in memory.backoffs.items()},
         withdrawn_at={ref: min(at, now) for ref, at in memory.withdrawn_at.items()},
+        size_gaps={ref: changed(gap, since=min(gap.since, now)) for ref, gap in memory.size_gaps.items()},
         unregistered_since=_no_later(memory.unregistered_since, now),
         deletions=_no_later(memory.deletions, now),
         deletion_tried=_no_later(memory.deletion_tried, now),
