@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
@@ -21,7 +22,7 @@ class VariantWorld(ContractWorld):
         self.clock = FakeClock()
         self.group_id = "a"
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2}
-        options: dict[str, Any] = {"groups": [group], "machine_types": [{"name": "big"}]}
+        options: dict[str, Any] = {"groups": [group], "machine_types": [{"name": "big"}], "parallel_calls": True}
         provider = variant(ProviderContext(clock=self.clock, random=Random(1), options=options))
         self.cloud = provider.cloud
         self.client = connect("fake", provider, self.clock)
@@ -37,6 +38,10 @@ class VariantWorld(ContractWorld):
 
     def fail_creation(self, group_id: str) -> None:
         self.cloud.fail_now(group_id)
+
+    def set_minimum(self, group_id: str, size: int) -> None:
+        group = self.cloud.group(group_id)
+        group.config, group.seen = replace(group.config, min_size=size), None
 
     def before_write(self, happening: Callable[[], object]) -> None:
         self.cloud.before_write(happening)

@@ -153,6 +153,14 @@ class NoPolicy(FakeProvider):
         return ""
 
 
+class RespectsTheMinimum(FakeProvider):
+    """Also where it is told not to."""
+
+    @hookimpl
+    def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
+        return super().delete_instances(group_id, instance_ids, expected_target)
+
+
 class CountsNothing(FakeProvider):
     @hookimpl
     def api_calls(self) -> Any:
@@ -179,6 +187,7 @@ REJECTED = [
     (ProbesByResizing, "diagnosis_changes_nothing"),
     (FindingsWithoutWords, "findings_say_what_and_how"),
     (NoPolicy, "minimal_policy_is_told"),
+    (RespectsTheMinimum, "force_delete_goes_below_the_minimum"),
     (CountsNothing, "calls_are_counted"),
 ]
 

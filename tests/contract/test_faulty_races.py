@@ -136,6 +136,38 @@ class AtomicIncreaseIgnoresExpectedTarget(FakeProvider):
         return super().atomic_increase_size(group_id, now, now + target - expected_target)
 
 
+class ForgetsWhileItWrites(FakeProvider):
+    """Reads find nothing until the write is over."""
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        return True if self._writes else super().refresh(wanted)
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        kept, self._views, self._writes = self._views, {}, True
+        try:
+            return super().increase_size(group_id, expected_target, target)
+        finally:
+            self._views, self._writes = {**kept, **self._views}, False
+
+    _writes = False
+
+
+class LooksBeforeAndAddsAfter(FakeProvider):
+    """Has its condition checked before the write, not with it."""
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        if self.cloud.view(group_id).target != expected_target:
+            raise TargetChanged(actual=self.cloud.view(group_id).target)
+        with suppress(TargetChanged):
+            self.cloud.decrease(group_id, expected_target, expected_target)
+        self.cloud.set_target(group_id, target)
+        self._look_again(group_id)
+        return target - expected_target
+
+
 REJECTED = [
     (WritesToUnknownGroupsAreNothing, "unknown_groups_are_refused_in_writes"),
     (AddsTheDifference, "repeated_increase_changes_nothing"),
@@ -150,6 +182,8 @@ REJECTED = [
     (LowersAgainForWhatIsGone, "repeated_delete_lowers_once"),
     (ForceDeleteKillsANeighbour, "force_delete_removes_exactly_the_named"),
     (ForceDeleteIgnoresExpectedTarget, "wrong_expected_target_refuses_force_delete"),
+    (ForgetsWhileItWrites, "reads_during_a_write_are_answered"),
+    (LooksBeforeAndAddsAfter, "of_overlapping_increases_one_is_accepted"),
     (AtomicIncreaseHasNoMaximum, "atomic_increase_beyond_the_maximum_is_refused"),
     (AtomicIncreaseIgnoresExpectedTarget, "wrong_expected_target_refuses_atomic_increase"),
 ]

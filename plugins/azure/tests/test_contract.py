@@ -23,12 +23,12 @@ class AzureWorld(ContractWorld):
         self.cloud = AzureCloud(authority, self.clock.now)
         self.group_id = self.cloud.add_set(capacity=2)
         self.cloud.hold(self.group_id)
-        context = ProviderContext(
-            clock=self.clock,
-            random=Random(1),
-            options={**self.cloud.options, "prices_per_hour": {"Standard_D2s_v3": 0.096}, **options},
-            node_group_specs=(f"0:10:{self.group_id}",),
-        )
+        self._options = {**self.cloud.options, "prices_per_hour": {"Standard_D2s_v3": 0.096}, **options}
+        self.set_minimum(self.group_id, 0)
+
+    def set_minimum(self, group_id: str, size: int) -> None:
+        specs = (f"{size}:10:{group_id}",)
+        context = ProviderContext(clock=self.clock, random=Random(1), options=self._options, node_group_specs=specs)
         self.client = connect("azure", AzureProvider(context), self.clock)
 
     def machines(self, group_id: str) -> frozenset[str]:

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.spec import Capability, ProviderContext
 from nodewright.testkit import FakeClock
@@ -19,8 +20,8 @@ class FakeWorld(ContractWorld):
         self.clock = FakeClock()
         self.group_id = "a"
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2, "delete_delay": "30s"}
-        full = {"groups": [group, {"name": "b"}], "machine_types": [{"name": "big", "cpu": 16}], **options}
-        provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options=full))
+        full = {"groups": [group, {"name": "b"}], "machine_types": [{"name": "big", "cpu": 16}], "parallel_calls": True}
+        provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options={**full, **options}))
         self.cloud = provider.cloud
         self.client = connect("fake", provider, self.clock)
 
@@ -35,6 +36,10 @@ class FakeWorld(ContractWorld):
 
     def fail_creation(self, group_id: str) -> None:
         self.cloud.fail_now(group_id)
+
+    def set_minimum(self, group_id: str, size: int) -> None:
+        group = self.cloud.group(group_id)
+        group.config, group.seen = replace(group.config, min_size=size), None
 
     def before_write(self, happening: Callable[[], object]) -> None:
         self.cloud.before_write(happening)
@@ -58,9 +63,16 @@ def test_without_one_capability_the_rest_of_the_contract_holds(off: Capability) 
 
 @pytest.mark.parametrize(
     "options",
-    [{"placeholder_failures": True}, {"refresh_interval": "10m"}, {"parallel_calls": True}, {"ignores_id_case": True}],
+    [{"placeholder_failures": True}, {"refresh_interval": "10m"}, {"ignores_id_case": True}],
     ids=lambda options: next(iter(options)),
 )
 def test_variants_of_the_cloud_keep_the_contract(options: dict[str, Any]) -> None:
     results = run_contract(lambda: FakeWorld(**options))
     assert [r for r in results if r.outcome != ContractOutcome.PASSED] == []
+
+
+def test_calls_that_must_not_overlap_are_not_made_to() -> None:
+    results = run_contract(lambda: FakeWorld(parallel_calls=False))
+    not_passed = {r.check: r.reason for r in results if r.outcome != ContractOutcome.PASSED}
+    overlaps = ("reads_during_a_write_are_answered", "of_overlapping_increases_one_is_accepted")
+    assert not_passed == dict.fromkeys(overlaps, "parallel_calls is not declared")

@@ -21,13 +21,17 @@ class GceWorld(ContractWorld):
         self.cloud = cloud
         self.group_id = cloud.add_group(size=2)
         cloud.hold(self.group_id)
+        self._options = options
+        self.set_minimum(self.group_id, 0)
+
+    def set_minimum(self, group_id: str, size: int) -> None:
         context = ProviderContext(
-            clock=clock,
-            random=Random(self.group_id),  # no two processes send the same request ids
-            options={"endpoints": cloud.endpoints, **options},
-            node_group_specs=(f"0:10:{self.group_id}",),
+            clock=self.clock,
+            random=Random(group_id),  # no two processes send the same request ids
+            options={"endpoints": self.cloud.endpoints, **self._options},
+            node_group_specs=(f"{size}:10:{group_id}",),
         )
-        self.client = connect("gce", GceProvider(context), clock)
+        self.client = connect("gce", GceProvider(context), self.clock)
 
     def machines(self, group_id: str) -> frozenset[str]:
         return self.cloud.machines(group_id)

@@ -7,6 +7,7 @@ from nodewright.testkit.contract import (
     diagnosis,
     failures,
     increases,
+    overlaps,
     races,
     reads,
     values,
@@ -24,7 +25,7 @@ from nodewright.testkit.contract.suite import (
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, connect
 
-CHECK_MODULES = (reads, increases, decreases, deletions, failures, races, atomic, values, diagnosis)
+CHECK_MODULES = (reads, increases, decreases, deletions, failures, races, overlaps, atomic, values, diagnosis)
 
 __all__ = [
     "CHECKS",

@@ -9,6 +9,7 @@ from nodewright.testkit.contract.situations import (
     ask_without_arrival,
     demand_alive,
     demand_target,
+    group,
     ids,
     refresh,
     target,
@@ -132,6 +133,20 @@ def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
     demand_alive(world, alive - {victim}, f"force_delete_instances of {victim}")
     demand(victim not in world.machines(world.group_id), f"force_delete_instances left {victim} alone")
     demand_target(world, before - 1, "force_delete_instances of one machine")
+
+
+@check(Promise.DELETION, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
+def force_delete_goes_below_the_minimum(world: ContractWorld) -> None:
+    """A forced deletion does not look at the group's minimum size."""
+    alive = world.machines(world.group_id)
+    world.set_minimum(world.group_id, len(alive))
+    refresh(world)
+    before, least, victim = target(world), group(world).min_size, min(alive)
+    demand(least == before, f"node_groups tells a minimum of {least} where it is {before}")
+    accepted = world.client.force_delete_instances(world.group_id, [victim], before)
+    demand(accepted == (victim,), f"force_delete_instances at the minimum answered {accepted!r}")
+    demand_alive(world, alive - {victim}, "force_delete_instances at the minimum")
+    demand_target(world, before - 1, "force_delete_instances at the minimum")
 
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)

@@ -17,6 +17,7 @@ class Promise(Enum):
     ACCEPTED = "A resize answers how much was accepted, the target shows it at once, and never beyond the maximum."
     ONCE = "A write that is sent twice takes effect once."
     NOTHING_DIES = "Lowering a target never ends a machine, whatever arrives and whoever resizes meanwhile."
+    OVERLAP = "Calls that are said to be able to overlap do."
     DELETION = "Machines are deleted by id only, exactly those, and the target falls by as many."
     FAILURES = "A failed creation is told at the next refresh, with the cloud's own code, once, until it is deleted."
     ATOMIC = "An atomic resize grants everything or nothing."

@@ -55,6 +55,10 @@ class ContractWorld(ABC):
         """The creation of one machine that was asked for fails now."""
         raise CannotSteer(f"creations in {group_id} cannot be made to fail")
 
+    def set_minimum(self, group_id: str, size: int) -> None:
+        """From the next refresh on this is the group's minimum size. May put a new provider into ``client``."""
+        raise CannotSteer(f"the minimum of {group_id} cannot be made {size}")
+
     def before_write(self, happening: Callable[[], object]) -> None:
         """``happening`` takes place once, when the provider's next write of a size has arrived at the cloud and the
         cloud has not looked at it yet; it may call the other hands.
