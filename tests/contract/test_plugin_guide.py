@@ -4,12 +4,20 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodewright import spec
+from nodewright.testkit import FakeClock
 
 ROOT = Path(__file__).parents[2]
 ACME = ROOT / "docs" / "examples" / "acme"
 GUIDE = ROOT / "docs" / "plugin-guide.md"
 HOOKS = ROOT / "docs" / "plugin-hooks.md"
+HELPERS = ("options", "meter", "cache", "group_options")
 SHOWN = {
     "provider.py": ACME / "src/nodewright_acme/provider.py",
     "test_acme.py": ACME / "tests/test_acme.py",
@@ -31,11 +39,32 @@ def shown_files() -> dict[str, str]:
     return {Path(name).name: text for name, text in blocks}
 
 
+def _context(**options: Any) -> spec.ProviderContext:
+    return spec.ProviderContext(clock=FakeClock(), options=options)
+
+
 def test_the_guide_shows_the_files_as_they_are() -> None:
     shown = shown_files()
     assert set(SHOWN) <= set(shown)
     for name, path in SHOWN.items():
         assert shown[name] == path.read_text(), f"docs/plugin-guide.md differs from {path.relative_to(ROOT)}"
+
+
+def test_the_shared_helpers_are_there() -> None:
+    rows = re.findall(r"^\| `(nodewright\.spec\.\w+)` \| (.*) \|$", GUIDE.read_text(), re.MULTILINE)
+    assert {module for module, _ in rows} == {f"nodewright.spec.{name}" for name in HELPERS}
+    [shown] = re.findall(
+        r"^```python\n(class Options.*?template_interval.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    known = {name: value for module, _ in rows for name, value in vars(import_module(module)).items()}
+    given = {"msgspec": msgspec, "spec": spec, "context": _context(template_interval="20m")}
+    made: dict[str, Any] = {**known, **given}
+    exec(shown, made)  # noqa: S102 - the guide's own lines
+    assert (made["options"].template_interval, made["meter"].made(), made["templates"].missing("a")) == (
+        1200,
+        (),
+        ["a"],
+    )
 
 
 def test_every_hook_is_shown_as_it_is() -> None:
@@ -46,8 +75,9 @@ def test_every_hook_is_shown_as_it_is() -> None:
 def test_the_example_keeps_the_contract() -> None:
     done = run("pytest", "-q", "-p", "no:cacheprovider", str(ACME))
     assert done.returncode == 0, done.stdout
-    assert "TestAcme: " in done.stdout
-    assert " 0 failed" in done.stdout
+    [shown] = re.findall(r"^tests/test_acme.py::(TestAcme: .*)$", GUIDE.read_text(), re.MULTILINE)
+    assert " 0 failed" in shown
+    assert shown in done.stdout
 
 
 def test_the_example_type_checks_strictly() -> None:

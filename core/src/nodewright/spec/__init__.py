@@ -2,11 +2,12 @@
 
 A provider plugin is one object whose methods carry ``@hookimpl``. It must implement every hook of
 ``RequiredHooks`` and those of each capability that its ``ProviderInfo`` declares. Everything that a plugin
-needs is importable from here.
+needs is importable from here; what many need beside it is in ``options``, ``meter``, ``cache`` and ``group_options``.
 """
 
 from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
+from nodewright.model.complaint import printable
 from nodewright.model.errors import (
     AccessDenied,
     ConfigError,
@@ -29,6 +30,7 @@ from nodewright.model.group import (
     NodeTemplate,
     ProviderInfo,
 )
+from nodewright.model.limits import NodeGroupSpec, parse_node_group_spec
 from nodewright.model.node import Node, Taint
 from nodewright.model.quantity import Quantity
 from nodewright.spec.context import ProviderContext
@@ -89,6 +91,7 @@ __all__ = [
     "Node",
     "NodeGroup",
     "NodeGroupNotFound",
+    "NodeGroupSpec",
     "NodeStart",
     "NodeTemplate",
     "OutOfCapacity",
@@ -111,4 +114,6 @@ __all__ = [
     "Throttled",
     "decode_options",
     "hookimpl",
+    "parse_node_group_spec",
+    "printable",
 ]

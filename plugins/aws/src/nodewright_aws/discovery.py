@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.model.complaint import printable
-from nodewright.model.limits import NodeGroupSpec, parse_node_group_spec
-from nodewright.spec import ConfigError
+from nodewright.spec import ConfigError, NodeGroupSpec, parse_node_group_spec, printable
 
 _FLAG = "--node-group-auto-discovery"
 _DISCOVERER = "asg"
