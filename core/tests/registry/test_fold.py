@@ -246,12 +246,13 @@ def test_backoff_doubles_up_to_its_cap_and_is_forgotten() -> None:
 def test_a_failure_during_backoff_does_not_double_it() -> None:
     world = World()
     world.add_group("g")
-    held = Backoff(until=world.now + 100, duration=300, last_failure=world.now - 200)
+    held = Backoff(until=world.now + 100, duration=300, last_failure=world.now - 200, asked=world.now - 900)
     world.memory = Memory(backoffs={G: held})
     action = IncreaseSize(group=G, expected_target=0, target=1)
     backoff = advance(world, 0, Failed(action=action, started=world.now, code="x", message="x")).groups[G].backoff
     assert backoff is not None
     assert (backoff.duration, backoff.until) == (300, world.now + 300)
+    assert backoff.asked == held.asked, "what never came is not forgotten over it"
 
 
 def test_machines_that_boot_and_never_join_back_their_group_off() -> None:

@@ -140,6 +140,7 @@ _backoffs = st.builds(
     error_class=st.sampled_from(ErrorClass),
     code=names,
     message=names,
+    asked=moments,
 )
 _bins = st.lists(st.builds(Bin, st.integers(0, 200), st.integers(1, 500)), max_size=2).map(tuple)
 _histories = st.builds(

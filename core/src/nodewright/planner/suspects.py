@@ -8,7 +8,7 @@ from nodewright.model.node import ZONE_LABEL, Node
 from nodewright.model.pod import Pod
 from nodewright.planner.candidates import Ground
 from nodewright.registry.backoff import is_active
-from nodewright.registry.failures import INSTANCE_TYPE_LABEL, TIMEOUT
+from nodewright.registry.failures import INSTANCE_TYPE_LABEL
 
 
 def least_alike(ground: Ground, options: Sequence[Option]) -> Sequence[Option]:
@@ -46,11 +46,11 @@ def _waited_for_in_vain(ground: Ground, pods: Iterable[Sequence[Pod]]) -> list[G
 
 
 def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
-    """Groups in backoff because a request was out of time, and about when it was made (epoch seconds)."""
+    """Groups in backoff because a request was out of time, and when it was made (epoch seconds)."""
     for ref, group in ground.state.groups.items():
         backoff = group.backoff
-        if backoff is not None and backoff.code == TIMEOUT and is_active(backoff, ground.state.now):
-            yield ref, backoff.last_failure - group.seen.options.max_node_provision_seconds
+        if backoff is not None and backoff.asked and is_active(backoff, ground.state.now):
+            yield ref, backoff.asked
 
 
 def _waited(pods: Sequence[Pod], since: float) -> bool:

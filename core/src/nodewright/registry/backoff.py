@@ -12,12 +12,13 @@ def after_failure(held: Backoff | None, settings: FailureSettings, failure: Fail
 
     A failure while the backoff lasts changes what is shown, not how long it lasts from now.
     """
+    asked = failure.asked
     if held is None:
         duration = settings.initial_node_group_backoff_duration
     elif held.until < failure.at:
         duration = min(2 * held.duration, settings.max_node_group_backoff_duration)
     else:
-        duration = held.duration
+        duration, asked = held.duration, max(asked, held.asked)
     return Backoff(
         until=failure.at + duration,
         duration=duration,
@@ -25,6 +26,7 @@ def after_failure(held: Backoff | None, settings: FailureSettings, failure: Fail
         error_class=failure.error_class,
         code=failure.code,
         message=failure.message,
+        asked=asked,
     )
 
 

@@ -74,9 +74,15 @@ def failed_to_start(case: GroupCase) -> list[Failure]:
 
 
 def late_machines(
-    case: GroupCase, timed_out: int, newly_late: Sequence[str] = (), newly_unready: Sequence[str] = ()
+    case: GroupCase,
+    timed_out: int,
+    newly_late: Sequence[str] = (),
+    newly_unready: Sequence[str] = (),
+    asked: float = 0.0,
 ) -> list[Failure]:
-    """Machines that are overdue: those that never appeared, never registered, or never became ready."""
+    """Machines that are overdue: those that never appeared (the first were ``asked`` for then), never registered, or
+    never became ready.
+    """
     found = []
     if timed_out:
         found.append((TIMEOUT, f"{timed_out} machines did not appear in time"))
@@ -84,7 +90,10 @@ def late_machines(
         found.append((NEVER_REGISTERED, f"{len(newly_late)} machines did not become nodes in time"))
     if newly_unready:
         found.append((NEVER_READY, f"{len(newly_unready)} nodes were not ready in time"))
-    return [Failure(group=case.ref, at=case.now, code=code, message=message) for code, message in found]
+    return [
+        Failure(group=case.ref, at=case.now, asked=asked if code == TIMEOUT else 0.0, code=code, message=message)
+        for code, message in found
+    ]
 
 
 def backed_off(

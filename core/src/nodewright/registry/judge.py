@@ -46,7 +46,9 @@ def judge_prompt(case: GroupCase) -> GroupState:
             *refused(case),
             *without_effect(case, taken_back),
             *failed_to_start(case),
-            *late_machines(case, overdue, newly_late, newly_unready),
+            *late_machines(
+                case, overdue, newly_late, newly_unready, min((r.started for r in out_of_time), default=0.0)
+            ),
         ),
     )
     return with_withdrawal(judged, case)

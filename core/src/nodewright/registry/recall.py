@@ -50,7 +50,8 @@ def _request(held: ScaleUpRequest, now: float) -> ScaleUpRequest:
 def _backoff(held: Backoff, now: float) -> Backoff:
     if held.last_failure <= now and held.until <= now + held.duration:
         return held
-    return changed(held, last_failure=min(held.last_failure, now), until=min(held.until, now + held.duration))
+    until = min(held.until, now + held.duration)
+    return changed(held, last_failure=min(held.last_failure, now), until=until, asked=min(held.asked, now))
 
 
 def _no_later(moments: Mapping[tuple[GroupRef, str], float], now: float) -> dict[tuple[GroupRef, str], float]:

@@ -40,10 +40,14 @@ class SizeGap(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One reason to leave a group, and those that share its scope, alone; ``at`` in epoch seconds."""
+    """One reason to leave a group, and those that share its scope, alone; ``at`` in epoch seconds.
+
+    ``asked`` is when machines were asked for that nobody has seen (0: it is not about such machines).
+    """
 
     group: GroupRef
     at: float
+    asked: float = 0.0
     error_class: ErrorClass = ErrorClass.OTHER
     scope: FailureScope = FailureScope.GROUP
     code: str
@@ -54,7 +58,8 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds.
 
     ``delivered`` counts the requests that arrived in full since it ended, up to as many as prove the group
-    (registry/probation.py); where nothing is probed it is proven from the start.
+    (registry/probation.py); where nothing is probed it is proven from the start. ``asked`` is when machines were asked
+    for that never appeared (0: none failed in that way while it lasted).
     """
 
     until: float
@@ -64,6 +69,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     message: str = ""
     delivered: int = 0
+    asked: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
