@@ -19,7 +19,8 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     """A planned removal of one node.
 
     ``pods`` (``namespace/name``) are to be moved elsewhere first; without any the node counts as empty. ``owners``
-    are the keys of their controllers, in the same order, empty for a pod without one.
+    are the keys of their controllers, in the same order, empty for a pod without one. ``places`` are the nodes to which
+    they are to go, in the same order, empty for a pod that needs none; no places at all: nobody is to look at them again.
     ``batch`` is how many nodes of the group must go in one call (zero-or-max groups), 1 for every other group.
     ``utilization`` is the ratio that made it a candidate, ``unneeded_since`` in epoch seconds.
     """
@@ -30,6 +31,7 @@ class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     reason: RemovalReason
     pods: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
     batch: int = 1
     utilization: float = 0.0
     unneeded_since: float = 0.0

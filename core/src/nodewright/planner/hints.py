@@ -18,7 +18,7 @@ class Hints:
         return not self.fresh and not self.before
 
     def get(self, pod: Pod) -> str | None:
-        key = _key(pod)
+        key = hint_key(pod)
         return self.fresh.get(key) or self.before.get(key)
 
     def get_all(self, pods: Iterable[Pod]) -> list[str | None]:
@@ -27,14 +27,15 @@ class Hints:
         return [fresh(key) or before(key) for key in _keys(pods)]
 
     def set(self, pod: Pod, node: str) -> None:
-        self.fresh[_key(pod)] = node
+        self.fresh[hint_key(pod)] = node
 
     def set_all(self, pods: Iterable[Pod], nodes: Iterable[str]) -> None:
         """``set`` of many."""
         self.fresh.update(zip(_keys(pods), nodes, strict=False))
 
 
-def _key(pod: Pod) -> str:
+def hint_key(pod: Pod) -> str:
+    """By what the place of a pod is remembered."""
     return pod.metadata.uid or pod.key
 
 

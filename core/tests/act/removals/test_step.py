@@ -208,6 +208,26 @@ def test_row_55_on_completion_pods_keep_an_empty_node_and_are_evicted_from_anoth
     assert {call[1] for call in drained.calls} == {"a", "w"}
 
 
+def test_who_came_since_was_promised_no_place() -> None:
+    """Where the plan says where each pod goes. CA takes along whoever is there."""
+    first, late = pod("a"), pod("late")
+    along = Run(first, late, planned=[first]).until(START + 5)
+    assert {call[1] for call in along.calls} == {"a", "late"}
+    run = Run(first, late, planned=[first])
+    run.going = replace(run.going, removal=replace(run.going.removal, places=("n-2",)))
+    run.until(START + 5)
+    assert run.ended == End(result=RemovalResult.INTERNAL, message=f"new pods run on it, {late.key} for one")
+    assert not run.calls
+
+
+def test_pods_are_evicted_in_the_order_of_the_plan() -> None:
+    first, second = pod("a"), pod("b")
+    run = Run(second, first, planned=[first, second])
+    run.going = replace(run.going, removal=replace(run.going.removal, places=("n-2", "n-3")))
+    run.until(START + 5)
+    assert [call[1] for call in run.calls] == ["a", "b"]
+
+
 def test_todays_budgets_decide_not_those_of_the_plan() -> None:
     run = Run(pod("a"))
     run.workloads = Workloads(budgets=(build_budget("pdb", 0),))

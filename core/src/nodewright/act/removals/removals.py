@@ -13,6 +13,7 @@ from nodewright.act.removals import tell
 from nodewright.act.removals.batch import Batch, find_batches
 from nodewright.act.removals.deleter import Calls, Deleter
 from nodewright.act.removals.marks import hard_tainted, hard_untainted
+from nodewright.act.removals.places import Places
 from nodewright.act.removals.priorities import find_ranks
 from nodewright.act.removals.removal import End, Evict, Going, Step, Tell
 from nodewright.act.removals.step import (
@@ -153,20 +154,25 @@ class Removals:
         if now < paused_until:
             self._rest(now, paused_until)
             return ()
+        places = Places(self._cluster, self._settings)
         for name in [name for name, going in self._going.items() if going.next_at <= now]:
             if name in self._going:  # another one may have taken it along
-                self._advance(self._going[name])
+                self._advance(self._going[name], places)
         due = [batch for batch in self._batches() if self._due_at(batch) <= self._clock.now()]
         outcomes = (self._delete(batch) for batch in due if all(going.name in self._going for going in batch.members))
         return tuple(outcome for outcome in outcomes if outcome is not None)
 
-    def _advance(self, going: Going) -> None:
+    def _advance(self, going: Going, places: Places) -> None:
         """As far as it goes now."""
         while going.next_at <= self._clock.now():
             try:
                 sight = self._cluster.look(going.name)
+                taken = places.take(going.removal, sight.pods) if going.stage == RemovalStage.TAINTED else ""
             except KubeApiError:
                 self._going[going.name] = replace(going, next_at=self._clock.now() + POLL_SECONDS)
+                return
+            if taken:
+                self._end(going, End(result=RemovalResult.INTERNAL, message=taken))
                 return
             going, steps = next_step(going, sight, self._clock.now(), self._settings)
             self._going[going.name] = going

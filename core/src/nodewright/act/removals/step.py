@@ -98,6 +98,9 @@ def _look_again(going: Going, sight: Sight, now: float, settings: Settings) -> M
     problem = _why_not(going.removal, pods, sight.workloads, settings, now)
     if problem:
         return going, (End(result=RemovalResult.INTERNAL, message=problem),)
+    if going.removal.places:  # a plan that is CA's says nothing of the order
+        turns = {key: turn for turn, key in enumerate(going.removal.pods)}
+        pods = tuple(sorted(pods, key=lambda pod: turns.get(pod.key, len(turns))))
     waves = make_waves(pods, settings.drain, is_empty=not going.removal.drains)
     return _next_wave(replace(going, waves=waves), sight, now, settings)
 
@@ -109,8 +112,11 @@ def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, 
         verdict = judge_pods(pods, Workloads(), None, settings.drain, now)
     if verdict.blocking is not None:
         return f"pod {verdict.blocking.pod} keeps it: {verdict.blocking.message or verdict.blocking.code.value}"
-    new = (*verdict.pods, *verdict.on_completion)
-    return "" if removal.drains or not new else f"new pods run on it, {new[0].key} for one"
+    there = [pod.key for pod in (*verdict.pods, *verdict.on_completion)]
+    # As in CA, what is to be drained takes others along, unless each pod was promised a place.
+    known = set(there if removal.drains and not removal.places else removal.pods)
+    new = [pod for pod in there if pod not in known]
+    return f"new pods run on it, {new[0]} for one" if new else ""
 
 
 def _next_wave(going: Going, sight: Sight, now: float, settings: Settings) -> Move:

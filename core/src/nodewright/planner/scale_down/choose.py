@@ -1,7 +1,7 @@
 """Which of the nodes that could go do go now (behaviour/down.md A9, A10)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
@@ -9,13 +9,15 @@ from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.planner.candidates import Ground
+from nodewright.planner.hints import hint_key
 from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
-from nodewright.planner.scale_down.confirm import Simulate, confirm
-from nodewright.planner.scale_down.examine import Removable
+from nodewright.planner.scale_down.confirm import Confirmed, Simulate, confirm
+from nodewright.planner.scale_down.examine import Examination, Removable
 from nodewright.planner.scale_down.flapping import owner_key, reason_to_wait
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.planner.scale_down.minima import Minima
+from nodewright.planner.scale_down.scarce import scarcest_first
 from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
 from nodewright.registry.state import ClusterState
 
@@ -42,7 +44,7 @@ class Choice:
 
 def choose(
     ground: Ground,
-    found: Sequence[Removable],
+    found: Examination,
     since: Mapping[str, float],
     utilization: Mapping[str, float],
     balance: Balance | None,
@@ -52,10 +54,10 @@ def choose(
     others can do without them.
     """
     state, choice = ground.state, Choice()
-    by_name = {node.name: node for node in found}
+    by_name = {node.name: node for node in found.removable}
     minima = _minima(ground)
     ripe: list[str] = []
-    for name in _in_turn(found, balance):
+    for name in _in_turn(found.removable, balance):
         reason = _reason_to_stay(ground, by_name[name], since[name], minima)
         if reason is None:
             ripe.append(name)
@@ -75,17 +77,26 @@ def choose(
     drains = ground.settings.scale_down.max_drain_parallelism > 0
     waiting = (by_name[name] for name in going if name not in batches)
     choice.waiting = {node.name: _NO_TURN if drains or not node.moving else _NO_DRAIN for node in waiting}
-    if not ground.settings.is_ca:
-        confirmed = confirm(state, batches, by_name, simulate)
-        batches, choice.hints = confirmed.batches, confirmed.hints
-        choice.stay |= confirmed.stay
-        by_name |= confirmed.nodes
-    ids = {ref: _instance_ids(state, ref) for ref in {state.group_of_node[name] for name in batches}}
+    confirmed = _confirmed(ground, batches, found, simulate)
+    choice.hints = confirmed.hints
+    choice.stay |= confirmed.stay
+    ids = {ref: _instance_ids(state, ref) for ref in {state.group_of_node[name] for name in confirmed.batches}}
     choice.removals = tuple(
-        _removal(state, by_name[name], batch, since[name], utilization.get(name, 0.0), ids)
-        for name, batch in batches.items()
+        _removal(state, confirmed.nodes[name], batch, since[name], utilization.get(name, 0.0), ids)
+        for name, batch in confirmed.batches.items()
     )
     return choice
+
+
+def _confirmed(ground: Ground, batches: Mapping[str, int], found: Examination, simulate: Simulate) -> Confirmed:
+    """Those that go, with who moves where in which order. CA takes the chain as it is, and says nothing of places."""
+    by_name = {node.name: node for node in found.removable}
+    if ground.settings.is_ca:
+        return Confirmed(batches=dict(batches), nodes=by_name)
+    confirmed = confirm(ground.state, batches, by_name, simulate)
+    going = {name: confirmed.nodes[name] for name in confirmed.batches}
+    confirmed.nodes = _with_places(scarcest_first(ground, going), confirmed.hints or found.hints)
+    return confirmed
 
 
 def _in_turn(found: Sequence[Removable], balance: Balance | None) -> list[str]:
@@ -139,10 +150,19 @@ def _removal(
         reason=reason if is_ready_node(state, found.name) else RemovalReason.UNREADY,
         pods=tuple([pod.key for pod in found.moving]),
         owners=tuple([owner_key(pod) for pod in found.moving]),
+        places=found.places,
         batch=batch,
         utilization=utilization,
         unneeded_since=since,
     )
+
+
+def _with_places(going: Mapping[str, Removable], hints: Mapping[str, str]) -> dict[str, Removable]:
+    """Each with where its pods are to go."""
+    return {
+        name: replace(node, places=tuple([hints.get(hint_key(pod), "") for pod in node.moving]))
+        for name, node in going.items()
+    }
 
 
 def _node(state: ClusterState, name: str) -> Node:

@@ -37,11 +37,13 @@ _MOST_FAILURES = 500
 class Removable:
     """A node that could go now: the pods to move and those to wait for first.
 
+    ``places`` are the nodes that take those to move, once the node is chosen; empty for a pod that needs none.
     ``risky`` says that its pods may not all go at the same time.
     """
 
     name: str
     moving: tuple[Pod, ...] = ()
+    places: tuple[str, ...] = ()
     awaited: tuple[Pod, ...] = ()
     risky: bool = False
 

@@ -77,7 +77,7 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
         choice = _wait(since, wait)
     else:
         again = partial(_examine, ground, found.hints)
-        choice = choose(ground, found.removable, since, ratios, survey.balance, again)
+        choice = choose(ground, found, since, ratios, survey.balance, again)
     most = ground.settings.scale_down.max_bulk_soft_taint_count
     mark, unmark = choose_marks(ground.state, since.keys(), ground.snapshot, most)
     return ScaleDownReport(
