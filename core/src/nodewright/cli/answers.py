@@ -1,4 +1,4 @@
-"""What ``explain`` says of a node, a pod or a group, as values; planner/explain has the part about nodes."""
+"""What ``explain`` says of a node, a pod, a group or a request for capacity, as values; planner/explain has the part about nodes."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,11 +17,13 @@ from nodewright.planner.explain import (
     NodeFate,
     PodOutlook,
     Refusal,
+    RequestFacts,
     explain_node,
     facts_of,
     fate_of,
     pending_refusals,
     place_of,
+    requests_planned,
 )
 from nodewright.registry.backoff import is_active
 
@@ -69,7 +71,15 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodesAlike, ...] = ()
 
 
-Answer = NodeExplanation | PodExplanation | GroupExplanation
+class RequestExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for capacity as it will stand after the loop, and what its pods and it are told."""
+
+    now: float
+    facts: RequestFacts
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+Answer = NodeExplanation | PodExplanation | GroupExplanation | RequestExplanation
 _Ask = Callable[[Trial, str], Answer | None]
 
 
@@ -126,6 +136,15 @@ def _group(trial: Trial, name: str) -> GroupExplanation | None:
     )
 
 
+def _request(trial: Trial, key: str) -> RequestExplanation | None:
+    for one in requests_planned(trial.state, trial.plan):
+        if one.request == key:
+            notes = (note for note in trial.plan.provisioning.notes if note.request == key)
+            told = ((note.pod.key if note.pod is not None else key, note.message) for note in notes)
+            return RequestExplanation(now=trial.state.now, facts=one, notes=tuple(told))
+    return None
+
+
 def _alike(trial: Trial, ref: GroupRef) -> tuple[NodesAlike, ...]:
     report = trial.plan.scale_down
     found: dict[tuple[NodeFate, str], list[str]] = {}
@@ -156,6 +175,10 @@ def _pod_keys(trial: Trial) -> Iterator[str]:
     yield from (pod.key for _, pod in _running(trial))
 
 
+def _request_keys(trial: Trial) -> Iterator[str]:
+    return (request.key for request in trial.state.observation.provisioning.requests)
+
+
 def _group_names(trial: Trial) -> Iterator[str]:
     return map(str, trial.state.groups)
 
@@ -164,4 +187,5 @@ KINDS: dict[str, tuple[_Ask, Callable[[Trial], Iterator[str]]]] = {
     "node": (_node, _node_names),
     "pod": (_pod, _pod_keys),
     "group": (_group, _group_names),
+    "request": (_request, _request_keys),
 }

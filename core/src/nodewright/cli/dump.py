@@ -20,6 +20,7 @@ from nodewright.snapshot.workloads import Workloads
 
 if TYPE_CHECKING:
     from nodewright.model.pod import Pod
+    from nodewright.model.provisioning_request import ProvisioningRequest
 
 _HOW = (
     "make a dump with: kubectl get nodes,pods,daemonsets,rs,rc,statefulsets,jobs,pdb,pvc,pv,storageclasses,csinodes,"
@@ -38,7 +39,7 @@ def read_dump(source: bytes, name: str) -> ClusterObjects:
 def newest_moment(objects: ClusterObjects) -> float:
     """The last moment that the dump speaks of (epoch seconds): the best guess at when it was made.
 
-    When an object was made, or a condition of a node or pod changed. 0 for a dump without times.
+    When an object was made, or a condition of a node, a pod or a request changed. 0 for a dump without times.
     """
     return max((moment.timestamp() for moment in _moments(objects)), default=0.0)
 
@@ -105,7 +106,8 @@ def _identified(node: Node) -> Node:
 
 
 def _moments(objects: ClusterObjects) -> Iterator[datetime]:
-    changing: Iterable[Node | Pod] = (*objects.nodes, *objects.pods)
+    changing: Iterable[Node | Pod | ProvisioningRequest]
+    changing = (*objects.nodes, *objects.pods, *objects.provisioning_requests)
     for thing in changing:
         if thing.metadata.creation_timestamp is not None:
             yield thing.metadata.creation_timestamp

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.cli.answers import Answer, GroupExplanation, PodExplanation
+from nodewright.cli.answers import Answer, GroupExplanation, PodExplanation, RequestExplanation
+from nodewright.cli.request_view import request_json
 from nodewright.model.moment import format_moment
 from nodewright.planner.explain import GroupFacts, NodeExplanation, PodOutlook
 
@@ -16,6 +17,10 @@ def as_json(found: Answer) -> dict[str, Any]:
     head = {"schema": SCHEMA, "now": format_moment(found.now)}
     if isinstance(found, NodeExplanation):
         return head | _node(found)
+    if isinstance(found, RequestExplanation):
+        return (
+            head | request_json(found.facts) | {"told": [{"to": name, "message": said} for name, said in found.notes]}
+        )
     return head | (_pod(found) if isinstance(found, PodExplanation) else _group(found))
 
 

@@ -6,7 +6,8 @@ from math import ceil
 from rich.console import Console
 from rich.table import Table
 
-from nodewright.cli.answers import RUNS, Answer, GroupExplanation, PodExplanation
+from nodewright.cli.answers import RUNS, Answer, GroupExplanation, PodExplanation, RequestExplanation
+from nodewright.cli.request_view import request_line
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
@@ -39,8 +40,10 @@ def print_answer(console: Console, found: Answer) -> None:
         _print_node(console, found)
     elif isinstance(found, PodExplanation):
         _print_pod(console, found)
-    else:
+    elif isinstance(found, GroupExplanation):
         _print_group(console, found)
+    else:
+        _print_request(console, found)
 
 
 def _print_node(console: Console, found: NodeExplanation) -> None:
@@ -117,6 +120,18 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
         table.add_row(safe(f"{alike.count:,}"), safe(_FATES.get(alike.fate, alike.fate)), safe(names), safe(alike.code))
     if table.row_count:
         console.print(table)
+
+
+def _print_request(console: Console, found: RequestExplanation) -> None:
+    one, facts = found.facts, _facts_table()
+    console.print(safe(f"Request {one.request}, as of {format_moment(found.now)}: {one.phase}.", "bold"))
+    facts.add_row("why", safe(request_line(one, found.now)))
+    facts.add_row("class", safe(one.class_name))
+    facts.add_row("pods", safe(f"{one.pods:,}"))
+    facts.add_row(safe(one.phase), safe(f"since {_when(one.since, found.now)}"))
+    for name, message in found.notes:
+        facts.add_row(safe(name), safe(message))
+    console.print(facts)
 
 
 def _print_outlooks(console: Console, pods: Iterable[PodOutlook]) -> None:

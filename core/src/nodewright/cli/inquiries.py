@@ -25,6 +25,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.moment import format_moment
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
+from nodewright.planner.explain import requests_seen
 
 _JSON = "application/json"
 _TABLE = "table"
@@ -123,6 +124,7 @@ class Inquiries:
             pause=self._pause,
             deletion_limit=cluster_limit(state, limits),
             removing=report.removing,
+            capacity=requests_seen(state, report.plan),
         )
 
     @contextmanager

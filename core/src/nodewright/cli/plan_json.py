@@ -1,17 +1,19 @@
 """The document of ``nodewright plan --output json``; docs/commands.md describes its keys, which only ever grow."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_nodes import nodes_json
+from nodewright.cli.request_view import request_expansions, request_json
 from nodewright.cli.verdicts import Verdict, find_verdicts
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
-from nodewright.planner.plan import Expansion, PlannedAction, ScaleUpReport
+from nodewright.planner.explain import requests_planned
+from nodewright.planner.plan import Expansion, PlannedAction
 from nodewright.registry.state import GroupState
 
 SCHEMA = 1
@@ -34,7 +36,11 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
             "healthy": trial.state.healthy,
         },
         "actions": [_action(action) for action in plan.actions],
-        "expansions": _expansions(plan.scale_up, "pods") + _expansions(plan.min_size, "min_size"),
+        "expansions": [
+            *_expansions(plan.scale_up.expansions, "pods"),
+            *_expansions(request_expansions(trial), "request"),
+            *_expansions(plan.min_size.expansions if plan.min_size is not None else (), "min_size"),
+        ],
         "options": [
             {"group": str(option.group), "nodes": option.nodes, "pods": option.pods, "chosen": option.chosen}
             for option in plan.scale_up.options
@@ -43,16 +49,17 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],
         "scale_down": nodes_json(plan.scale_down),
         "pods": [_pod(verdict) for verdict in find_verdicts(trial)],
+        "capacity_requests": [request_json(one) for one in requests_planned(trial.state, plan)],
     }
 
 
 def _action(action: PlannedAction) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(action)
+    fields: dict[str, Any] = msgspec.to_builtins(action)
     return {"type": type(action).__name__, **fields, "group": str(action.group)}
 
 
-def _expansions(report: ScaleUpReport | None, purpose: str) -> list[dict[str, Any]]:
-    return [_expansion(expansion, purpose) for expansion in (report.expansions if report is not None else ())]
+def _expansions(expansions: Iterable[Expansion], purpose: str) -> list[dict[str, Any]]:
+    return [_expansion(expansion, purpose) for expansion in expansions]
 
 
 def _expansion(expansion: Expansion, purpose: str) -> dict[str, Any]:

@@ -1,18 +1,21 @@
 """A plan as people read it: what grows, what becomes of every pod, and why."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_nodes import print_nodes
+from nodewright.cli.request_view import print_requests, request_expansions
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.cli.verdicts import Fate, Verdict, find_verdicts
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
+from nodewright.planner.explain import requests_planned
 from nodewright.planner.plan import Expansion
 from nodewright.registry.state import GroupState
 
@@ -39,6 +42,7 @@ def print_trial(console: Console, trial: Trial, source: str, strays: Sequence[Po
     _print_groups(console, trial)
     _print_other_actions(console, trial)
     print_nodes(console, trial)
+    print_requests(console, requests_planned(trial.state, trial.plan), trial.state.now)
     _print_pods(console, verdicts, folded=folded)
     console.print(_conclusion(trial, verdicts))
 
@@ -53,6 +57,10 @@ def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
             yield f"Provider {name} could not be read: {held.problem}."
     for warning in trial.plan.scale_up.warnings:
         yield f"{warning}."
+    unserved = len(trial.state.observation.provisioning.requests)
+    if unserved and not trial.settings.provisioning.enable_provisioning_requests:
+        are = "is" if unserved == 1 else "are"
+        yield f"{count(unserved, 'request')} for capacity {are} left alone: --enable-provisioning-requests is off."
     if strays:
         names = name_some([pod.key for pod in strays])
         yield f"{count(len(strays), 'pod')} on nodes that the dump does not hold, left out: {names}."
@@ -61,7 +69,7 @@ def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
 def _print_groups(console: Console, trial: Trial) -> None:
     report = trial.plan.scale_up
     table = make_table("Node groups", "group", "nodes", "max", "why", right=("nodes", "max"))
-    growing = {expansion.group: expansion for expansion in _expansions(trial)}
+    growing = _by_group(_expansions(trial))
     rows = [(ref, group, why_group(trial, ref)) for ref, group in trial.state.groups.items()]
     shown = [row for row in rows if row[0] in growing or row[2]] if len(rows) > _MOST_GROUPS else rows
     shown.sort(key=lambda row: (row[0] not in growing, row[0] in report.skipped))
@@ -77,8 +85,18 @@ def _print_groups(console: Console, trial: Trial) -> None:
         )
 
 
+def _by_group(expansions: Iterable[Expansion]) -> dict[GroupRef, Expansion]:
+    """One a group, from its first size to its last."""
+    found: dict[GroupRef, Expansion] = {}
+    for one in expansions:
+        first = found.get(one.group, one)
+        found[one.group] = replace(one, current=min(first.current, one.current), target=max(first.target, one.target))
+    return found
+
+
 def _expansions(trial: Trial) -> Iterator[Expansion]:
     yield from trial.plan.scale_up.expansions
+    yield from request_expansions(trial)
     if trial.plan.min_size is not None:
         yield from trial.plan.min_size.expansions
 
@@ -91,6 +109,17 @@ def _size(group: GroupState, expansion: Expansion | None) -> Text:
 
 def why_group(trial: Trial, ref: GroupRef) -> str:
     """What was decided about a group; empty when nothing needs it."""
+    increases = [one for one in trial.plan.actions if isinstance(one, IncreaseSize) and one.group == ref]
+    requests = [one.request.key for one in increases if one.request is not None]
+    for_requests = (
+        f"grows for {'request' if len(requests) == 1 else 'requests'} {name_some(requests)}" if requests else ""
+    )
+    has_grown = any(expansion.group == ref for expansion in trial.plan.scale_up.expansions)
+    for_pods = _why_for_pods(trial, ref) if has_grown or not requests else ""
+    return "; ".join(filter(None, (for_pods, for_requests)))
+
+
+def _why_for_pods(trial: Trial, ref: GroupRef) -> str:
     plan, report = trial.plan, trial.plan.scale_up
     option = next((option for option in report.options if option.group == ref), None)
     if any(expansion.group == ref for expansion in report.expansions):
@@ -162,5 +191,8 @@ def _conclusion(trial: Trial, verdicts: Iterable[Verdict]) -> Text:
     left += f"; {count(removals, 'node')} {'goes' if removals == 1 else 'go'}" if removals else ""
     if not grown:
         return safe(f"Plan: no group grows{left}.", "bold")
-    where = count(len(grown), "group")
-    return safe(f"Plan: {count(added, 'more node')} in {where} for {count(helped, 'pod')}{left}.", "bold")
+    where = count(len(_by_group(grown)), "group")
+    asked = {one.request.key for one in trial.plan.actions if isinstance(one, IncreaseSize) and one.request is not None}
+    whom = [count(helped, "pod")] if helped or not asked else []
+    whom += [count(len(asked), "request")] if asked else []
+    return safe(f"Plan: {count(added, 'more node')} in {where} for {' and '.join(whom)}{left}.", "bold")

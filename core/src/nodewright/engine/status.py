@@ -10,6 +10,7 @@ from nodewright.act import Pause
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
+from nodewright.planner.explain import RequestFacts
 from nodewright.registry.backoff import is_active
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.learned import ArrivalHistory
@@ -63,7 +64,8 @@ class GroupStatus:
 class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
     ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not known, which decides it.
-    ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on their way out.
+    ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on their way out. ``capacity``
+    are the requests for capacity; None where nobody has asked the API server for them.
     """
 
     now: float = 0.0
@@ -74,6 +76,7 @@ class StatusReport:
     deletion_window: float = 0.0
     unneeded: Mapping[str, float] = field(default_factory=dict)
     removing: tuple[Removing, ...] = ()
+    capacity: tuple[RequestFacts, ...] | None = None
 
 
 def make_status(
@@ -83,6 +86,7 @@ def make_status(
     pause: Pause | None = None,
     deletion_limit: int | None = None,
     removing: Iterable[Removing] = (),
+    capacity: tuple[RequestFacts, ...] | None = None,
 ) -> StatusReport:
     """A backoff or pause that is over is left out."""
     deletions = recent_deletions(memory.deletions, memory.deletion_window, now)
@@ -101,6 +105,7 @@ def make_status(
         deletion_window=memory.deletion_window,
         unneeded=memory.scale_down.unneeded_since,
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
+        capacity=capacity,
     )
 
 

@@ -17,6 +17,7 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.reason import SkipCode
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
+from nodewright.planner.explain import requests_seen
 from nodewright.planner.plan import Plan
 from nodewright.registry.backoff import is_active
 from nodewright.registry.state import ClusterState, GroupState
@@ -77,6 +78,8 @@ class Metrics:
             self._node_metrics.observe(report.state, report.plan, self._settings.templates)
         if report.plan is not None:
             self._observe_plan(report.plan)
+            if report.state is not None:
+                self._observe_requests(report.state, report.plan)
             for activity in _PLANNED:
                 self._activity.labels(activity).set(report.finished)
         self._observe_outcomes(report.outcomes)
@@ -165,6 +168,10 @@ class Metrics:
         self._backed_off = self._gauge("groups_in_backoff", "Node groups that are left alone for now.", prefix=_OWN)
         self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
         self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
+        self._capacity = self._gauge(
+            "capacity_requests", "ProvisioningRequests by class and state.", "class", "state", prefix=_OWN
+        )
+        self._booked = self._gauge("booked_pods", "Pods of requests for which room is held.", prefix=_OWN)
         self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
 
     def _make_group_metrics(self) -> None:
@@ -239,6 +246,12 @@ class Metrics:
         for unremovable in down.unremovable.values():
             self._unremovable.labels(unremovable.code.value).inc()
         self._cooldown.set(down.cooldown_until > 0)
+
+    def _observe_requests(self, state: ClusterState, plan: Plan) -> None:
+        self._capacity.clear()
+        for one in requests_seen(state, plan):
+            self._capacity.labels(one.class_name, one.phase.value).inc()
+        self._booked.set(sum(plan.provisioning.booked.values()))
 
     def _observe_outcomes(self, outcomes: Iterable[Ended]) -> None:
         for outcome in outcomes:

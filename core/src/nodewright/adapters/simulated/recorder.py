@@ -22,6 +22,7 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, F
 from nodewright.model.clock import Clock
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
+from nodewright.planner.plan import Plan
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState
 
@@ -54,6 +55,11 @@ class Recorder:
     def state(self) -> ClusterState | None:
         """What the engine concluded last; None before its first loop."""
         return self._last.state if self._last is not None else None
+
+    @property
+    def plan(self) -> Plan | None:
+        """What the last loop that saw something planned."""
+        return self._last.plan if self._last is not None else None
 
     def record(self, event: Event) -> None:
         self._events.append(TimedEvent(at=self._clock.now(), event=event))

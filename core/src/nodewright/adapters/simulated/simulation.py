@@ -27,6 +27,7 @@ from nodewright.engine.ports import Pause, ProviderPort, World
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
+from nodewright.planner.explain import requests_seen
 from nodewright.registry.state import Memory
 from nodewright.spec.simulation import NodeStart
 
@@ -374,4 +375,5 @@ class Simulation:
             pause=self.store.load_pause(),
             deletion_limit=cluster_limit(state, limits) if state is not None else None,
             removing=self._engine.under_way() if self._engine is not None else (),
+            capacity=requests_seen(state, self._recorder.plan) if state is not None else None,
         )

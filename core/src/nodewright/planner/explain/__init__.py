@@ -2,6 +2,7 @@
 
 from nodewright.planner.explain.node import explain_node, facts_of, fate_of
 from nodewright.planner.explain.picture import pending_refusals, place_of
+from nodewright.planner.explain.requests import RequestFacts, RequestPhase, requests_planned, requests_seen
 from nodewright.planner.explain.values import (
     GroupFacts,
     NodeExplanation,
@@ -18,6 +19,8 @@ __all__ = [
     "NodeFate",
     "PodOutlook",
     "Refusal",
+    "RequestFacts",
+    "RequestPhase",
     "Timers",
     "Usage",
     "explain_node",
@@ -25,4 +28,6 @@ __all__ = [
     "fate_of",
     "pending_refusals",
     "place_of",
+    "requests_planned",
+    "requests_seen",
 ]

@@ -1,0 +1,121 @@
+"""How requests for capacity stand: from what their conditions say, and what is remembered of them."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from nodewright.model.provisioning_request import (
+    ACCEPTED,
+    BOOKING_EXPIRED,
+    CAPACITY_REVOKED,
+    FAILED,
+    PROVISIONED,
+    Condition,
+    ProvisioningRequest,
+)
+from nodewright.planner.plan import Plan
+from nodewright.planner.provisioning.housekeeping import BOOKING_SECONDS
+from nodewright.registry.provisioning import ProvisioningMemory
+from nodewright.registry.state import ClusterState
+
+# The reason of Provisioned=False while machines are under way.
+_UNDER_WAY = "Provisioning"
+
+
+class RequestPhase(StrEnum):
+    """Where a request is on its way: the last four are ends, ``booked`` is the success before them."""
+
+    NEW = "new"
+    ACCEPTED = "accepted"
+    PROVISIONING = "provisioning"
+    WAITING = "waiting"
+    BOOKED = "booked"
+    CONSUMED = "consumed"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+    FAILED = "failed"
+
+
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: ``since`` when it is in its phase, until when its room is held, and when it is looked at again
+    (epoch seconds). ``message`` says why, in its condition's words. ``held`` is for how many of its ``pods`` room was
+    held in the last loop; None where no room is.
+    """
+
+    request: str
+    class_name: str
+    pods: int
+    phase: RequestPhase
+    since: float
+    reason: str = ""
+    message: str = ""
+    booked_until: float | None = None
+    held: int | None = None
+    next_try: float | None = None
+
+
+def requests_seen(state: ClusterState, plan: Plan | None) -> tuple[RequestFacts, ...]:
+    """As the API server told of them at the beginning of a loop."""
+    requests = state.observation.provisioning.requests
+    return facts_of_requests(requests, state.memory.provisioning, plan.provisioning.booked if plan is not None else {})
+
+
+def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...]:
+    """As they would stand once what is planned was written."""
+    report = plan.provisioning
+    after = {write.request.key: write.request for write in (*report.writes, *report.verdicts)}
+    gone = {request.key for request in report.expired}
+    held = [after.get(one.key, one) for one in state.observation.provisioning.requests if one.key not in gone]
+    asked = {question.request.key: question.provider for question in report.questions}
+    facts = facts_of_requests(held, report.memory or state.memory.provisioning, report.booked)
+    return tuple(
+        msgspec.structs.replace(one, message=f"provider {asked[one.request]} is asked to serve it")
+        if one.request in asked
+        else one
+        for one in facts
+    )
+
+
+def facts_of_requests(
+    requests: Iterable[ProvisioningRequest], memory: ProvisioningMemory, booked: Mapping[str, int]
+) -> tuple[RequestFacts, ...]:
+    """By their names; ``booked`` is for how many pods of each room is held."""
+    facts = (_facts(request, memory, booked) for request in requests)
+    return tuple(sorted(facts, key=lambda one: one.request))
+
+
+def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, booked: Mapping[str, int]) -> RequestFacts:
+    phase, said = _phase(request)
+    since = said.since if said is not None else request.created
+    is_booked, waits = phase == RequestPhase.BOOKED, phase in (RequestPhase.WAITING, RequestPhase.ACCEPTED)
+    retry = memory.retries.get(request.id) if waits else None
+    return RequestFacts(
+        request=request.key,
+        class_name=request.spec.provisioning_class_name,
+        pods=request.pod_count,
+        phase=phase,
+        since=since,
+        reason=said.reason if said is not None else "",
+        message=said.message if said is not None else "",
+        booked_until=since + BOOKING_SECONDS if is_booked else None,
+        held=booked.get(request.key) if is_booked else None,
+        next_try=retry.at + retry.wait if retry is not None else None,
+    )
+
+
+def _phase(request: ProvisioningRequest) -> tuple[RequestPhase, Condition | None]:
+    """The phase, and the condition that says so."""
+    ends = {FAILED: RequestPhase.FAILED, CAPACITY_REVOKED: RequestPhase.REVOKED, BOOKING_EXPIRED: RequestPhase.EXPIRED}
+    for kind, phase in ends.items():
+        said = request.condition(kind)
+        if said is not None and said.is_true:
+            is_used = said.reason == "CapacityBookingConsumed"
+            return RequestPhase.CONSUMED if is_used else phase, said
+    said = request.condition(PROVISIONED)
+    if said is None:
+        accepted = request.condition(ACCEPTED)
+        return (RequestPhase.ACCEPTED if accepted is not None else RequestPhase.NEW), accepted
+    if said.is_true:
+        return RequestPhase.BOOKED, said
+    return (RequestPhase.PROVISIONING if said.reason == _UNDER_WAY else RequestPhase.WAITING), said
