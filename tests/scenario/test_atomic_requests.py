@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.scenario.requesting import ON, Asking
-from tests.scenario.story import MINUTE, Story
+from tests.scenario.story import Story
 
 from nodewright.model.capability import Capability
 from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC, SEED_ATOMIC
@@ -49,16 +49,31 @@ def test_room_that_is_there_is_used_first() -> None:
     assert asking.story.machines("pool") == 6
 
 
-@pytest.mark.parametrize("without", [(), NO_ATOMIC, SILENT])
-def test_a_stock_out_leaves_no_machine_behind_and_the_request_waits(without: tuple[str, ...]) -> None:
-    asking = make(POOL, minutes=30, switched_off=without, stock_outs=[{**FEW[0], "end": 7200}])
+@pytest.mark.parametrize(("without", "tries", "gone"), [((), 2, 0), (NO_ATOMIC, 2, 10), (SILENT, 1, 5)])
+def test_a_stock_out_leaves_no_machine_behind_and_the_request_waits(
+    without: tuple[str, ...], tries: int, gone: int
+) -> None:
+    """The end lies between two tries, each for five machines: what was not refused has gone again, three of it machines."""
+    asking = make(POOL, minutes=17, switched_off=without, stock_outs=[{**FEW[0], "end": 7200}])
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
-    held = asking.conditions("a")
-    assert held["Provisioned"] in ("False/CapacityIsNotFound", "False/Provisioning")
+    assert asking.conditions("a") == {"Accepted": "True/Accepted", "Provisioned": "False/CapacityIsNotFound"}
     assert not asking.when("a", "Provisioned", "True/CapacityIsProvisioned")
-    assert asking.story.machines("pool") == 0
-    for at, grants in grants_of(asking):
-        assert at < 60 + 29 * MINUTE or not grants
+    tried = asking.story.writes("increase")
+    assert [before for _, _, _, before, _ in tried] == [0] * tries  # all of one try is gone before the next
+    assert sum(before - after for _, _, _, before, after in asking.story.writes("delete", "withdraw")) == gone
+    assert asking.story.machines("pool") == asking.story.cloud.group("pool").target == 0
+    last = asking.story.loops[-1][0].memory.provisioning
+    assert (len(last.grants), len(last.retries)) == (0, 1)
+
+
+def test_pods_that_come_while_its_machines_are_under_way_get_machines_of_their_own() -> None:
+    asking = make(POOL, minutes=8)
+    asking.ask("a", 3, at=60, kind=BEST_EFFORT_ATOMIC)
+    asking.story.pods(2, at=75)
+    assert [(size, more) for _, _, _, size, more in asking.story.writes("increase")] == [(0, 3), (3, 5)]
+    assert asking.conditions("a")["Provisioned"] == "True/CapacityIsProvisioned"
+    assert "CapacityRevoked" not in asking.conditions("a")
+    assert asking.story.result.final.running == 2
 
 
 def test_it_is_granted_once_the_cloud_has_machines() -> None:
@@ -152,11 +167,6 @@ def test_lost_machines_of_a_booked_request_revoke_it() -> None:
     asking = make(POOL, minutes=10, interference=[take, resize])
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
     assert asking.conditions("a")["CapacityRevoked"] == "True/CapacityIsLost"
-
-
-def grants_of(asking: Asking) -> list[tuple[float, int]]:
-    """Loop by loop, for how many requests machines are under way."""
-    return [(state.now, len(state.memory.provisioning.grants)) for state, _ in asking.story.loops]
 
 
 @pytest.mark.parametrize("without", [(), NO_ATOMIC])

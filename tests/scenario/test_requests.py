@@ -37,15 +37,24 @@ def test_what_is_held_for_one_is_not_promised_to_another_in_the_same_loop() -> N
     assert asking.message("b", "Provisioned").endswith("there is room for 1 of 2 pods")
 
 
-def test_ordinary_pods_do_not_take_what_is_held_when_machines_are_counted() -> None:
+def test_room_on_which_ordinary_pods_run_by_then_is_not_promised() -> None:
     asking = make(POOL, minutes=8)
     asking.ask("a", 4, at=60)
-    asking.story.pods(2, at=60, name="web")  # kube-scheduler puts them on free nodes, whoever was promised those
-    asking.consume("a", 4, at=100)
-    held = asking.conditions("a")
-    # What ran first took the room: nobody is sold the same machine twice, and nothing is bought for the consumers.
-    assert asking.story.machines("pool") == 4
-    assert held["Provisioned"] == "False/CapacityIsNotFound" or held["CapacityRevoked"] == "True/CapacityIsLost"
+    asking.story.pods(2, at=60, name="web")
+    assert asking.conditions("a")["Provisioned"] == "False/CapacityIsNotFound"
+    assert asking.message("a", "Provisioned").endswith("there is room for 2 of 4 pods")
+    assert asking.story.writes("increase") == []
+
+
+def test_what_kube_scheduler_gave_to_ordinary_pods_is_revoked_after_a_minute() -> None:
+    asking = make(POOL, minutes=8)
+    asking.ask("a", 4, at=60)
+    asking.story.pods(2, at=120, name="web")  # it puts them on free nodes, whoever was promised those
+    assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [60]
+    (at,) = asking.when("a", "CapacityRevoked", "True/CapacityIsLost")
+    assert 120 + MINUTE < at <= 120 + MINUTE + 20
+    assert asking.message("a", "CapacityRevoked").startswith("Room for 2 of 4 pods")
+    assert asking.story.writes("increase") == []
 
 
 def test_pods_that_come_use_the_booking_up() -> None:
