@@ -36,12 +36,17 @@ class Neighbours:
 
     def conflicts(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[Pod, str]]:
         """Each pod that would come where another one keeps it away, or the other way round."""
-        for place, (pod, node) in enumerate(arrivals):
-            there = self._alike if _terms(pod) else self._shy
-            others = chain(there, (_Alike(other.pod, partial(_only, other.node)) for other in arrivals[:place]))
+        come: list[_Alike] = []
+        shy: list[_Alike] = []
+        for pod, node in arrivals:
+            is_shy = bool(_terms(pod))
+            others = chain(self._alike, come) if is_shy else chain(self._shy, shy)
             other = next((other for other in others if _clash(pod, node, other)), None)
             if other is not None:
                 yield pod, f"it would be too near to pods like {other.pod.key}, on node {node.name}"
+            come.append(_Alike(pod, partial(_only, node)))
+            if is_shy:
+                shy.append(come[-1])
 
     def _staying(self, rows: Iterable[int]) -> Iterator[Node]:
         nodes = (self._snapshot.node(row) for row in rows)

@@ -39,7 +39,9 @@ class Room:
         refused = self._refusal(pod, node, row)
         if refused:
             return refused
-        left = self._left.setdefault(name, self._free(node, row))
+        if name not in self._left:
+            self._left[name] = self._free(node, row)
+        left = self._left[name]
         asked = Counter({**pod_requests(pod, placed=True), PODS: 1})
         short = [what for what, amount in asked.items() if left[what] < amount]
         if short:
@@ -54,7 +56,9 @@ class Room:
         unfit = why_unfit(pod, node)
         if unfit:
             return unfit
-        wanted, taken = _ports(pod), self._ports.setdefault(node.name, self._taken(row))
+        if node.name not in self._ports:
+            self._ports[node.name] = self._taken(row)
+        wanted, taken = _ports(pod), self._ports[node.name]
         if any(_collide(one, other) for one in wanted for other in taken):
             return f"node {node.name} has given away a host port that it wants"
         return ""
