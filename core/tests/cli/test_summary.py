@@ -1,5 +1,7 @@
 """A simulation's numbers in words, and the story of its failures."""
 
+from dataclasses import replace
+
 import pytest
 
 from nodewright.act import Event
@@ -14,6 +16,7 @@ from nodewright.adapters.simulated.result import (
 )
 from nodewright.cli.story import find_setbacks
 from nodewright.cli.summary import GroupSums, as_json, format_clock, format_span, sum_groups
+from nodewright.registry.failures import NO_MACHINE
 
 
 def decide(at: float, what: str, group: str, before: int, after: int, outcome: str = "done") -> Decision:
@@ -86,6 +89,20 @@ def test_a_setback_may_have_nothing_instead() -> None:
     ran = result(decide(10, "increase", "c/a", 0, 2), decide(500, "increase", "c/b", 0, 1), events=(fail(20, "c/a"),))
     [setback] = find_setbacks(ran)
     assert setback.instead is None
+
+
+@pytest.mark.parametrize(("said", "why"), [("quota", "quota"), ("", NO_MACHINE)])
+def test_a_call_that_the_cloud_refused_is_a_setback_too(said: str, why: str) -> None:
+    refusal = replace(decide(20, "increase", "c/a", 2, 2, "refused"), message=said)
+    message = f"Scale-up failed for group c/a: {why}"
+    event = TimedEvent(at=20, event=Event(kind="x", name="y", reason="FailedToScaleUpGroup", message=message))
+    grown = decide(10, "increase", "c/a", 0, 2), refusal, decide(20, "increase", "c/b", 0, 1)
+    [setback] = find_setbacks(result(*grown, events=(event,)))
+    assert setback.before is refusal
+    assert setback.seen_after == 0
+    assert setback.instead is not None
+    later = fail(40, "c/a")
+    assert [one.before.at for one in find_setbacks(result(*grown, events=(event, later)))] == [20, 10]
 
 
 def test_a_failure_that_nothing_preceded_is_no_story() -> None:

@@ -12,6 +12,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
 from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
+from nodewright.registry.failures import NO_MACHINE
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.validate import Violation
 
@@ -111,7 +112,7 @@ def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[Group
         limit = f" (max: {expansions[group].maximum})" if group in expansions else ""
         size = current + outcome.accepted
         return _of_status("ScaledUpGroup", f"Scale-up: group {group} size set to {size} instead of {current}{limit}")
-    why = "the cloud accepted no machine" if isinstance(outcome, Done) else outcome.message
+    why = NO_MACHINE if isinstance(outcome, Done) else outcome.message
     return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {why}", WARNING)
 
 

@@ -9,6 +9,7 @@ from nodewright.adapters.simulated.result import SCALE_UP_FAILURES, Decision, Si
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.cli.summary import failures, format_clock, format_span, increases
 from nodewright.cli.troubles import find_troubles
+from nodewright.registry.failures import NO_MACHINE
 
 _SOON_SECONDS = 120.0
 
@@ -31,11 +32,19 @@ class Setback:
 def find_setbacks(result: SimulationResult) -> Iterator[Setback]:
     """Every failed scale-up that can be told as a story, in order of time."""
     grown = list(increases(result))
+    asked = [step for step in result.decisions if step.what == "increase"]
     for at, message in failures(result, *SCALE_UP_FAILURES):
-        befallen = [step for step in grown if step.at < at and f"group {step.group} " in message]
+        befallen = [step for step in asked if _is_befallen(step, at, message)]
         if befallen:
             after = (step for step in grown if at <= step.at <= at + _SOON_SECONDS and step.group != befallen[-1].group)
             yield Setback(at=at, message=message, before=befallen[-1], instead=next(after, None))
+
+
+def _is_befallen(step: Decision, at: float, message: str) -> bool:
+    """May that failure be one of this call? One that the cloud did not follow fails at once, in the words of its answer."""
+    if not any(f"group {step.group}{after}" in message for after in " :"):
+        return False
+    return step.at < at if step.after > step.before else step.at <= at and message.endswith(step.message or NO_MACHINE)
 
 
 def print_setbacks(console: Console, result: SimulationResult) -> None:
@@ -69,4 +78,6 @@ def print_troubles(console: Console, result: SimulationResult) -> None:
 
 
 def _say(step: Decision) -> str:
+    if step.after == step.before:
+        return f"{step.group} to grow from {step.before}, for {count(step.pods, 'pod')}"
     return f"{step.group} {step.before} → {step.after}, for {count(step.pods, 'pod')}"

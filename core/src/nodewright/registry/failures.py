@@ -17,6 +17,7 @@ NEVER_REGISTERED = "neverRegistered"
 NEVER_READY = "neverReady"
 NOTHING_ACCEPTED = "nothingAccepted"
 TAKEN_BACK = "takenBack"
+NO_MACHINE = "the cloud accepted no machine"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
@@ -38,8 +39,7 @@ def refused(case: GroupCase) -> list[Failure]:
                 )
             )
         elif isinstance(outcome, Done) and not outcome.accepted:
-            message = "the cloud accepted no machine"
-            found.append(Failure(group=case.ref, at=outcome.started, code=NOTHING_ACCEPTED, message=message))
+            found.append(Failure(group=case.ref, at=outcome.started, code=NOTHING_ACCEPTED, message=NO_MACHINE))
     return found
 
 
