@@ -55,8 +55,8 @@ def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "chosen leaves each pod in the node group in which it ran.",
         "",
         "Every removal passed the independent check, which ends a run where it finds fault. A cycle is a node that was",
-        "added for a pod that a removal had moved. Between the plan and the eviction some seconds pass: a pod that comes",
-        "just then may take the place, and nobody looks again.",
+        "added for a pod that a removal had moved: the scheduler need not put pods where the plan has them, and others may",
+        "come in the seconds between the plan and the eviction (ADR 9 says what is done about both).",
         "",
         *(
             line
