@@ -1,14 +1,15 @@
 """moto's server, once for all tests, and an account of its own for each."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import pytest
 
+from attached import Stage
 from awscloud import AwsCloud, MotoServer
 from awscloud.cloud import ENVIRONMENT, REGION
+from cloud_world import START
 from environment import only_variables
 from nodewright.adapters.provider import ProviderClient
 from nodewright.spec import ProviderContext
@@ -16,25 +17,7 @@ from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import connect
 from nodewright_aws.provider import AwsProvider
 
-START = 1_780_000_000.0
-
-
-@dataclass
-class Stage:
-    """A cloud, its clock, and a client that has read it."""
-
-    clock: FakeClock
-    cloud: AwsCloud
-    client: ProviderClient
-
-    def later(self, seconds: float, *wanted: str) -> None:
-        """Time passes and the client reads the cloud."""
-        self.clock.sleep(seconds)
-        self.client.refresh(frozenset(wanted))
-        self.client.node_groups()
-
-
-Connect = Callable[..., Stage]
+Attach = Callable[..., Stage[AwsCloud]]
 
 
 @pytest.fixture(scope="session")
@@ -63,10 +46,10 @@ def cloud(moto: MotoServer, clock: FakeClock) -> Iterator[AwsCloud]:
 
 
 @pytest.fixture
-def attach(cloud: AwsCloud, clock: FakeClock) -> Connect:
+def attach(cloud: AwsCloud, clock: FakeClock) -> Attach:
     """``attach("0:10:web", discover="asg:tag=a", refresh_interval=0)``: a plugin that has read the cloud once."""
 
-    def build(*nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage:
+    def build(*nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage[AwsCloud]:
         stage = Stage(clock=clock, cloud=cloud, client=join(cloud, clock, *nodes, discover=discover, **options))
         if read:
             stage.later(0)

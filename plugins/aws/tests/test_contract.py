@@ -1,6 +1,5 @@
 """The aws plugin keeps the provider contract, over real HTTP against moto."""
 
-from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -8,15 +7,14 @@ import pytest
 
 from awscloud import AwsCloud, MotoServer
 from awscloud.cloud import REGION
+from cloud_world import START, CloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
 from nodewright_aws.provider import AwsProvider
 
-START = 1_780_000_000.0
 
-
-class AwsWorld(ContractWorld):
+class AwsWorld(CloudWorld[AwsCloud]):
     """One group with two machines; what is asked for comes when it is told to."""
 
     def __init__(self, moto_port: int, group: dict[str, Any], options: dict[str, Any]) -> None:
@@ -33,55 +31,17 @@ class AwsWorld(ContractWorld):
         )
         self.client = connect("aws", AwsProvider(context), self.clock)
 
-    def machines(self, group_id: str) -> frozenset[str]:
-        return self.cloud.machines(group_id)
-
-    def set_target(self, group_id: str, target: int) -> None:
-        self.cloud.set_target(group_id, target)
-
-    def arrive(self, group_id: str) -> str:
-        return self.cloud.arrive(group_id)
-
-    def fail_creation(self, group_id: str) -> None:
-        self.cloud.fail(group_id)
-
-    def before_write(self, happening: Callable[[], object]) -> None:
-        self.cloud.before_write(happening)
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.sleep(seconds)
-
-
-class Worlds:
-    """Makes worlds, and ends them."""
-
-    def __init__(self, moto_port: int) -> None:
-        self._moto_port = moto_port
-        self._made: list[AwsWorld] = []
-
-    def make(self, group: dict[str, Any] | None = None, **options: Any) -> AwsWorld:
-        self._made.append(AwsWorld(self._moto_port, group or {}, options))
-        return self._made[-1]
-
     def close(self) -> None:
-        for world in self._made:
-            world.cloud.close()
-
-
-@pytest.fixture
-def worlds(moto: MotoServer) -> Iterator[Worlds]:
-    made = Worlds(moto.port)
-    yield made
-    made.close()
+        self.cloud.close()
 
 
 class TestAws(ProviderContract):
     @pytest.fixture(autouse=True)
-    def _worlds(self, worlds: Worlds) -> None:
-        self.worlds = worlds
+    def _moto(self, moto: MotoServer) -> None:
+        self.moto = moto
 
     def contract_world(self) -> ContractWorld:
-        return self.worlds.make()
+        return AwsWorld(self.moto.port, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -93,6 +53,6 @@ class TestAws(ProviderContract):
     ],
     ids=["protected", "no interval", "no failures"],
 )
-def test_variants_keep_the_contract(worlds: Worlds, group: dict[str, Any], options: dict[str, Any]) -> None:
-    results = run_contract(lambda: worlds.make(group, **options))
+def test_variants_keep_the_contract(moto: MotoServer, group: dict[str, Any], options: dict[str, Any]) -> None:
+    results = run_contract(lambda: AwsWorld(moto.port, group, options))
     assert [r for r in results if r.outcome == ContractOutcome.FAILED] == []

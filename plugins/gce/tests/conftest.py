@@ -1,14 +1,15 @@
 """A cloud of its own for each test, and credentials that come from it."""
 
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from attached import Stage
+from cloud_world import START
+from environment import only_variables
 from gcecloud import GceCloud
 from gcecloud.cloud import PROJECT, ZONE
 from nodewright.adapters.provider import ProviderClient
@@ -17,26 +18,10 @@ from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import connect
 from nodewright_gce.provider import GceProvider
 
-START = 1_780_000_000.0
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 
 
-@dataclass
-class Stage:
-    """A cloud, its clock, and a client that has read it."""
-
-    clock: FakeClock
-    cloud: GceCloud
-    client: ProviderClient
-
-    def later(self, seconds: float, *wanted: str) -> None:
-        """Time passes and the client reads the cloud."""
-        self.clock.sleep(seconds)
-        self.client.refresh(frozenset(wanted))
-        self.client.node_groups()
-
-
-Connect = Callable[..., Stage]
+Attach = Callable[..., Stage[GceCloud]]
 
 
 @pytest.fixture
@@ -48,21 +33,17 @@ def clock() -> FakeClock:
 def cloud(clock: FakeClock, tmp_path: Path) -> Iterator[GceCloud]:
     """What was said over HTTP was of the API, on both sides; the credentials are those that the SDK's chain finds."""
     made = GceCloud(clock.now)
-    before = os.environ.get(_KEY_FILE)
-    os.environ[_KEY_FILE] = str(made.write_credentials(tmp_path))
-    yield made
+    with only_variables((_KEY_FILE,), {_KEY_FILE: str(made.write_credentials(tmp_path))}):
+        yield made
     made.close()
-    os.environ.pop(_KEY_FILE)
-    if before is not None:
-        os.environ[_KEY_FILE] = before
     assert made.findings == []
 
 
 @pytest.fixture
-def attach(cloud: GceCloud, clock: FakeClock) -> Connect:
+def attach(cloud: GceCloud, clock: FakeClock) -> Attach:
     """``attach("0:10:<id>", discover="mig:…", refresh_interval=0)``: a plugin that has read the cloud once."""
 
-    def build(*nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage:
+    def build(*nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage[GceCloud]:
         stage = Stage(clock=clock, cloud=cloud, client=join(cloud, clock, *nodes, discover=discover, **options))
         if read:
             stage.later(0)

@@ -1,11 +1,11 @@
 """The gce plugin keeps the provider contract, over real HTTP against a cloud held to Google's own types."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
+from cloud_world import CloudWorld
 from gcecloud import GceCloud
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
@@ -13,7 +13,7 @@ from nodewright.testkit.contract import ContractOutcome, ContractWorld, Provider
 from nodewright_gce.provider import GceProvider
 
 
-class GceWorld(ContractWorld):
+class GceWorld(CloudWorld[GceCloud]):
     """One group with two machines; what is asked for comes when it is told to."""
 
     def __init__(self, cloud: GceCloud, clock: FakeClock, options: dict[str, Any]) -> None:
@@ -32,24 +32,6 @@ class GceWorld(ContractWorld):
             node_group_specs=(f"{size}:10:{group_id}",),
         )
         self.client = connect("gce", GceProvider(context), self.clock)
-
-    def machines(self, group_id: str) -> frozenset[str]:
-        return self.cloud.machines(group_id)
-
-    def set_target(self, group_id: str, target: int) -> None:
-        self.cloud.set_target(group_id, target)
-
-    def arrive(self, group_id: str) -> str:
-        return self.cloud.arrive(group_id)
-
-    def fail_creation(self, group_id: str) -> None:
-        self.cloud.fail(group_id)
-
-    def before_write(self, happening: Callable[[], object]) -> None:
-        self.cloud.before_write(happening)
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.sleep(seconds)
 
 
 class TestGce(ProviderContract):
