@@ -71,7 +71,7 @@ def test_providers_and_plan_do_without_the_reports_library(needless: str) -> Non
 
 def test_shell_completion_knows_the_commands(command: Command) -> None:
     env = {"_NODEWRIGHT_COMPLETE": "bash_complete", "COMP_WORDS": "nodewright p", "COMP_CWORD": "1"}
-    assert command(env=env).stdout.split() == ["plain,plan", "plain,pause", "plain,providers"]
+    assert command(env=env).stdout.split() == ["plain,plan", "plain,pause", "plain,provider", "plain,providers"]
 
 
 def test_completion_script(command: Command) -> None:
