@@ -79,7 +79,10 @@ def test_malformed_groups(command: Command, tmp_path: Path, groups: str, sentenc
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ([], "no node groups: give --groups, --group-by or --cloud-provider (installed: aws, fake)"),
+        (
+            [],
+            "no node groups: give --groups, --group-by or --cloud-provider (installed: aws, azure, externalgrpc, fake, gce)",
+        ),
         (["--group-by", "poll"], "no node of the dump has the label poll; did you mean pool?"),
         (["--group-by", "pool", "--groups", "g"], "--groups and --group-by: give one of them, not both"),
         (["--group-by", "pool", "--expander", "cheapest"], "--expander"),

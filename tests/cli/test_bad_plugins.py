@@ -107,7 +107,9 @@ def test_all_broken_plugins_are_listed_and_hide_no_other(command: Command, add_p
     ended = command("providers", "--output", "json")
     assert (ended.returncode, ended.stderr) == (0, "")
     plugins: dict[str, Any] = {plugin["name"]: plugin for plugin in json.loads(ended.stdout)["providers"]}
-    assert [plugins.pop(name)["problem"] for name in ("aws", "fake")] == [None, None]
+    assert [plugins.pop(name)["problem"] for name in ("aws", "fake", "gce")] == [None, None, None]
+    for name in ("azure", "externalgrpc"):
+        assert plugins.pop(name)["problem"].startswith("its options "), "it lacks an option that it cannot do without"
     assert len(plugins) == len(BROKEN)
     assert all(plugin["problem"] and plugin["capabilities"] is None for plugin in plugins.values())
 
@@ -115,7 +117,10 @@ def test_all_broken_plugins_are_listed_and_hide_no_other(command: Command, add_p
 def test_a_missing_plugin_says_how_to_get_it(command: Command) -> None:
     ended = command("plan", "-", "--cloud-provider", "nimbus", stdin=DUMP)
     assert ended.returncode == 2
-    assert "no installed package offers the provider nimbus (installed: aws, fake)" in ended.stderr
+    assert (
+        "no installed package offers the provider nimbus (installed: aws, azure, externalgrpc, fake, gce)"
+        in ended.stderr
+    )
     assert 'pip install "nodewright[nimbus]"' in ended.stderr
 
 
@@ -126,7 +131,8 @@ def test_a_name_that_two_packages_claim_is_refused(command: Command, add_plugin:
     assert ended.returncode == 2
     assert "claimed by several packages: another-odd" in ended.stderr
     listed = json.loads(command("providers", "-o", "json").stdout)["providers"]
-    assert [plugin["distribution"] for plugin in listed if plugin["problem"]] == ["another-odd", "nodewright-odd"]
+    assert [plugin["distribution"] for plugin in listed if plugin["name"] == "odd"] == ["another-odd", "nodewright-odd"]
+    assert all(plugin["problem"] for plugin in listed if plugin["name"] == "odd")
 
 
 def test_a_group_with_min_above_max_is_refused(command: Command, add_plugin: AddPlugin) -> None:

@@ -97,7 +97,8 @@ class Facts:
 
     @cached_property
     def pauses(self) -> list[tuple[float, float]]:
-        timeline = self.history.scenario.timeline
+        """In the order in which they were ordered; each order takes the place of the one before."""
+        timeline = sorted(self.history.scenario.timeline, key=lambda event: event.at)
         return [(event.at, event.at + event.lasts) for event in timeline if isinstance(event, PauseWrites)]
 
     def is_paused(self, at: float) -> bool:

@@ -59,17 +59,20 @@ def test_a_group_that_is_all_or_nothing_loses_all_machines_that_never_joined_at_
     ids = ("x", "y", "z")
     whole = GroupOptions(zero_or_max_node_scaling=True)
     world.add_group("g", target=3, max_size=3, instances=tuple(Instance(id=i) for i in ids), options=whole)
-    world.memory = Memory(unregistered_since=dict.fromkeys(((G, i) for i in ids), world.now - 901))
+    world.memory = Memory(unregistered_since=dict.fromkeys(((G, i) for i in ids), world.now - 1801))
     (found,) = corrections(world.plan())
     assert isinstance(found, DeleteInstances)
     assert found.instance_ids == ids
 
 
-@pytest.mark.parametrize(("most", "correction", "doomed"), [(2, "prompt", 1), (3, "prompt", 0), (3, "seed", 1)])
-def test_a_machine_that_takes_the_last_place_of_its_group_has_no_more_than_its_time(
-    most: int, correction: str, doomed: int
+@pytest.mark.parametrize(
+    ("most", "waiting", "correction", "doomed"),
+    [(2, 0, "prompt", 0), (2, 1, "prompt", 0), (3, 1, "prompt", 0), (3, 0, "seed", 1)],
+)
+def test_a_machine_that_is_late_is_left_while_its_group_is_backed_off(
+    most: int, waiting: int, correction: str, doomed: int
 ) -> None:
-    world = World()
+    world = World(pending=[build_pod(f"p{k}", cpu="64") for k in range(waiting)])
     machines = (Instance(id="cloud:///g/0"), Instance(id="cloud:///g/x"))
     world.add_group("g", size=1, target=2, max_size=most, instances=machines)
     world.memory = Memory(unregistered_since={(G, "cloud:///g/x"): world.now - 901})
