@@ -51,6 +51,7 @@ class _Course:
         self._begun: set[str] = set(seen.removing)
         self._minima = Minima(seen, settings.limits, self._begun)
         self._arrivals: list[Arrival] = []
+        self._machines: dict[GroupRef, frozenset[str]] = {}
 
     def follow(self, removal: NodeRemoval) -> list[str]:
         """The rules that a removal breaks; it counts as done for those after it."""
@@ -71,7 +72,9 @@ class _Course:
             return
         if node.spec.provider_id != removal.instance_id:
             yield f"node {node.name} is machine {node.spec.provider_id}, not {removal.instance_id}"
-        if removal.instance_id.lower() not in {instance.id.lower() for instance in group.instances}:
+        if removal.group not in self._machines:
+            self._machines[removal.group] = frozenset(instance.id.lower() for instance in group.instances)
+        if removal.instance_id.lower() not in self._machines[removal.group]:
             yield f"machine {removal.instance_id} is none of group {removal.group}"
         if node.name in self._begun:
             yield f"node {node.name} is being removed already"

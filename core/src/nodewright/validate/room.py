@@ -42,7 +42,7 @@ class Room:
         if name not in self._left:
             self._left[name] = self._free(node, row)
         left = self._left[name]
-        asked = Counter({**pod_requests(pod, placed=True), PODS: 1})
+        asked = _asked(pod)
         short = [what for what, amount in asked.items() if left[what] < amount]
         if short:
             return f"node {name} has not enough {short[0]}"
@@ -70,8 +70,12 @@ class Room:
         left = Counter(node_amounts(node.allocatable))
         for held in self._snapshot.pods(row):
             if not self.is_void(held):
-                left.subtract({**pod_requests(held, placed=True), PODS: 1})
+                left.subtract(_asked(held))
         return left
+
+
+def _asked(pod: Pod) -> dict[str, int]:
+    return {**pod_requests(pod, placed=True), PODS: 1}
 
 
 def _ports(pod: Pod) -> list[_Port]:
