@@ -10,16 +10,17 @@ from tempfile import mkdtemp
 import numpy as np
 
 from nodewright.adapters.store.file import FileStore
+from nodewright.engine.autoscaler import Brain
 from nodewright.engine.intent import with_intent
 from nodewright.model.settings import Settings
-from nodewright.planner import Plan, make_plan
+from nodewright.planner import Plan
 from nodewright.registry.fold import fold
 from nodewright.registry.state import Memory
 from nodewright.snapshot.observation import Observation
-from nodewright.validate import check_actions
 
 Result = Mapping[str, int]
 Run = Callable[[], Result]
+_BRAIN = Brain()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +77,8 @@ class Loop:
 
     def turn(self, seen: Observation) -> Plan:
         state = fold(self.memory, seen, [], self.settings)
-        plan = make_plan(state, self.settings, self.random)
-        violations = check_actions(seen, plan.actions, self.settings)
+        plan = _BRAIN.make_plan(state, self.settings, self.random)
+        violations = _BRAIN.check(seen, plan.actions, plan.scale_down, self.settings)
         if violations:
             raise AssertionError(f"the plan breaks its rules: {violations}")
         self.memory = replace(state.memory, scale_down=plan.scale_down.memory or state.memory.scale_down)
