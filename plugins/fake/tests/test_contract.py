@@ -9,17 +9,19 @@ from msgspec.structs import replace
 
 from nodewright.spec import Capability, ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
+from nodewright.testkit.contract.reads import OPTIONAL_GROUP_HOOKS
 from nodewright_fake import FakeProvider
 
 
 class FakeWorld(ContractWorld):
     """Group ``a``: two machines, room for more, and what is asked for comes when it is told to."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, own: dict[str, Any] | None = None, **options: Any) -> None:
         self.clock = FakeClock()
         self.group_id = "a"
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2, "delete_delay": "30s"}
+        group |= own or {}
         full = {"groups": [group, {"name": "b"}], "machine_types": [{"name": "big", "cpu": 16}], "parallel_calls": True}
         provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options={**full, **options}))
         self.cloud = provider.cloud
@@ -59,6 +61,15 @@ def test_without_one_capability_the_rest_of_the_contract_holds(off: Capability) 
     assert [r for r in results if r.outcome == ContractOutcome.FAILED] == []
     skipped = {r.reason for r in results if r.outcome == ContractOutcome.SKIPPED}
     assert skipped == {f"{off.value} is not declared"}
+
+
+@pytest.mark.parametrize("off", list(OPTIONAL_GROUP_HOOKS))
+def test_a_capability_that_a_group_lacks_is_not_asked_of_it(off: Capability) -> None:
+    results = run_contract(lambda: FakeWorld({"switched_off": {off.value: "not here"}}))
+    assert [r for r in results if r.outcome == ContractOutcome.FAILED] == []
+    skipped = {r.check: r.reason for r in results if r.outcome == ContractOutcome.SKIPPED}
+    asking = (check.name for check in CHECKS if check.capability == off)
+    assert skipped == dict.fromkeys(asking, f"{off.value} is switched off for a: not here")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError
 from nodewright.testkit.contract.registry import CHECKS, Check, Violation
+from nodewright.testkit.contract.situations import group, refresh
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld
 
 WorldFactory = Callable[[], ContractWorld]
@@ -56,17 +58,28 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
 
 
 def _run(check: Check, world: ContractWorld) -> None:
-    if check.capability is not None and check.capability not in world.client.info.capabilities:
-        raise CannotSteer(f"{check.capability.value} is not declared")
+    if check.capability is not None:
+        _demand_capability(check.capability, world)
     world.admit(check.touches)
     check.run(world)
+
+
+def _demand_capability(capability: Capability, world: ContractWorld) -> None:
+    """Raises CannotSteer where it is not declared, or does not hold for the world's group: that is no fault."""
+    if capability not in world.client.info.capabilities:
+        raise CannotSteer(f"{capability.value} is not declared")
+    refresh(world)
+    why_not = group(world).switched_off.get(capability)
+    if why_not is not None:
+        raise CannotSteer(f"{capability.value} is switched off for {world.group_id}: {why_not}")
 
 
 class ProviderContract(ABC):
     """Subclass it as ``class TestAcme(ProviderContract)``: every check becomes a test.
 
     pytest finds the checks through nodewright's own plugin, which is registered where nodewright is
-    installed. Checks of capabilities that are not declared are skipped, and the summary lists them.
+    installed. Checks of capabilities that are not declared, or that are switched off for the world's group, are
+    skipped, and the summary lists them.
     """
 
     @abstractmethod
