@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from svg import RIGHT, Axes
+
 _CHART = "scale-down-{}.svg"
-_LEFT, _WIDTH, _TOP, _HEIGHT = 60, 660, 40, 220
 # Okabe and Ito's colours, told apart by everybody.
-_NODES, _BOUND = "#0072B2", "#E69F00"
+_CURVES = (("nodes", "nodes", "#0072B2"), ("bound", "bound, any group", "#E69F00"))
 _COLUMNS = (
     ("run", "name", "{}"),
     ("node-hours", "node_hours", "{:,.0f}"),
@@ -95,33 +96,11 @@ def _rest(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _chart(row: Mapping[str, Any]) -> str:
     curves = row["curves"]
-    hours, most = max(curves["hours"]) or 1.0, max(*curves["nodes"], *curves["bound"], 1.0)
-
-    def line(values: Sequence[float]) -> str:
-        places = zip(curves["hours"], values, strict=True)
-        return " ".join(
-            f"{_LEFT + _WIDTH * at / hours:.1f},{_TOP + _HEIGHT * (1 - value / most):.1f}" for at, value in places
-        )
-
-    floor, right = _TOP + _HEIGHT, _LEFT + _WIDTH
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right + 30} {floor + 50}" font-family="sans-serif">',
-        f'<rect width="{right + 30}" height="{floor + 50}" fill="white"/>',
-        f'<text x="{_LEFT}" y="22" font-size="14">Nodes over time, run {row["name"]}</text>',
-        f'<polyline points="{line(curves["nodes"])}" fill="none" stroke="{_NODES}" stroke-width="1.5"/>',
-        f'<polyline points="{line(curves["bound"])}" fill="none" stroke="{_BOUND}" stroke-width="1.5"/>',
-        f'<path d="M{_LEFT},{_TOP}V{floor}H{right}" fill="none" stroke="#444"/>',
-    ]
-    for share in (0.0, 0.5, 1.0):
-        y, x = floor - _HEIGHT * share, _LEFT + _WIDTH * share
-        parts.append(
-            f'<text x="{_LEFT - 6}" y="{y + 4:.0f}" font-size="11" text-anchor="end">{most * share:.0f}</text>'
-        )
-        parts.append(
-            f'<text x="{x:.0f}" y="{floor + 16}" font-size="11" text-anchor="middle">{hours * share:.0f} h</text>'
-        )
-    for number, (colour, name) in enumerate(((_NODES, "nodes"), (_BOUND, "bound, any group"))):
-        x = right - 230 + 90 * number
+    most = max(*curves["nodes"], *curves["bound"], 1.0)
+    axes = Axes(height=220, most_x=max(curves["hours"]) or 1.0, most_y=most, unit=" h")
+    parts = [axes.line(zip(curves["hours"], curves[name], strict=True), colour) for name, _, colour in _CURVES]
+    for number, (_, title, colour) in enumerate(_CURVES):
+        x = RIGHT - 230 + 90 * number
         parts.append(f'<rect x="{x}" y="12" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 17}" y="22" font-size="12">{name}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        parts.append(f'<text x="{x + 17}" y="22" font-size="12">{title}</text>')
+    return axes.picture(f"Nodes over time, run {row['name']}", parts)
