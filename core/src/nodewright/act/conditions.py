@@ -12,12 +12,13 @@ from nodewright.act.ports import WARNING, ClusterWrites, Event, ServesRequests
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, ProviderError
-from nodewright.model.group import GroupRef
-from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import CAPACITY_REVOKED, FAILED, Condition, ProvisioningRequest
 from nodewright.planner.plan import Plan, PlannedAction
-from nodewright.planner.provisioning.docket import Note, ProvisioningReport, Question, StatusWrite
+from nodewright.planner.provisioning.docket import Note, ProvisioningReport, Question
 
 _KIND = "ProvisioningRequest"
+# Conditions that are no good news when they are true.
+_BAD = (FAILED, CAPACITY_REVOKED)
 
 
 class Clerk:
@@ -42,7 +43,7 @@ class Clerk:
         for write in report.writes:
             if plan.paused and write.opens and write.is_apply:
                 continue  # nothing is asked of a cloud now, so that nothing is under way
-            if not self._write(write.request, write.conditions, write) and write.opens:
+            if not self._write(write.request, write.conditions, is_apply=write.is_apply) and write.opens:
                 unopened.add(write.request.id)
         for request in report.expired:
             self._delete(request)
@@ -62,19 +63,19 @@ class Clerk:
             self._audit.record(heard(record, answer, self._clock.now()))
             request = question.request
             if answer is not None and request.condition(answer.type) != answer:
-                self._write(request.with_condition(answer), (answer,), StatusWrite(request=request, conditions=()))
+                self._write(request.with_condition(answer), (answer,))
 
     def close(self, report: ProvisioningReport, outcomes: Sequence[Ended]) -> None:
         """What became of each request that was examined, now that the cloud has answered."""
-        grown = {group_of(outcome) for outcome in outcomes if isinstance(outcome, Done) and outcome.accepted}
+        grown = {outcome.action.group for outcome in outcomes if isinstance(outcome, Done) and outcome.accepted}
         for verdict in report.verdicts:
             if all(group in grown for group in verdict.groups):
-                self._write(verdict.request, verdict.conditions, verdict)
+                self._write(verdict.request, verdict.conditions, is_apply=verdict.is_apply)
             else:
                 before = verdict.request
                 for condition in verdict.otherwise:
                     before = before.with_condition(condition)
-                self._write(before, verdict.otherwise, verdict)
+                self._write(before, verdict.otherwise, is_apply=verdict.is_apply)
 
     def take_events(self) -> list[Event]:
         """What there is to tell since they were last taken."""
@@ -100,9 +101,9 @@ class Clerk:
         held = question.met if verdict.accepted else question.unmet
         return changed(held, reason=verdict.reason, message=verdict.message)
 
-    def _write(self, request: ProvisioningRequest, conditions: tuple[Condition, ...], how: StatusWrite) -> bool:
+    def _write(self, request: ProvisioningRequest, conditions: tuple[Condition, ...], *, is_apply: bool = True) -> bool:
         try:
-            self._cluster.write_conditions(request, conditions, is_apply=how.is_apply)
+            self._cluster.write_conditions(request, conditions, is_apply=is_apply)
         except KubeApiError as error:
             self._tell(request, "StatusNotWritten", f"Its status could not be written: {error}", WARNING)
             return False
@@ -124,13 +125,6 @@ class Clerk:
 def _request_of(action: PlannedAction) -> str:
     """The id of the request that an action is for; empty where it is for none."""
     return action.request.id if isinstance(action, IncreaseSize) and action.request is not None else ""
-
-
-_BAD = ("Failed", "CapacityRevoked")
-
-
-def group_of(outcome: Ended) -> GroupRef:
-    return outcome.action.group
 
 
 def _event_of(note: Note) -> Event:

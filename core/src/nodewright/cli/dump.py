@@ -82,7 +82,7 @@ class DumpedCluster:
                 self.strays.append(pod)
             else:
                 pending.append(pod)
-        pending.sort(key=attrgetter("arrived"))
+        pending.sort(key=attrgetter("created"))
         maps = {config.key: config.data for config in self._objects.config_maps}
         return ClusterPicture(
             snapshot=snapshot,

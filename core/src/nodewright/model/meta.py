@@ -78,3 +78,9 @@ class Object(Kube, frozen=True, kw_only=True):
         """``namespace/name``, or the bare name of a cluster-scoped object."""
         namespace = self.metadata.namespace
         return f"{namespace}/{self.metadata.name}" if namespace else self.metadata.name
+
+    @property
+    def created(self) -> float:
+        """When it was created (epoch seconds); 0 where nobody says."""
+        created = self.metadata.creation_timestamp
+        return created.timestamp() if created is not None else 0.0

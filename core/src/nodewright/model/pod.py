@@ -4,6 +4,8 @@ from msgspec import field
 
 from nodewright.model.meta import Int32, Int64, Kube, LabelSelector, Object, Requirement, Resources, Time
 
+# Where a pod does not say how long it gets to end (Kubernetes).
+_DEFAULT_GRACE_SECONDS = 30
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DAEMONSET_POD_ANNOTATION = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 
@@ -199,13 +201,13 @@ class Pod(Object, frozen=True, kw_only=True):
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
+    def grace_seconds(self) -> int:
+        """How long it gets to end."""
+        own = self.spec.termination_grace_period_seconds
+        return _DEFAULT_GRACE_SECONDS if own is None else own
+
+    @property
     def host(self) -> str:
         """The node that the pod is on or, unless it is going, nominated to; empty for a pending one."""
         going = self.metadata.deletion_timestamp is not None
         return self.spec.node_name or ("" if going else self.status.nominated_node_name)
-
-    @property
-    def arrived(self) -> float:
-        """When it was created (epoch seconds); 0 where nobody says."""
-        created = self.metadata.creation_timestamp
-        return created.timestamp() if created is not None else 0.0

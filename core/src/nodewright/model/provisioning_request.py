@@ -33,6 +33,10 @@ NO_RETRY = "noRetry"
 PROCESSOR_INSTANCE = "processorInstance"
 VALID_UNTIL_SECONDS = "ValidUntilSeconds"
 
+# Reasons of conditions that are read again: machines are under way, and all pods have come.
+UNDER_WAY = "Provisioning"
+CONSUMED = "CapacityBookingConsumed"
+
 
 class Condition(Kube, frozen=True, kw_only=True):
     """One observation of a request, as in every Kubernetes status."""
@@ -86,12 +90,6 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
     def id(self) -> str:
         """What tells it from one of the same name that comes later."""
         return self.metadata.uid or self.key
-
-    @property
-    def created(self) -> float:
-        """Epoch seconds; 0 where nobody says."""
-        created = self.metadata.creation_timestamp
-        return created.timestamp() if created is not None else 0.0
 
     @property
     def pod_count(self) -> int:

@@ -53,5 +53,4 @@ def _wants_accelerator(ground: Ground, pod: Pod) -> bool:
 
 
 def _oldest(pods: Sequence[Pod]) -> float:
-    times = (pod.metadata.creation_timestamp for pod in pods)
-    return min(time.timestamp() if time is not None else 0.0 for time in times)
+    return min(pod.created for pod in pods)

@@ -38,5 +38,4 @@ def _last_joined(group: GroupState, state: ClusterState) -> float:
     """When the youngest node of the group registered; epoch seconds, 0 if that is not known."""
     members = state.memory.members
     nodes = members.nodes.get(group.ref, ()) if members is not None else ()
-    registered = (node.metadata.creation_timestamp for node in nodes)
-    return max((moment.timestamp() for moment in registered if moment is not None), default=0.0)
+    return max((node.created for node in nodes), default=0.0)

@@ -22,7 +22,8 @@ def least_alike(ground: Ground, options: Sequence[Option]) -> Sequence[Option]:
     if not in_vain:
         return options
     likeness = [_likeness(ground, option.group, in_vain) for option in options]
-    return [option for option, shared in zip(options, likeness, strict=True) if shared == min(likeness)]
+    least = min(likeness, default=0)
+    return [option for option, shared in zip(options, likeness, strict=True) if shared == least]
 
 
 def no_more_alike(
@@ -54,8 +55,7 @@ def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
 
 
 def _waited(pods: Sequence[Pod], since: float) -> bool:
-    created = (pod.metadata.creation_timestamp for pod in pods)
-    return any(moment is not None and moment.timestamp() <= since for moment in created)
+    return any(0.0 < pod.created <= since for pod in pods)
 
 
 def _likeness(ground: Ground, ref: GroupRef, failed: Iterable[GroupRef]) -> int:

@@ -116,8 +116,7 @@ def _part(grant: Grant, ref: GroupRef) -> GrantPart | None:
 
 
 def _with_part(grant: Grant, fresh: GrantPart, broken: str) -> Grant:
-    parts = tuple(fresh if part.ref == fresh.ref else part for part in grant.parts)
-    return replace(grant, parts=parts, broken=grant.broken or broken)
+    return replace(grant.with_part(fresh), broken=grant.broken or broken)
 
 
 def _reconciled(part: GrantPart, living: set[str], coming: int) -> tuple[GrantPart, str]:

@@ -54,6 +54,11 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[GrantPart, ...] = ()
     broken: str = ""
 
+    def with_part(self, fresh: GrantPart) -> "Grant":
+        """With that part in place of the one of its group."""
+        parts = tuple(fresh if part.ref == fresh.ref else part for part in self.parts)
+        return msgspec.structs.replace(self, parts=parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProvisioningMemory:

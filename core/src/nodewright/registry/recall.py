@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from msgspec.structs import replace as changed
 
 from nodewright.model.group import GroupRef
 from nodewright.registry.provisioning import Grant, ProvisioningMemory
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+
+T = TypeVar("T", ScaleUpRequest, Grant)
 
 
 def recalled(memory: Memory, now: float) -> Memory:
@@ -17,7 +20,7 @@ def recalled(memory: Memory, now: float) -> Memory:
     """
     return replace(
         memory,
-        requests={ref: tuple(_request(request, now) for request in held) for ref, held in memory.requests.items()},
+        requests={ref: tuple(_under_way(request, now) for request in held) for ref, held in memory.requests.items()},
         backoffs={ref: _backoff(held, now) for ref, held in memory.backoffs.items()},
         withdrawn_at={ref: min(at, now) for ref, at in memory.withdrawn_at.items()},
         size_gaps={ref: changed(gap, since=min(gap.since, now)) for ref, gap in memory.size_gaps.items()},
@@ -33,16 +36,11 @@ def _provisioning(held: ProvisioningMemory, now: float) -> ProvisioningMemory:
         held,
         retries={name: changed(retry, at=min(retry.at, now)) for name, retry in held.retries.items()},
         homeless_since={name: min(at, now) for name, at in held.homeless_since.items()},
-        grants={name: _grant(grant, now) for name, grant in held.grants.items()},
+        grants={name: _under_way(grant, now) for name, grant in held.grants.items()},
     )
 
 
-def _grant(held: Grant, now: float) -> Grant:
-    late = max(0.0, held.started - now)
-    return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
-
-
-def _request(held: ScaleUpRequest, now: float) -> ScaleUpRequest:
+def _under_way(held: T, now: float) -> T:
     late = max(0.0, held.started - now)
     return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
 

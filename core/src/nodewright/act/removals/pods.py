@@ -7,7 +7,6 @@ from nodewright.act.removals.removal import Wave
 from nodewright.model.pod import Pod
 from nodewright.model.settings import DrainSettings, PodSettings
 from nodewright.planner.pending import is_expendable
-from nodewright.planner.scale_down.drain_rules import DEFAULT_GRACE_SECONDS
 
 _DAEMON_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 _FAKE_ANNOTATION, _FAKE = "podtype", "fakepod"
@@ -40,9 +39,7 @@ def make_waves(pods: Iterable[Pod], settings: DrainSettings, *, is_empty: bool) 
 
 def grace_of(pod: Pod, wave: Wave) -> int:
     """Seconds that the pod gets to end."""
-    own = pod.spec.termination_grace_period_seconds
-    wanted = DEFAULT_GRACE_SECONDS if own is None else own
-    return min(wanted, wave.grace_seconds) if wave.grace_seconds > 0 else wanted
+    return min(pod.grace_seconds, wave.grace_seconds) if wave.grace_seconds > 0 else pod.grace_seconds
 
 
 def _may_evict_daemon(pod: Pod, settings: DrainSettings, *, is_empty: bool) -> bool:

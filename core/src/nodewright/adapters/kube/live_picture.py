@@ -34,7 +34,7 @@ class LivePicture:
 
     def pending(self) -> tuple[Pod, ...]:
         """The oldest first."""
-        aged = [(pod.arrived, key, pod) for key, pod in self._pending.items()]
+        aged = [(pod.created, key, pod) for key, pod in self._pending.items()]
         aged.sort(key=itemgetter(0, 1))
         return tuple(pod for _, _, pod in aged)
 

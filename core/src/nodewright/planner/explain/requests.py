@@ -9,8 +9,10 @@ from nodewright.model.provisioning_request import (
     ACCEPTED,
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
+    CONSUMED,
     FAILED,
     PROVISIONED,
+    UNDER_WAY,
     Condition,
     ProvisioningRequest,
 )
@@ -18,9 +20,6 @@ from nodewright.planner.plan import Plan
 from nodewright.planner.provisioning.housekeeping import BOOKING_SECONDS
 from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.registry.state import ClusterState
-
-# The reason of Provisioned=False while machines are under way.
-_UNDER_WAY = "Provisioning"
 
 
 class RequestPhase(StrEnum):
@@ -110,7 +109,7 @@ def _phase(request: ProvisioningRequest) -> tuple[RequestPhase, Condition | None
     for kind, phase in ends.items():
         said = request.condition(kind)
         if said is not None and said.is_true:
-            is_used = said.reason == "CapacityBookingConsumed"
+            is_used = said.reason == CONSUMED
             return RequestPhase.CONSUMED if is_used else phase, said
     said = request.condition(PROVISIONED)
     if said is None:
@@ -118,4 +117,4 @@ def _phase(request: ProvisioningRequest) -> tuple[RequestPhase, Condition | None
         return (RequestPhase.ACCEPTED if accepted is not None else RequestPhase.NEW), accepted
     if said.is_true:
         return RequestPhase.BOOKED, said
-    return (RequestPhase.PROVISIONING if said.reason == _UNDER_WAY else RequestPhase.WAITING), said
+    return (RequestPhase.PROVISIONING if said.reason == UNDER_WAY else RequestPhase.WAITING), said

@@ -4,33 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from msgspec.structs import replace as changed
-
-from nodewright.model.action import ForRequest, IncreaseSize
+from nodewright.model.action import IncreaseSize
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import (
-    ACCEPTED,
-    FAILED,
-    NO_RETRY,
-    PROVISIONED,
-    Condition,
-    ProvisioningRequest,
-)
+from nodewright.model.provisioning_request import FAILED, PROVISIONED, ProvisioningRequest
 from nodewright.model.reason import ScaleUpResult
 from nodewright.planner.candidates import Ground
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.provisioning.classes import Mode
 from nodewright.planner.provisioning.docket import Docket, StatusWrite
-from nodewright.planner.provisioning.pods import MissingTemplates, make_pods
+from nodewright.planner.provisioning.shared import FOUND, accepted, as_whole, gives_up, pods_or_failure
 from nodewright.planner.provisioning.whole import WholeScaleUp
 from nodewright.registry.provisioning import Retry
 from nodewright.snapshot.snapshot import Snapshot
 
-NOT_FOUND = "Capacity is not found, CA will try to find it later."
-FOUND = "Capacity is found in the cluster"
-NOT_FOUND_FOR_GOOD = "CA could not find requested capacity"
-ACCEPTED_TEXT = "ProvisioningRequest is accepted by ClusterAutoscaler"
+_NOT_FOUND = "Capacity is not found, CA will try to find it later."
+_NOT_FOUND_FOR_GOOD = "CA could not find requested capacity"
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,7 @@ def choose_request(docket: Docket) -> Chosen:
         mode = docket.mode(request)
         if mode is None or not _is_due(request, docket):
             continue
-        pods = _pods_of(request, docket)
+        pods = pods_or_failure(request, docket)
         if pods is None:
             continue
         if mode != Mode.CHECK or not _is_batch(docket):
@@ -68,19 +57,6 @@ def examine(ground: Ground, chosen: Chosen, docket: Docket, random: Random) -> t
     return [], _check(ground.snapshot.fork(), list(_batch(docket)), docket)
 
 
-def accepted(request: ProvisioningRequest, docket: Docket) -> Condition:
-    return docket.condition(request, (ACCEPTED, "True"), "Accepted", ACCEPTED_TEXT)
-
-
-def _pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...] | None:
-    """None: it has just failed for want of templates."""
-    try:
-        return make_pods(request, docket.templates)
-    except MissingTemplates as error:
-        docket.mark(request, docket.condition(request, (FAILED, "True"), "FailedToCreatePods", str(error)))
-        return None
-
-
 def _is_batch(docket: Docket) -> bool:
     settings = docket.settings.provisioning
     return settings.check_capacity_batch_processing and settings.check_capacity_provisioning_request_max_batch_size > 1
@@ -94,7 +70,7 @@ def _batch(docket: Docket) -> Iterator[Chosen]:
             return
         if docket.mode(request) != Mode.CHECK or not _is_due(request, docket):
             continue
-        pods = _pods_of(request, docket)
+        pods = pods_or_failure(request, docket)
         if pods is not None:
             left -= 1
             yield Chosen(request, pods)
@@ -124,7 +100,7 @@ def _check(snapshot: Snapshot, batch: Sequence[Chosen], docket: Docket) -> Scale
     """Is there room for each, beside those before it?"""
     if not batch:
         return ScaleUpReport(result=ScaleUpResult.NOT_TRIED)
-    found, helped = False, list[Pod]()
+    found = False
     for chosen in batch:
         request = chosen.request
         assert request is not None
@@ -134,19 +110,17 @@ def _check(snapshot: Snapshot, batch: Sequence[Chosen], docket: Docket) -> Scale
         _, left = take_fitting(trial, chosen.pods)
         if not left:
             snapshot, found = trial, True
-            helped += chosen.pods
         _tell(request, docket, fits=not left)
-    result = ScaleUpResult.SUCCESSFUL if found else ScaleUpResult.NO_OPTIONS
-    return ScaleUpReport(result=result)
+    return ScaleUpReport(result=ScaleUpResult.SUCCESSFUL if found else ScaleUpResult.NO_OPTIONS)
 
 
 def _tell(request: ProvisioningRequest, docket: Docket, *, fits: bool) -> None:
     if fits:
         verdict = docket.condition(request, (PROVISIONED, "True"), "CapacityIsFound", FOUND)
-    elif request.spec.parameters.get(NO_RETRY) == "true":
-        verdict = docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", NOT_FOUND_FOR_GOOD)
+    elif gives_up(request):
+        verdict = docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", _NOT_FOUND_FOR_GOOD)
     else:
-        verdict = docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", NOT_FOUND)
+        verdict = docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", _NOT_FOUND)
     docket.judge(StatusWrite(request=request, conditions=(verdict,), is_apply=False))
 
 
@@ -158,16 +132,14 @@ def _provision(
     assert request is not None
     there = docket.condition(request, (PROVISIONED, "True"), "CapacityIsFound", FOUND)
     bought = docket.condition(request, (PROVISIONED, "True"), "CapacityIsProvisioned", FOUND)
-    refused = docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", NOT_FOUND)
+    refused = docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", _NOT_FOUND)
     snapshot = ground.snapshot.fork()
     _, left = take_fitting(snapshot, chosen.pods)
     if not left:
         docket.judge(StatusWrite(request=request, conditions=(there,)))
         return [], ScaleUpReport(result=ScaleUpResult.NOT_NEEDED)
     actions, report = WholeScaleUp(replace(ground, snapshot=snapshot), left, random).plan()
-    nodes = sum(action.target - action.expected_target for action in actions)
-    whole = ForRequest(id=request.id, key=request.key, nodes=nodes)
-    actions = [changed(action, request=whole) for action in actions]
+    actions = as_whole(request, actions)
     groups = tuple(action.group for action in actions)
     outcome = (bought,) if groups else (refused,)
     docket.judge(StatusWrite(request=request, conditions=outcome, groups=groups, otherwise=(refused,)))

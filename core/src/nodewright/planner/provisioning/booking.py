@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import BOOKING_EXPIRED, FAILED, PROVISIONED, ProvisioningRequest
+from nodewright.model.provisioning_request import BOOKING_EXPIRED, CONSUMED, FAILED, PROVISIONED, ProvisioningRequest
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import is_over
@@ -45,7 +45,7 @@ def is_booked(request: ProvisioningRequest, docket: Docket) -> bool:
 
 def end_as_consumed(request: ProvisioningRequest, docket: Docket) -> None:
     text = "Capacity booking consumed: all pods scheduled"
-    docket.mark(request, docket.condition(request, (BOOKING_EXPIRED, "True"), "CapacityBookingConsumed", text))
+    docket.mark(request, docket.condition(request, (BOOKING_EXPIRED, "True"), CONSUMED, text))
 
 
 def pods_to_book(request: ProvisioningRequest, docket: Docket) -> Sequence[Pod]:

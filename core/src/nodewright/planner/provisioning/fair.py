@@ -5,17 +5,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from random import Random
 
-from msgspec.structs import replace as changed
-
-from nodewright.model.action import ForRequest, IncreaseSize
+from nodewright.model.action import IncreaseSize
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import (
-    ACCEPTED,
     CAPACITY_AVAILABLE,
     FAILED,
-    NO_RETRY,
     PROVISIONED,
-    Condition,
+    UNDER_WAY,
     ProvisioningRequest,
 )
 from nodewright.planner.candidates import Ground
@@ -25,18 +21,15 @@ from nodewright.planner.provisioning.classes import Mode
 from nodewright.planner.provisioning.complaints import find_problem
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import is_over
-from nodewright.planner.provisioning.pods import MissingTemplates, make_pods
+from nodewright.planner.provisioning.shared import FOUND, accepted, as_whole, gives_up, pods_or_failure
 from nodewright.planner.provisioning.whole import SizedScaleUp
 from nodewright.planner.salvo import grow_in_place
 from nodewright.registry.provisioning import Retry
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
-_FOUND = "Capacity is found in the cluster"
 # A condition's message is no list of five hundred groups.
 _MOST_REFUSALS = 5
-
-
 # So many requests are looked at in one loop; the others in the next ones.
 _MOST_A_LOOP = 500
 
@@ -96,10 +89,8 @@ def pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
     if problem:
         docket.mark(request, docket.condition(request, (FAILED, "True"), "InvalidRequest", problem))
         return ()
-    try:
-        pods = make_pods(request, docket.templates)
-    except MissingTemplates as error:
-        docket.mark(request, docket.condition(request, (FAILED, "True"), "FailedToCreatePods", str(error)))
+    pods = pods_or_failure(request, docket)
+    if pods is None:
         return ()
     old, _ = split_young(pods[:1], docket.settings.pods, docket.now)
     if not old:
@@ -136,7 +127,7 @@ def due_requests(docket: Docket) -> Iterator[ProvisioningRequest]:
 def put_off(request: ProvisioningRequest, docket: Docket, why: str) -> None:
     """Nothing was found: it is looked at again later, unless its owner wants it to fail at once."""
     opened = accepted(request, docket)
-    if request.spec.parameters.get(NO_RETRY) == "true":
+    if gives_up(request):
         text = f"CA could not find requested capacity: {why}"
         docket.mark(request, opened, docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", text))
         return
@@ -168,12 +159,6 @@ def grant(request: ProvisioningRequest, docket: Docket, reason: str, text: str) 
     docket.booked[request.key] = request.pod_count
 
 
-def accepted(request: ProvisioningRequest, docket: Docket) -> Condition:
-    return docket.condition(
-        request, (ACCEPTED, "True"), "Accepted", "ProvisioningRequest is accepted by ClusterAutoscaler"
-    )
-
-
 def _check(service: Service, request: ProvisioningRequest, pods: Sequence[Pod], docket: Docket) -> None:
     trial = service.ground.snapshot.fork()
     fitting, left = take_fitting(trial, pods)
@@ -184,7 +169,7 @@ def _check(service: Service, request: ProvisioningRequest, pods: Sequence[Pod], 
         return
     take_fitting(service.ground.snapshot, pods)
     service.finds_room = True
-    grant(request, docket, "CapacityIsFound", _FOUND)
+    grant(request, docket, "CapacityIsFound", FOUND)
 
 
 def _provision(
@@ -198,7 +183,7 @@ def _provision(
         take_fitting(snapshot, pods)
         service.finds_room = True
         service.held += pods
-        grant(request, docket, "CapacityIsFound", _FOUND)
+        grant(request, docket, "CapacityIsFound", FOUND)
         return
     whole = SizedScaleUp(replace(service.ground, snapshot=trial), left, random)
     actions, report = whole.plan()
@@ -209,14 +194,13 @@ def _provision(
         return
     take_fitting(snapshot, fitting)
     service.ground = grow_in_place(service.ground, report) or service.ground
-    nodes = sum(action.target - action.expected_target for action in actions)
-    part = ForRequest(id=request.id, key=request.key, nodes=nodes)
-    service.actions += [changed(action, request=part) for action in actions]
+    service.actions += as_whole(request, actions)
     service.reports.append(report)
     service.held += fitting
     asked = ", ".join(f"{action.group} {action.expected_target}->{action.target}" for action in actions)
+    nodes = sum(action.target - action.expected_target for action in actions)
     text = f"{nodes} nodes are asked for: {asked}"
-    pending = docket.condition(request, (PROVISIONED, "False"), "Provisioning", text)
+    pending = docket.condition(request, (PROVISIONED, "False"), UNDER_WAY, text)
     docket.mark(request, accepted(request, docket), pending, opens=True)
 
 

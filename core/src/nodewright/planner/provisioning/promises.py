@@ -7,7 +7,7 @@ from msgspec.structs import replace as changed
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import CAPACITY_REVOKED, PROVISIONED, ProvisioningRequest
+from nodewright.model.provisioning_request import CAPACITY_REVOKED, PROVISIONED, UNDER_WAY, ProvisioningRequest
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.provisioning.booking import (
     end_as_consumed,
@@ -114,7 +114,7 @@ def _hold(snapshot: Snapshot, request: ProvisioningRequest, pods: list[Pod], doc
 def _is_in_flight(request: ProvisioningRequest) -> bool:
     """Does it say that its machines are under way? Then nobody has told it yet that they are not."""
     held = request.condition(PROVISIONED)
-    return held is None or held.reason == "Provisioning"
+    return held is None or held.reason == UNDER_WAY
 
 
 def _cancelled(held: Grant) -> Grant:
@@ -155,8 +155,7 @@ def _idle_machines(part: GrantPart, state: ClusterState) -> tuple[str, ...]:
 
 
 def _without_others(held: Grant, part: GrantPart, idle: tuple[str, ...]) -> Grant:
-    fresh = changed(part, machines=idle, nodes=len(idle) + part.missing)
-    return changed(held, parts=tuple(fresh if one.ref == part.ref else one for one in held.parts))
+    return held.with_part(changed(part, machines=idle, nodes=len(idle) + part.missing))
 
 
 def _removal(part: GrantPart, idle: tuple[str, ...], group: GroupState, held: Grant) -> Removal | None:

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import FAILED, NO_RETRY, PROVISIONED
+from nodewright.model.provisioning_request import FAILED, PROVISIONED
 from nodewright.model.quantity import Quantity
 from nodewright.planner.provisioning.classes import Mode, is_of_the_core
 from nodewright.planner.provisioning.docket import Docket, Note, Question
-from nodewright.planner.provisioning.fair import accepted, in_turn, next_retry, pods_of
+from nodewright.planner.provisioning.fair import in_turn, next_retry, pods_of
+from nodewright.planner.provisioning.shared import accepted, gives_up
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.requests import exact_requests
 
@@ -28,14 +29,13 @@ def ask_providers(docket: Docket) -> None:
         docket.examined = True
         opened = docket.mark(request, accepted(request, docket), opens=True)
         waiting = docket.condition(opened, (PROVISIONED, "False"), "", "")
-        gives_up = request.spec.parameters.get(NO_RETRY) == "true"
         docket.questions.append(
             Question(
                 request=opened,
                 provider=docket.server_of(request),
                 resources=_total(pods),
                 met=docket.condition(opened, (PROVISIONED, "True"), "", ""),
-                unmet=docket.condition(opened, (FAILED, "True"), "", "") if gives_up else waiting,
+                unmet=docket.condition(opened, (FAILED, "True"), "", "") if gives_up(request) else waiting,
                 waiting=waiting,
                 retry=next_retry(request, docket),
             )

@@ -20,7 +20,6 @@ LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 # All annotations that rules read.
 ANNOTATIONS = (MIRROR_ANNOTATION, DAEMONSET_POD_ANNOTATION, SAFE_TO_EVICT, LOCAL_VOLUMES)
 SYSTEM_NAMESPACE = "kube-system"
-DEFAULT_GRACE_SECONDS = 30
 _LONG_TERMINATING_SECONDS = 30
 _KNOWN_CONTROLLERS = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
 
@@ -79,10 +78,8 @@ def is_long_terminating(pod: Pod, now: float) -> bool:
 
 def overdue_after(pod: Pod) -> float | None:
     """The moment (epoch seconds) beyond which a pod that terminates will have been gone for a while."""
-    deleted, grace = pod.metadata.deletion_timestamp, pod.spec.termination_grace_period_seconds
-    if deleted is None:
-        return None
-    return deleted.timestamp() + (DEFAULT_GRACE_SECONDS if grace is None else grace) + _LONG_TERMINATING_SECONDS
+    deleted = pod.metadata.deletion_timestamp
+    return deleted.timestamp() + pod.grace_seconds + _LONG_TERMINATING_SECONDS if deleted is not None else None
 
 
 def apply_rules(asked: Asked, court: Court) -> PodVerdict:

@@ -1,0 +1,42 @@
+"""What CA's way with requests and ours have in common."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nodewright.model.action import ForRequest, IncreaseSize
+from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import ACCEPTED, FAILED, NO_RETRY, Condition, ProvisioningRequest
+from nodewright.planner.provisioning.docket import Docket
+from nodewright.planner.provisioning.pods import MissingTemplates, make_pods
+
+FOUND = "Capacity is found in the cluster"
+
+
+def accepted(request: ProvisioningRequest, docket: Docket) -> Condition:
+    return docket.condition(
+        request, (ACCEPTED, "True"), "Accepted", "ProvisioningRequest is accepted by ClusterAutoscaler"
+    )
+
+
+def gives_up(request: ProvisioningRequest) -> bool:
+    """Is it to fail at once if nothing is found for it?"""
+    return request.spec.parameters.get(NO_RETRY) == "true"
+
+
+def pods_or_failure(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...] | None:
+    """None: it has just failed for want of templates."""
+    try:
+        return make_pods(request, docket.templates)
+    except MissingTemplates as error:
+        docket.mark(request, docket.condition(request, (FAILED, "True"), "FailedToCreatePods", str(error)))
+        return None
+
+
+def as_whole(request: ProvisioningRequest, actions: Iterable[IncreaseSize]) -> list[IncreaseSize]:
+    """Increases that are only worth something to the request together."""
+    parts = list(actions)
+    whole = ForRequest(
+        id=request.id, key=request.key, nodes=sum(action.target - action.expected_target for action in parts)
+    )
+    return [replace(action, request=whole) for action in parts]
