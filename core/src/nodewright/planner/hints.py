@@ -24,20 +24,16 @@ class Hints:
     def get_all(self, pods: Iterable[Pod]) -> list[str | None]:
         """``get`` of many."""
         fresh, before = self.fresh.get, self.before.get
-        return [fresh(key) or before(key) for key in _keys(pods)]
+        return [fresh(key) or before(key) for key in map(hint_key, pods)]
 
     def set(self, pod: Pod, node: str) -> None:
         self.fresh[hint_key(pod)] = node
 
     def set_all(self, pods: Iterable[Pod], nodes: Iterable[str]) -> None:
         """``set`` of many."""
-        self.fresh.update(zip(_keys(pods), nodes, strict=False))
+        self.fresh.update(zip(map(hint_key, pods), nodes, strict=False))
 
 
 def hint_key(pod: Pod) -> str:
     """By what the place of a pod is remembered."""
     return pod.metadata.uid or pod.key
-
-
-def _keys(pods: Iterable[Pod]) -> list[str]:
-    return [pod.metadata.uid or pod.key for pod in pods]

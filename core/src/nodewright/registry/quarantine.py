@@ -18,7 +18,7 @@ from nodewright.snapshot.observation import GroupSeen
 # For how long nothing is removed from a group in which something else died: time for somebody to look into it.
 QUARANTINE_SECONDS = 1800.0
 # No cloud takes longer to delete a machine (CA: MaxCloudProviderNodeDeletionTime); for so long a deletion is watched.
-_DELETION_SECONDS = 300.0
+DELETION_SECONDS = 300.0
 
 Machine = tuple[GroupRef, str]
 
@@ -43,9 +43,9 @@ def verify_deletions(
     """
     held = memory.scale_down
     over = {(e.removal.group, e.removal.instance_id): e.at for e in ended if e.result == RemovalResult.OK}
-    deleting = {machine: at for machine, at in {**held.deleting, **over}.items() if at + _DELETION_SECONDS > now}
+    deleting = {machine: at for machine, at in {**held.deleting, **over}.items() if at + DELETION_SECONDS > now}
     watched = {**held.watched, **over, **_asked(outcomes)}
-    watched = {machine: at for machine, at in watched.items() if at + _DELETION_SECONDS > now}
+    watched = {machine: at for machine, at in watched.items() if at + DELETION_SECONDS > now}
     if not watched and not held.watched:
         return Verified(held, {})
     asked = {*watched, *memory.deletions, *memory.unregistered_since}

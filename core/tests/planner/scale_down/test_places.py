@@ -43,7 +43,7 @@ def keep(loops: Loops, name: str) -> None:
 def test_row_17_a_node_that_left_the_picture_is_told() -> None:
     loops = loops_of(g=1)
     state = loops.world.state()
-    found = examine(state.observation.snapshot, ["ghost"], [], state, Settings())
+    found = examine(state.observation.snapshot, ["ghost"], {}, state, Settings())
     assert str(found.unremovable["ghost"].code) == "NoNodeInfo"
 
 

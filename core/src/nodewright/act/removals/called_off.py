@@ -5,7 +5,7 @@ import math
 from nodewright.act.budget import Machine
 from nodewright.act.removals.cleanup import Leftovers
 from nodewright.model.group import InstanceState
-from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
+from nodewright.registry.quarantine import DELETION_SECONDS
 from nodewright.registry.state import ClusterState
 
 

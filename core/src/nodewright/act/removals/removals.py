@@ -32,7 +32,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
+from nodewright.registry.quarantine import DELETION_SECONDS
 from nodewright.registry.state import ClusterState
 
 _SPOILED = End(result=RemovalResult.FAILED_TO_DELETE, message="another node of its group stays")

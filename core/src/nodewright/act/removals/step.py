@@ -14,7 +14,7 @@ from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drainability import judge_pods
-from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
+from nodewright.registry.quarantine import DELETION_SECONDS
 from nodewright.snapshot.workloads import Workloads
 
 EVICTION_RETRY_SECONDS = 10.0

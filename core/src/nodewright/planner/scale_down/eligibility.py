@@ -16,6 +16,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
 from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.quarantine import DELETION_SECONDS
 from nodewright.registry.readiness import is_ready
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.column import Ids, Mask
@@ -23,9 +24,6 @@ from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.snapshot import Snapshot
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-# No cloud takes longer to delete a machine (CA: MaxCloudProviderNodeDeletionTime); a node whose taint is older is
-# looked at again.
-DELETION_SECONDS = 300.0
 # More tenths of a per cent than anything is used to; stands for infinity.
 _MANY_TENTHS = 2**32
 
@@ -113,6 +111,7 @@ class _Trial:
 
     def _refuse_marked(self) -> None:
         tainted_at = self._snapshot.column("to_be_deleted_at", _tainted_at)[self._rows]
+        # A node whose taint is older is looked at again.
         self._refuse(self._state.now - tainted_at < DELETION_SECONDS, [_BEING_DELETED])
         self._refuse(self._snapshot.column("scale_down_disabled", _disabled)[self._rows], [_DISABLED])
 

@@ -1,6 +1,6 @@
 """Which candidates could go, one after the other, each as if those before it were gone (behaviour/down.md A3)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from nodewright.planner.scale_down.drainability import judge_load
 from nodewright.planner.scale_down.load import Load, is_replaced
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.registry.state import ClusterState, ScaleDownMemory
+from nodewright.snapshot.column import Mask
 from nodewright.snapshot.snapshot import Snapshot
 
 _NOT_EXAMINED = Unremovable(
@@ -61,10 +62,18 @@ class Examination:
     partial: str = ""
 
 
+def takes_pods(snapshot: Snapshot, state: ClusterState) -> Mask:
+    """The rows of nodes that are there and not on their way out."""
+    names = (node.metadata.name for node in state.observation.snapshot.live_nodes())
+    found = np.zeros(len(snapshot), dtype=np.bool_)
+    found[[snapshot.row(name) for name in names if name in snapshot and name not in state.observation.removing]] = True
+    return found
+
+
 def examine(
-    snapshot: Snapshot, names: Sequence[str], destinations: Iterable[str], state: ClusterState, settings: Settings
+    snapshot: Snapshot, names: Sequence[str], hints: Mapping[str, str], state: ClusterState, settings: Settings
 ) -> Examination:
-    """Try to empty the named nodes in order; the pods of each may go to ``destinations`` that are left.
+    """Try to empty the named nodes in order; pods may go to all others that take any, those with ``hints`` there first.
 
     ``snapshot`` stays as it is.
     """
@@ -72,10 +81,8 @@ def examine(
     if not names:
         return found
     budgets = DisruptionBudgets.of(state.observation.workloads, settings)
-    rows = np.zeros(len(snapshot), dtype=np.bool_)
-    rows[[snapshot.row(name) for name in destinations]] = True
-    hints = Hints(before=memory.hints)
-    simulation = Simulation(snapshot.fork(), rows, hints, state.now)
+    places = Hints(before=hints)
+    simulation = Simulation(snapshot.fork(), takes_pods(snapshot, state), places, state.now)
     most, counted, failed = most_removable(memory, settings, state.now), 0, 0
     is_over = deadline(state.elapsed, settings.scale_down.scale_down_simulation_timeout)
     for index, name in enumerate(names):
@@ -94,7 +101,7 @@ def examine(
         else:
             found.removable.append(verdict)
             counted += not is_atomic(state, state.group_of_node[name])
-    found.hints = hints.fresh
+    found.hints = places.fresh
     return found
 
 

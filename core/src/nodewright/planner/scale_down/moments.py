@@ -8,10 +8,10 @@ from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ScaleDownSettings
 from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.drain_rules import overdue_after
-from nodewright.planner.scale_down.eligibility import DELETION_SECONDS
 from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.registry.activity import MOVES_WINDOW
+from nodewright.registry.quarantine import DELETION_SECONDS
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 
 _OTHERS_FIRST = frozenset({UnremovableCode.NOT_EXAMINED, UnremovableCode.AWAITS_TURN})

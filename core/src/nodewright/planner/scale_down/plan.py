@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
@@ -76,8 +75,14 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
     if wait:
         choice = _wait(since, wait)
     else:
-        again = partial(_examine, ground, found.hints)
-        choice = choose(ground, found, since, ratios, survey.balance, again)
+        choice = choose(
+            ground,
+            found,
+            since,
+            ratios,
+            survey.balance,
+            lambda names: examine(ground.snapshot, names, found.hints, ground.state, ground.settings),
+        )
     most = ground.settings.scale_down.max_bulk_soft_taint_count
     mark, unmark = choose_marks(ground.state, since.keys(), ground.snapshot, most)
     return ScaleDownReport(
@@ -115,18 +120,8 @@ def _survey(ground: Ground, names: Sequence[str]) -> Survey:
     if settings.balances_removals:
         balance = Balance(ground, (state.group_of_node[name] for name in eligible.names))
     ordered = in_order(eligible.names, ground, balance)
-    found = _examine(ground, state.memory.scale_down.hints, ordered)
+    found = examine(ground.snapshot, ordered, state.memory.scale_down.hints, state, settings)
     return Survey(candidates=candidates, eligible=eligible, balance=balance, found=found)
-
-
-def _examine(ground: Ground, hints: Mapping[str, str], names: Sequence[str]) -> Examination:
-    """Try to empty nodes in order; pods may go to all that are not on their way out, those with ``hints`` there first."""
-    memory = replace(ground.state.memory.scale_down, hints=hints)
-    state = replace(ground.state, memory=replace(ground.state.memory, scale_down=memory))
-    # Nobody goes through them where there is no node to empty.
-    there = (node.metadata.name for node in state.observation.snapshot.live_nodes())
-    destinations = (name for name in there if name in ground.snapshot and name not in state.observation.removing)
-    return examine(ground.snapshot, names, destinations, state, ground.settings)
 
 
 def _wait(since: Iterable[str], why: str) -> Choice:
