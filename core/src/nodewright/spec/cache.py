@@ -3,6 +3,7 @@ asked again at once.
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Generic, TypeVar
 
@@ -34,10 +35,16 @@ class Kept(Generic[K, V]):
         now = self._clock.now()
         return [key for key in dict.fromkeys(keys) if key not in self._answers or self._answers[key][0] <= now]
 
+    def learn(self, keys: Iterable[K], question: Callable[[K], V], at_once: int = 1) -> None:
+        """Ask for what is missing, so many at a time. Nothing is raised: a refusal is kept."""
+        wanted = self.missing(keys)
+        for key, answer in zip(wanted, ask_each(question, wanted, at_once), strict=True):
+            self.keep(key, answer)
+
     def keep(self, key: K, answer: V | ProviderError) -> None:
         """Trouble that passes is kept for a moment only, and never in place of an answer."""
         if isinstance(answer, Throttled | ProviderUnavailable | NotYet):
-            known = self._answers.get(key, (0.0, _later(answer)))[1]
+            known = self._answers.get(key, (0.0, not_yet(answer)))[1]
             self._answers[key] = (self._clock.now() + _PASSING_SECONDS, known)
             return
         lasts = self._seconds * self._random.uniform(_EARLIEST, 1.0)
@@ -45,11 +52,7 @@ class Kept(Generic[K, V]):
 
     def get(self, key: K) -> V:
         """Raises the refusal that was kept, and KeyError for what was never asked."""
-        answer = self._answers[key][1]
-        if isinstance(answer, ProviderError):
-            # A new one each time: the core notes in an error whose group it was, and it would grow with every raise.
-            raise type(answer)(str(answer), code=answer.code)
-        return answer
+        return tell(self._answers[key][1])
 
     def forget_others(self, keys: Iterable[K]) -> None:
         """Drop what nobody asks for any more."""
@@ -57,7 +60,8 @@ class Kept(Generic[K, V]):
         self._answers = {key: answer for key, answer in self._answers.items() if key in used}
 
 
-def _later(error: ProviderError) -> "NotYet":
+def not_yet(error: ProviderError) -> NotYet:
+    """Trouble that passes, as it is told until the next refresh."""
     return error if isinstance(error, NotYet) else NotYet(f"not known yet: {error}", code=error.code)
 
 
@@ -67,3 +71,21 @@ def ask(question: Callable[[], V]) -> V | ProviderError:
         return question()
     except ProviderError as error:
         return error
+
+
+def ask_each(question: Callable[[K], V], keys: Iterable[K], at_once: int) -> list[V | ProviderError]:
+    """``ask`` for each key, so many at a time; the answers in the keys' order."""
+    with ThreadPoolExecutor(at_once, thread_name_prefix="ask") as pool:
+        return list(pool.map(lambda key: ask(lambda: question(key)), keys))
+
+
+def tell(answer: V | ProviderError) -> V:
+    """The other way round: the answer, and a refusal is raised."""
+    if isinstance(answer, ProviderError):
+        raise anew(answer)
+    return answer
+
+
+def anew(error: ProviderError) -> ProviderError:
+    """A new one each time: the core notes in an error whose group it was, and it would grow with every raise."""
+    return type(error)(str(error), code=error.code)

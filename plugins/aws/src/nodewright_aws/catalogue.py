@@ -4,10 +4,8 @@ One group's trouble (a deleted launch template, an unknown type) stays that grou
 reading its template raises.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from random import Random
-from typing import TypeVar
 
 import msgspec
 
@@ -31,9 +29,6 @@ from nodewright_aws.shapes import (
     VCpuInfo,
 )
 from nodewright_aws.template import Machine, make_template, managed_by
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,23 +55,17 @@ class Catalogue:
 
     def learn(self, groups: Sequence[Group]) -> None:
         """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
-        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="aws") as pool:
-
-            def each(kept: Kept[K, V], keys: Iterable[K], question: Callable[[K], V]) -> None:
-                wanted = kept.missing(keys)
-                for key, answer in zip(wanted, pool.map(lambda key: ask(lambda: question(key)), wanted), strict=True):
-                    kept.keep(key, answer)
-
-            known = {group.name: group for group in groups}
-            stale = [known[name] for name in self._launches.missing(known)]
-            each(
-                self._templates,
-                [spec for spec in map(_template_of, stale) if spec is not None],
-                self._api.launch_template,
-            )
-            configured = ask(lambda: self._configured(stale))
-            each(self._launches, [group.name for group in stale], lambda name: self._launch(known[name], configured))
-            each(self._nodegroups, filter(None, map(managed_by, groups)), lambda key: self._api.nodegroup(*key))
+        at_once = self._options.parallel_calls
+        known = {group.name: group for group in groups}
+        stale = [known[name] for name in self._launches.missing(known)]
+        specs = [spec for spec in map(_template_of, stale) if spec is not None]
+        self._templates.learn(specs, self._api.launch_template, at_once)
+        configured = ask(lambda: self._configured(stale))
+        self._launches.learn(
+            [group.name for group in stale], lambda name: self._launch(known[name], configured), at_once
+        )
+        managed = filter(None, map(managed_by, groups))
+        self._nodegroups.learn(managed, lambda key: self._api.nodegroup(*key), at_once)
         self._learn_types(known)
         self._launches.forget_others(known)
 

@@ -1,12 +1,11 @@
 """The groups as they were last read: when they are read again, how much of them, and what failed in them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from nodewright.spec import AccessDenied, Capability, Clock, NodeGroup, NodeGroupNotFound, ProviderError
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import ask, ask_each
 from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
 from nodewright_aws.failures import Ledger, judge
@@ -127,15 +126,12 @@ class Fleet:
         if not short or not self._options.detect_failures or self._blind is not None:
             return
         since = self._api.server_time() - self._options.failure_memory
-        for group, answer in zip(short, self._activities(short), strict=True):
+        answers = ask_each(self._api.activities, [group.name for group in short], self._options.parallel_calls)
+        for group, answer in zip(short, answers, strict=True):
             self._note_permission(answer)
             if not isinstance(answer, ProviderError):
                 self._ledgers[group.name] = judge(group, answer, self.ledger(group.name), since)
         self._ledgers = {name: ledger for name, ledger in self._ledgers.items() if name in self._groups}
-
-    def _activities(self, groups: Iterable[Group]) -> list[Sequence[Activity] | ProviderError]:
-        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="aws") as pool:
-            return list(pool.map(lambda group: ask(lambda: self._api.activities(group.name)), groups))
 
     def _note_permission(self, answer: Sequence[Activity] | ProviderError) -> None:
         if isinstance(answer, AccessDenied):

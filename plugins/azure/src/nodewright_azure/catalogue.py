@@ -35,8 +35,7 @@ class Catalogue:
         if self._options.use_static_instance_list:
             return
         asked = (one.location.lower() for one in sets if one.location and self._own_machine(_size(one)) is None)
-        for location in self._skus.missing(asked):
-            self._skus.keep(location, ask(lambda location=location: self._list(location)))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+        self._skus.learn(asked, self._list)
 
     def template(self, scale_set: ScaleSet) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this set."""

@@ -1,22 +1,18 @@
 """The scale sets as they were last read: when they are read again, how much of them, and what failed in them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import TypeVar
 
 import msgspec
 
 from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec.cache import NotYet, ask
+from nodewright.spec.cache import anew, ask, ask_each, not_yet
 from nodewright_azure.api import Api
 from nodewright_azure.discovery import Limits, Selection
 from nodewright_azure.failures import Ledger, judge
 from nodewright_azure.machines import Unit, Why, find_failure, judge_flexible, judge_uniform
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import Machine, ScaleSet
-
-T = TypeVar("T")
 
 # A listing may lag behind a write: for so long, a set that we know to be old is not believed.
 _LAG_SECONDS = 120.0
@@ -182,7 +178,8 @@ class Fleet:
     def _look(self, keys: Sequence[str]) -> None:
         """These sets one by one, past the listing."""
         names = [self._held[key].scale_set.name if key in self._held else self.name(key) for key in keys]
-        for key, found in zip(keys, self._each(names, self._api.scale_set), strict=True):
+        answers = ask_each(self._api.scale_set, names, self._options.parallel_calls)
+        for key, found in zip(keys, answers, strict=True):
             if isinstance(found, ScaleSet):
                 self._put(found)
             elif isinstance(found, NodeGroupNotFound):
@@ -224,7 +221,7 @@ class Fleet:
 
     def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
         uniform = [held.scale_set for held in wanted if held.scale_set.is_uniform]
-        answers = self._each([one.name for one in uniform], self._api.machines)
+        answers = ask_each(self._api.machines, [one.name for one in uniform], self._options.parallel_calls)
         found: dict[str, Sequence[Machine] | ProviderError] = {
             one.key: answer for one, answer in zip(uniform, answers, strict=True)
         }
@@ -260,13 +257,6 @@ class Fleet:
         found = ask(lambda: self._api.problems(held.scale_set.name))
         return Why() if isinstance(found, ProviderError) else find_failure(found) or Why()
 
-    def _each(self, names: Sequence[str], question: Callable[[str], T]) -> list[T | ProviderError]:
-        """At the same time, a few at once; a refusal is an answer."""
-        if not names:
-            return []
-        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="azure") as pool:
-            return list(pool.map(lambda name: ask(lambda: question(name)), names))
-
 
 def _belongs(machine: Machine, scale_set: ScaleSet) -> bool:
     owner = machine.properties.virtual_machine_scale_set
@@ -275,6 +265,4 @@ def _belongs(machine: Machine, scale_set: ScaleSet) -> bool:
 
 def _once_more(error: ProviderError) -> ProviderError:
     """A new one each time, for which the core does not wait: only the next refresh can help."""
-    if isinstance(error, Throttled | ProviderUnavailable):
-        return NotYet(f"not known yet: {error}", code=error.code)
-    return type(error)(str(error), code=error.code)
+    return not_yet(error) if isinstance(error, Throttled | ProviderUnavailable) else anew(error)

@@ -1,12 +1,11 @@
 """The plugin object: the provider contract on one side, a server of the externalgrpc protocol on the other."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodewright import spec
 from nodewright.spec import Capability, InstanceState, ProviderError, TargetChanged, hookimpl
-from nodewright.spec.cache import ask
+from nodewright.spec.cache import ask_each, tell
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.doctor import POLICY, examine
 from nodewright_externalgrpc.options import load_options
@@ -44,8 +43,7 @@ class ExternalGrpcProvider:
         self._channel.write("Refresh", {WANTED: sorted(wanted)})
         listed = self._channel.read("NodeGroups").nodeGroups
         self._groups = {group.id: (group.minSize, group.maxSize) for group in listed if group.id}
-        with ThreadPoolExecutor(self._options.parallel_calls) as pool:
-            views = list(pool.map(lambda group_id: ask(lambda: self._read(group_id)), self._groups))
+        views = ask_each(self._read, self._groups, self._options.parallel_calls)
         self._views = dict(zip(self._groups, views, strict=True))
         self._traits.learn(self._groups)
         return True
@@ -189,15 +187,8 @@ class ExternalGrpcProvider:
 
     def _view(self, group_id: str) -> View:
         self._demand_known(group_id)
-        found = self._views[group_id]
-        if isinstance(found, ProviderError):
-            raise type(found)(str(found), code=found.code)
-        return found
+        return tell(self._views[group_id])
 
     def _switched_off(self, group_id: str) -> Mapping[Capability, str]:
-        return dict(self._reasons(group_id))
-
-    def _reasons(self, group_id: str) -> Iterator[tuple[Capability, str]]:
-        for method in self._traits.lacks(group_id):
-            if method in _NEEDS:
-                yield _NEEDS[method], f"the server does not offer {method}"
+        lacking = [method for method in self._traits.lacks(group_id) if method in _NEEDS]
+        return {_NEEDS[method]: f"the server does not offer {method}" for method in lacking}

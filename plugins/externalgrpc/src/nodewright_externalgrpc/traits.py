@@ -1,7 +1,6 @@
 """What a server says of a group that seldom changes: its template, its options, its price. Asked once in a while."""
 
 from collections.abc import Iterable
-from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -9,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nodewright.spec import Clock, GroupOptions, NodeTemplate, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec.cache import Kept, ask
+from nodewright.spec.cache import Kept, ask, tell
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.convert import price_request, read_node, read_options, write_options
 from nodewright_externalgrpc.errors import NotOffered
@@ -39,23 +38,22 @@ class Traits:
     def learn(self, group_ids: Iterable[str]) -> None:
         """Ask about groups of which nothing is known, or nothing new."""
         names = list(group_ids)
-        for group_id in self._kept.missing(names):
-            self._kept.keep(group_id, ask(partial(self._read, group_id)))
+        self._kept.learn(names, self._read)
         self._kept.forget_others(names)
 
     def template(self, group_id: str) -> NodeTemplate:
         """Raises the refusal."""
-        return _told(self._kept.get(group_id).template)
+        return tell(self._kept.get(group_id).template)
 
     def options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
         """What the server answers to any defaults is the group's own; what follows the defaults is not."""
-        one, other = _told(self._kept.get(group_id).options)
+        one, other = tell(self._kept.get(group_id).options)
         names = [field.name for field in msgspec.structs.fields(GroupOptions)]
         own = {name: getattr(one, name) for name in names if getattr(one, name) == getattr(other, name)}
         return replace(defaults, **own)
 
     def price(self, group_id: str, start: float, end: float) -> float:
-        return _told(self._kept.get(group_id).per_hour) * (end - start) / _HOUR
+        return tell(self._kept.get(group_id).per_hour) * (end - start) / _HOUR
 
     def lacks(self, group_id: str) -> tuple[str, ...]:
         """Calls that the server does not offer for this group."""
@@ -112,9 +110,3 @@ def _value(answer: T | ProviderError) -> T | ProviderError:
     if isinstance(answer, ProviderUnavailable | Throttled):
         raise answer
     return answer
-
-
-def _told(value: T | ProviderError) -> T:
-    if isinstance(value, ProviderError):
-        raise type(value)(str(value), code=value.code)
-    return value

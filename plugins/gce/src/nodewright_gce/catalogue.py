@@ -4,10 +4,8 @@ One group's trouble (a deleted template, an unknown machine type) stays that gro
 reading its template raises.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from random import Random
-from typing import TypeVar
 
 from nodewright.spec import Clock, NodeTemplate, ProviderError
 from nodewright.spec.cache import Kept, ask
@@ -18,8 +16,6 @@ from nodewright_gce.refs import Place, Ref, TemplateRef, parse_template_url
 from nodewright_gce.shapes import MachineType, Manager
 from nodewright_gce.template import is_custom, make_template, parse_custom
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 TypeKey = tuple[Place, str]
 
 
@@ -38,19 +34,14 @@ class Catalogue:
 
     def learn(self, groups: Mapping[Ref, Manager]) -> None:
         """Ask for what is missing. Nothing is raised: what cannot be learned is some groups' trouble, not all groups'."""
-        refs = {template_of(ref, manager) for ref, manager in groups.items()} - {None}
-        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="gce") as pool:
-
-            def each(kept: Kept[K, V], keys: Iterable[K], question: Callable[[K], V]) -> None:
-                wanted = kept.missing(keys)
-                for key, answer in zip(wanted, pool.map(lambda key: ask(lambda: question(key)), wanted), strict=True):
-                    kept.keep(key, answer)
-
-            each(self._templates, sorted(ref for ref in refs if ref is not None), self._api.template)
-            used = {self._type_key(ref, manager) for ref, manager in groups.items()}
-            keys = sorted(key for key in used if key is not None)
-            each(self._types, keys, lambda key: self._api.machine_type(*key))
-        self._templates.forget_others(ref for ref in refs if ref is not None)
+        at_once = self._options.parallel_calls
+        templates = {template_of(ref, manager) for ref, manager in groups.items()}
+        used = sorted(ref for ref in templates if ref is not None)
+        self._templates.learn(used, self._api.template, at_once)
+        kinds = {self._type_key(ref, manager) for ref, manager in groups.items()}
+        keys = sorted(key for key in kinds if key is not None)
+        self._types.learn(keys, lambda key: self._api.machine_type(*key), at_once)
+        self._templates.forget_others(used)
 
     def template(self, ref: Ref, manager: Manager) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this group."""

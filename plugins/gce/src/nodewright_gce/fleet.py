@@ -1,13 +1,11 @@
 """The groups as they were last read: when they are read again, and how much of them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from nodewright.spec import AccessDenied, Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec.cache import NotYet, ask
+from nodewright.spec.cache import anew, ask, ask_each, not_yet
 from nodewright_gce.api import Api
 from nodewright_gce.bulk import assign, is_at_rest
 from nodewright_gce.discovery import Selection
@@ -15,9 +13,6 @@ from nodewright_gce.options import Options
 from nodewright_gce.refs import Place, Ref
 from nodewright_gce.shapes import Manager
 from nodewright_gce.states import Machine, read_managed
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 # From so many groups at rest in one zone, all its machines are listed at once.
 _MANY = 6
@@ -79,7 +74,7 @@ class Fleet:
         if group_id in self._groups:
             return self._groups[group_id]
         if group_id in self._refused:
-            raise _again(self._refused[group_id][1])
+            raise anew(self._refused[group_id][1])
         named = self._selection.named.get(group_id)
         if named is None:
             raise NodeGroupNotFound(f"gce has no group {group_id}")
@@ -131,7 +126,8 @@ class Fleet:
 
     def _read_all(self) -> None:
         places = self._places()
-        answers = dict(zip(places, self._at_once(self._api.managers, places), strict=True))
+        told = ask_each(self._api.managers, places, self._options.parallel_calls)
+        answers = dict(zip(places, told, strict=True))
         self._troubles = {place: answer for place, answer in answers.items() if isinstance(answer, ProviderError)}
         self._raise_if_hopeless(places)
         found = {
@@ -169,7 +165,7 @@ class Fleet:
 
     def _read_each(self, refs: Sequence[Ref]) -> None:
         """Each group by itself."""
-        answers = self._at_once(lambda ref: self._api.manager(ref, urgent=True), refs)
+        answers = ask_each(lambda ref: self._api.manager(ref, urgent=True), refs, self._options.parallel_calls)
         found: dict[Ref, Manager] = {}
         for ref, answer in zip(refs, answers, strict=True):
             if isinstance(answer, NodeGroupNotFound):
@@ -202,7 +198,7 @@ class Fleet:
         the next refresh; what is urgent raises instead.
         """
         refs = sorted(managers)
-        answers = self._at_once(lambda ref: self._api.managed(ref, urgent=urgent), refs)
+        answers = ask_each(lambda ref: self._api.managed(ref, urgent=urgent), refs, self._options.parallel_calls)
         for ref, answer in zip(refs, answers, strict=True):
             group_id = ref.group_id
             self._missed.pop(ref, None)
@@ -223,13 +219,4 @@ class Fleet:
         if ref.group_id in before:
             self.note(before[ref.group_id])
         else:
-            self._refused[ref.group_id] = ref, NotYet(f"not known yet: {trouble}", code=trouble.code)
-
-    def _at_once(self, question: Callable[[K], V], keys: Sequence[K]) -> list[V | ProviderError]:
-        with ThreadPoolExecutor(self._options.parallel_calls, thread_name_prefix="gce") as pool:
-            return list(pool.map(lambda key: ask(lambda: question(key)), keys))
-
-
-def _again(error: ProviderError) -> ProviderError:
-    """A new error each time: the core notes in an error whose group it was."""
-    return type(error)(str(error), code=error.code)
+            self._refused[ref.group_id] = ref, not_yet(trouble)
