@@ -7,6 +7,7 @@ from typing import Any
 from svg import RIGHT, Axes
 
 _CHART = "scale-down-{}.svg"
+_NOTES = "\n## Notes on these runs\n"
 # Okabe and Ito's colours, told apart by everybody.
 _CURVES = (("nodes", "nodes", "#0072B2"), ("bound", "bound, any group", "#E69F00"))
 _COLUMNS = (
@@ -27,13 +28,15 @@ _COLUMNS = (
 def write_page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str], docs: Path) -> None:
     """``docs/scale-down.md``, with a chart of the first run of each pace in ``docs/images``.
 
-    ``missing`` are runs that were not run to their end.
+    ``missing`` are runs that were not run to their end. Notes by hand at the end of the page are kept.
     """
     shown = {row["name"].partition("-")[0]: row for row in reversed(rows)}
     for pace, row in shown.items():
         (docs / "images" / _CHART.format(pace)).write_text(_chart(row))
     lines = [*_introduction(shown), *_not_run(missing), *_table(rows), *_rest(rows)]
-    (docs / "scale-down.md").write_text("\n".join(lines) + "\n")
+    page = docs / "scale-down.md"
+    _, heading, notes = page.read_text().partition(_NOTES)
+    page.write_text("\n".join(lines) + "\n" + heading + notes)
 
 
 def _not_run(missing: Sequence[str]) -> list[str]:
@@ -45,8 +48,8 @@ def _introduction(shown: Mapping[str, Mapping[str, Any]]) -> list[str]:
         "# Scale-down",
         "",
         "What removing nodes saves on a production trace (openb: 8,152 pods, 27 kinds of nodes, 149 days), beside what",
-        "nobody could do better. `python bench/scale_down.py --page` writes this page; every figure is of whole loops on",
-        "virtual time against the fake provider, and the same each time.",
+        "nobody could do better. `python bench/scale_down.py --page` writes this page but for the notes at its end, which it",
+        "keeps; every figure is of whole loops on virtual time against the fake provider, and the same each time.",
         "",
         "`real` is the trace as it was, `fast` 100 times as fast; 1m, 5m and 10m are both `--scale-down-unneeded-time` and",
         "`--scale-down-delay-after-add`. The expander is least-waste. A pod that is moved runs on for the rest of its time.",
