@@ -17,6 +17,7 @@ from nodewright.model.meta import LabelSelector, Object
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.settings import Settings
+from nodewright.planner import Plan
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import grown
 
@@ -203,14 +204,16 @@ def prepare_affinity(share: float) -> Prepared:
     loop, seen = Loop(Settings()), cluster.look()
 
     def run() -> Result:
-        plan = loop.turn(seen)
-        told = len(plan.fitting) + sum(
-            len(report.triggered) + len(report.awaiting) + len(report.unhelped)
-            for report in (plan.scale_up, *plan.salvo)
-        )
-        return {"pods": told}
+        return {"pods": _told(loop.turn(seen))}
 
     return Prepared(run=run, expected={"pods": deployments * 10})
+
+
+def _told(plan: Plan) -> int:
+    """Pods of which the plan says something."""
+    reports = (plan.scale_up, *plan.salvo)
+    told = sum(len(report.triggered) + len(report.awaiting) + len(report.unhelped) for report in reports)
+    return told + len(plan.fitting)
 
 
 def _choosy(name: str, deployment: int, node: str) -> Pod:
@@ -245,9 +248,7 @@ def prepare_backlog(share: float) -> Prepared:
 
     def run() -> Result:
         plan = loop.turn(seen)
-        reports = (plan.scale_up, *plan.salvo)
-        told = sum(len(report.triggered) + len(report.awaiting) + len(report.unhelped) for report in reports)
-        return {"pods": told + len(plan.fitting), "partial": int(bool(plan.partial))}
+        return {"pods": _told(plan), "partial": int(bool(plan.partial))}
 
     return Prepared(run=run, expected={"pods": sets * 100, "partial": 0})
 
