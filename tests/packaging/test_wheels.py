@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.mark.parametrize(
+of_each = pytest.mark.parametrize(
     "name",
     [
         "nodewright",
@@ -20,6 +18,9 @@ ROOT = Path(__file__).parents[2]
         "nodewright_gce",
     ],
 )
+
+
+@of_each
 def test_a_wheel_is_typed_and_licensed(wheels: Path, name: str) -> None:
     [wheel] = wheels.glob(f"{name}-0*.whl")
     with zipfile.ZipFile(wheel) as content:
@@ -40,17 +41,7 @@ def test_the_trace_of_the_demo_comes_along_with_its_licence(wheels: Path) -> Non
             assert any("Apache" in text for text in said), folder
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nodewright",
-        "nodewright_aws",
-        "nodewright_azure",
-        "nodewright_externalgrpc",
-        "nodewright_fake",
-        "nodewright_gce",
-    ],
-)
+@of_each
 def test_a_source_distribution_builds_on_its_own(wheels: Path, name: str) -> None:
     [archive] = wheels.glob(f"{name}-0*.tar.gz")
     with tarfile.open(archive) as content:
