@@ -5,17 +5,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
+from fake_world import FakeCloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractResult, ContractWorld, connect, run_check
+from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractResult, connect, run_check
 from nodewright_fake import FakeProvider
 
 Judge = Callable[[type[FakeProvider], str], ContractResult]
 
 
-class VariantWorld(ContractWorld):
+class VariantWorld(FakeCloudWorld):
     """The fake cloud behind a variant of its provider."""
 
     def __init__(self, variant: type[FakeProvider]) -> None:
@@ -26,28 +26,6 @@ class VariantWorld(ContractWorld):
         provider = variant(ProviderContext(clock=self.clock, random=Random(1), options=options))
         self.cloud = provider.cloud
         self.client = connect("fake", provider, self.clock)
-
-    def machines(self, group_id: str) -> frozenset[str]:
-        return self.cloud.living(group_id)
-
-    def set_target(self, group_id: str, target: int) -> None:
-        self.cloud.set_target(group_id, target)
-
-    def arrive(self, group_id: str) -> str:
-        return self.cloud.arrive_now(group_id)
-
-    def fail_creation(self, group_id: str) -> None:
-        self.cloud.fail_now(group_id)
-
-    def set_minimum(self, group_id: str, size: int) -> None:
-        group = self.cloud.group(group_id)
-        group.config, group.seen = replace(group.config, min_size=size), None
-
-    def before_write(self, happening: Callable[[], object]) -> None:
-        self.cloud.before_write(happening)
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.sleep(seconds)
 
 
 @pytest.fixture

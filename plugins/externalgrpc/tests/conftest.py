@@ -13,9 +13,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from fake_world import FakeCloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import ContractWorld, connect
+from nodewright.testkit.contract import connect
 from nodewright_externalgrpc.certificates import Files, server_credentials
 from nodewright_externalgrpc.provider import ExternalGrpcProvider
 from nodewright_externalgrpc.server import Servicer, make_server
@@ -60,7 +61,7 @@ class Authority:
         return str(path)
 
 
-class ServedWorld(ContractWorld):
+class ServedWorld(FakeCloudWorld):
     """Group ``a`` of a fake cloud, served by one nodewright and consumed by another."""
 
     def __init__(self, authority: Authority, served: dict[str, Any] | None = None, **options: Any) -> None:
@@ -80,24 +81,6 @@ class ServedWorld(ContractWorld):
 
     def close(self) -> None:
         self._server.stop(None).wait()
-
-    def machines(self, group_id: str) -> frozenset[str]:
-        return self.cloud.living(group_id)
-
-    def set_target(self, group_id: str, target: int) -> None:
-        self.cloud.set_target(group_id, target)
-
-    def arrive(self, group_id: str) -> str:
-        return self.cloud.arrive_now(group_id)
-
-    def fail_creation(self, group_id: str) -> None:
-        self.cloud.fail_now(group_id)
-
-    def before_write(self, happening: Callable[[], object]) -> None:
-        self.cloud.before_write(happening)
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.sleep(seconds)
 
 
 MakeWorld = Callable[..., ServedWorld]

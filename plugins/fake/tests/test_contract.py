@@ -1,12 +1,11 @@
 """The fake provider keeps the provider contract, with each capability on and off."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
+from fake_world import FakeCloudWorld
 from nodewright.spec import Capability, ProviderContext
 from nodewright.testkit import FakeClock
 from nodewright.testkit.contract import CHECKS, ContractOutcome, ContractWorld, ProviderContract, connect, run_contract
@@ -14,7 +13,7 @@ from nodewright.testkit.contract.reads import OPTIONAL_GROUP_HOOKS
 from nodewright_fake import FakeProvider
 
 
-class FakeWorld(ContractWorld):
+class FakeWorld(FakeCloudWorld):
     """Group ``a``: two machines, room for more, and what is asked for comes when it is told to."""
 
     def __init__(self, own: dict[str, Any] | None = None, **options: Any) -> None:
@@ -26,28 +25,6 @@ class FakeWorld(ContractWorld):
         provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options={**full, **options}))
         self.cloud = provider.cloud
         self.client = connect("fake", provider, self.clock)
-
-    def machines(self, group_id: str) -> frozenset[str]:
-        return self.cloud.living(group_id)
-
-    def set_target(self, group_id: str, target: int) -> None:
-        self.cloud.set_target(group_id, target)
-
-    def arrive(self, group_id: str) -> str:
-        return self.cloud.arrive_now(group_id)
-
-    def fail_creation(self, group_id: str) -> None:
-        self.cloud.fail_now(group_id)
-
-    def set_minimum(self, group_id: str, size: int) -> None:
-        group = self.cloud.group(group_id)
-        group.config, group.seen = replace(group.config, min_size=size), None
-
-    def before_write(self, happening: Callable[[], object]) -> None:
-        self.cloud.before_write(happening)
-
-    def pass_time(self, seconds: float) -> None:
-        self.clock.sleep(seconds)
 
 
 class TestFake(ProviderContract):
