@@ -1,18 +1,15 @@
 """``nodewright doctor`` on AWS: what it finds, what it prints, and that it touches nothing."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from awscloud import AwsCloud
-from nodewright.spec import Capability, Finding, FindingLevel
+from doctoring import bad, run_doctor, said
+from nodewright.spec import Capability, FindingLevel
 
 Attach = Callable[..., Any]
 _WRITES = {
@@ -24,14 +21,10 @@ _WRITES = {
 _SAFE: dict[str, Any] = {"NewInstancesProtectedFromScaleIn": True}
 
 
-def _bad(findings: tuple[Finding, ...]) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in findings if finding.level is not FindingLevel.OK}
-
-
 def test_a_group_in_order_with_every_permission(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1, **_SAFE)
     findings = attach(f"0:10:{name}").client.diagnose()
-    assert _bad(findings) == {}
+    assert bad(findings) == {}
     looked_at = {finding.subject for finding in findings}
     assert {"autoscaling:SetDesiredCapacity", "ec2:DescribeInstanceTypes", "other writers"} <= looked_at
 
@@ -40,14 +33,14 @@ def test_each_missing_permission_is_named_with_what_is_lost(cloud: AwsCloud, att
     name = cloud.add_group(size=1, **_SAFE)
     stage = attach(f"0:10:{name}")
     cloud.deny("DescribeScalingActivities", "DescribeLaunchTemplateVersions", "SetDesiredCapacity")
-    bad = _bad(stage.client.diagnose())
-    activities = bad["autoscaling:DescribeScalingActivities"]
+    wrong = bad(stage.client.diagnose())
+    activities = wrong["autoscaling:DescribeScalingActivities"]
     assert (activities.level, activities.capability) == (FindingLevel.WARNING, Capability.FAST_FAILURE_DETECTION)
     assert "noticed only when the provision time is over" in activities.message
-    assert bad["ec2:DescribeLaunchTemplateVersions"].level is FindingLevel.PROBLEM
+    assert wrong["ec2:DescribeLaunchTemplateVersions"].level is FindingLevel.PROBLEM
     # A policy with a condition on tags refuses the probe too: doctor does not claim to know.
-    assert bad["autoscaling:SetDesiredCapacity"].level is FindingLevel.WARNING
-    assert "iam:SimulatePrincipalPolicy" in bad["autoscaling:SetDesiredCapacity"].remedy
+    assert wrong["autoscaling:SetDesiredCapacity"].level is FindingLevel.WARNING
+    assert "iam:SimulatePrincipalPolicy" in wrong["autoscaling:SetDesiredCapacity"].remedy
 
 
 def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
@@ -58,19 +51,19 @@ def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
     )
     cloud.asg.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=["Launch"])
     findings = attach(f"0:10:{name}", "0:3:gone").client.diagnose()
-    said = "\n".join(f"{one.subject}: {one.message}" for one in findings if one.level is not FindingLevel.OK)
-    assert "other writers: a scaling policy writes the size of this group too" in said
-    assert "the autoscaler of another cluster (it is owned by one, two)" in said
-    assert "process AZRebalance: zone rebalancing over 2 zones ends running instances" in said
-    assert "NewInstancesProtectedFromScaleIn: off" in said
-    assert "process Launch: Launch is suspended" in said
-    assert "limits: --nodes says 0:10, AWS 0:5" in said
-    assert "--nodes: --nodes names it, and there is no such Auto Scaling group" in said
+    lines = said(findings)
+    assert "other writers: a scaling policy writes the size of this group too" in lines
+    assert "the autoscaler of another cluster (it is owned by one, two)" in lines
+    assert "process AZRebalance: zone rebalancing over 2 zones ends running instances" in lines
+    assert "NewInstancesProtectedFromScaleIn: off" in lines
+    assert "process Launch: Launch is suspended" in lines
+    assert "limits: --nodes says 0:10, AWS 0:5" in lines
+    assert "--nodes: --nodes names it, and there is no such Auto Scaling group" in lines
 
 
 def test_protection_makes_rebalancing_harmless(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1, AvailabilityZones=["us-east-1a", "us-east-1b"], **_SAFE)
-    assert _bad(attach(f"0:10:{name}").client.diagnose()) == {}
+    assert bad(attach(f"0:10:{name}").client.diagnose()) == {}
 
 
 def test_nothing_is_changed_by_looking(cloud: AwsCloud, attach: Attach) -> None:
@@ -96,20 +89,9 @@ def test_the_policy_lists_what_is_used(attach: Attach) -> None:
 @pytest.mark.parametrize(("settings", "code"), [(_SAFE, 0), ({}, 3)], ids=["in order", "unprotected"])
 def test_the_command_over_http(cloud: AwsCloud, tmp_path: Path, settings: dict[str, Any], code: int) -> None:
     name = cloud.add_group(size=1, **settings)
-    config = tmp_path / "config.yaml"
-    options = {
-        "region": "us-east-1",
-        "endpoints": dict.fromkeys(("autoscaling", "ec2", "eks", "iam", "sts"), cloud.proxy.url),
-    }
-    config.write_text(yaml.safe_dump({"providers": {"aws": {"options": options, "nodes": [f"0:10:{name}"]}}}))
-    command = [sys.executable, "-m", "nodewright", "doctor", "--config", str(config)]
-    environment = {**os.environ, "COLUMNS": "200"}
-    told = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, env=environment, check=False)
-    assert told.returncode == code, told.stderr
-    [provider] = json.loads(told.stdout)["providers"]
-    assert (provider["provider"], provider["examines"]) == ("aws", True)
-    assert json.loads(provider["policy"])["Version"] == "2012-10-17"
-    assert sum(made["calls"] for made in provider["api_calls"]) > 5
-    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert "autoscaling:SetDesiredCapacity" in shown.stdout
-    assert ("NewInstancesProtectedFromScaleIn" in shown.stdout) == bool(code)
+    told = run_doctor(tmp_path, "aws", cloud.options, f"0:10:{name}", code)
+    assert (told.provider["provider"], told.provider["examines"]) == ("aws", True)
+    assert json.loads(told.provider["policy"])["Version"] == "2012-10-17"
+    assert sum(made["calls"] for made in told.provider["api_calls"]) > 5
+    assert "autoscaling:SetDesiredCapacity" in told.shown
+    assert ("NewInstancesProtectedFromScaleIn" in told.shown) == bool(code)

@@ -1,32 +1,25 @@
 """``nodewright doctor`` on Azure: what it finds, what it prints, and that it touches nothing."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from azurecloud import AzureCloud
 from azurecloud.sets import STOCK_OUT
-from nodewright.spec import Capability, Finding, FindingLevel
+from doctoring import bad, run_doctor, said
+from nodewright.spec import Capability, FindingLevel
 
 Attach = Callable[..., Any]
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 
 
-def _bad(findings: tuple[Finding, ...]) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in findings if finding.level is not FindingLevel.OK}
-
-
 def test_a_set_in_order_with_every_permission(cloud: AzureCloud, attach: Attach) -> None:
     name = cloud.add_set(capacity=1)
     findings = attach(f"0:10:{name}").client.diagnose()
-    assert _bad(findings) == {}
+    assert bad(findings) == {}
     assert {f"{_SETS}/write", "Microsoft.Compute/skus/read", "other writers"} <= {one.subject for one in findings}
 
 
@@ -34,13 +27,13 @@ def test_each_missing_permission_is_named_with_what_is_lost(cloud: AzureCloud, a
     name = cloud.add_set(capacity=1)
     stage = attach(f"0:10:{name}")
     cloud.deny(f"{_SETS}/instanceView/read", f"{_SETS}/write", "Microsoft.Compute/skus/read")
-    bad = _bad(stage.client.diagnose())
-    view = bad[f"{_SETS}/instanceView/read"]
+    wrong = bad(stage.client.diagnose())
+    view = wrong[f"{_SETS}/instanceView/read"]
     assert (view.level, view.capability) == (FindingLevel.WARNING, Capability.FAST_FAILURE_DETECTION)
     assert "failures are told without Azure's reason" in view.message
-    assert bad[f"{_SETS}/write"].level is FindingLevel.PROBLEM
-    assert bad[f"{_SETS}/write"].remedy == f"grant {_SETS}/write"
-    assert "AuthorizationFailed" in bad["Microsoft.Compute/skus/read"].message
+    assert wrong[f"{_SETS}/write"].level is FindingLevel.PROBLEM
+    assert wrong[f"{_SETS}/write"].remedy == f"grant {_SETS}/write"
+    assert "AuthorizationFailed" in wrong["Microsoft.Compute/skus/read"].message
 
 
 def test_what_cannot_be_found_out_is_a_warning_that_says_so(cloud: AzureCloud, attach: Attach) -> None:
@@ -48,10 +41,10 @@ def test_what_cannot_be_found_out_is_a_warning_that_says_so(cloud: AzureCloud, a
     stage = attach(f"0:10:{name}")
     cloud.refuse_once("permissions", "InternalServerError", "oops", 500)
     cloud.deny("Microsoft.Authorization/locks/read", "Microsoft.Insights/autoscaleSettings/read")
-    bad = _bad(stage.client.diagnose())
-    assert "cannot be told: permissions.list: InternalServerError" in bad[f"{_SETS}/write"].message
-    assert "locks cannot be looked for" in bad["locks"].message
-    assert "autoscale settings cannot be looked for" in bad["other writers"].message
+    wrong = bad(stage.client.diagnose())
+    assert "cannot be told: permissions.list: InternalServerError" in wrong[f"{_SETS}/write"].message
+    assert "locks cannot be looked for" in wrong["locks"].message
+    assert "autoscale settings cannot be looked for" in wrong["other writers"].message
 
 
 def test_what_else_moves_a_set_or_holds_it(cloud: AzureCloud, attach: Attach) -> None:
@@ -76,31 +69,31 @@ def test_what_else_moves_a_set_or_holds_it(cloud: AzureCloud, attach: Attach) ->
         {"id": f"{one.id}-other/{locks}/others", "name": "others", "properties": {"level": "ReadOnly"}},
     ]
     findings = attach(f"0:10:{name}", "0:3:gone", discover=("label:team=a",)).client.diagnose()
-    said = "\n".join(f"{one.subject}: {one.message}" for one in findings if one.level is not FindingLevel.OK)
-    assert "other writers: the autoscale setting cpu writes the size of this set too" in said
-    assert "overprovision: on" in said
-    assert "upgradePolicy: Automatic: Azure restarts or replaces machines" in said
-    assert "automaticRepairsPolicy: Azure replaces machines by itself" in said
-    assert "zones: 2 zones" in said
-    assert "lock keep: CanNotDelete: machines may not be deletable" in said
-    assert "lock still: ReadOnly: no size can be changed" in said
-    assert "lock others" not in said
-    assert f"provisioningState: the last operation on the set failed: {STOCK_OUT.code}" in said
-    assert "--nodes: --nodes names it, and there is no such scale set" in said
-    assert "meant is meant and not used: it has no tag min" in said
+    lines = said(findings)
+    assert "other writers: the autoscale setting cpu writes the size of this set too" in lines
+    assert "overprovision: on" in lines
+    assert "upgradePolicy: Automatic: Azure restarts or replaces machines" in lines
+    assert "automaticRepairsPolicy: Azure replaces machines by itself" in lines
+    assert "zones: 2 zones" in lines
+    assert "lock keep: CanNotDelete: machines may not be deletable" in lines
+    assert "lock still: ReadOnly: no size can be changed" in lines
+    assert "lock others" not in lines
+    assert f"provisioningState: the last operation on the set failed: {STOCK_OUT.code}" in lines
+    assert "--nodes: --nodes names it, and there is no such scale set" in lines
+    assert "meant is meant and not used: it has no tag min" in lines
 
 
 def test_sizes_that_the_subscription_may_not_have(cloud: AzureCloud, attach: Attach) -> None:
     cloud.add_sku("Standard_L8s_v3", vCPUs="8", MemoryGB="64", denied="NotAvailableForSubscription")
     name = cloud.add_set(size="Standard_L8s_v3")
-    bad = _bad(attach(f"0:10:{name}").client.diagnose())
-    assert "may not have Standard_L8s_v3 in eastus: NotAvailableForSubscription" in bad["size"].message
+    wrong = bad(attach(f"0:10:{name}").client.diagnose())
+    assert "may not have Standard_L8s_v3 in eastus: NotAvailableForSubscription" in wrong["size"].message
 
 
 def test_flexible_and_strange_sets(cloud: AzureCloud, attach: Attach) -> None:
     flexible = cloud.add_set(properties={"orchestrationMode": "Flexible"})
-    bad = _bad(attach(f"0:10:{flexible}").client.diagnose())
-    assert "only when the provision time is over" in bad["orchestrationMode"].message
+    wrong = bad(attach(f"0:10:{flexible}").client.diagnose())
+    assert "only when the provision time is over" in wrong["orchestrationMode"].message
 
 
 def test_nothing_is_changed_by_looking(cloud: AzureCloud, attach: Attach) -> None:
@@ -127,17 +120,9 @@ def test_the_policy_lists_what_is_used(cloud: AzureCloud, attach: Attach) -> Non
 @pytest.mark.parametrize(("properties", "code"), [({}, 0), ({"overprovision": True}, 3)], ids=["in order", "not"])
 def test_the_command_over_https(cloud: AzureCloud, tmp_path: Path, properties: dict[str, Any], code: int) -> None:
     name = cloud.add_set(capacity=1, properties=properties)
-    config = tmp_path / "config.yaml"
-    provider = {"options": cloud.options, "nodes": [f"0:10:{name}"]}
-    config.write_text(yaml.safe_dump({"providers": {"azure": provider}}))
-    command = [sys.executable, "-m", "nodewright", "doctor", "--config", str(config)]
-    environment = {**os.environ, "COLUMNS": "200"}
-    told = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, env=environment, check=False)
-    assert told.returncode == code, told.stderr
-    [answered] = json.loads(told.stdout)["providers"]
-    assert (answered["provider"], answered["examines"]) == ("azure", True)
-    assert json.loads(answered["policy"])[0]["IsCustom"] is True
-    assert sum(made["calls"] for made in answered["api_calls"]) > 5
-    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert f"{_SETS}/write" in shown.stdout
-    assert ("overprovision" in shown.stdout) == bool(code)
+    told = run_doctor(tmp_path, "azure", cloud.options, f"0:10:{name}", code)
+    assert (told.provider["provider"], told.provider["examines"]) == ("azure", True)
+    assert json.loads(told.provider["policy"])[0]["IsCustom"] is True
+    assert sum(made["calls"] for made in told.provider["api_calls"]) > 5
+    assert f"{_SETS}/write" in told.shown
+    assert ("overprovision" in told.shown) == bool(code)

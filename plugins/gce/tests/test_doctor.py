@@ -1,9 +1,5 @@
 """``nodewright doctor`` on Compute Engine: what it finds, what it prints, and that it touches nothing."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from doctoring import bad, run_doctor, said
 from gcecloud import GceCloud
 from gcecloud.group import API
-from nodewright.spec import Finding, FindingLevel
+from nodewright.spec import FindingLevel
 
 Attach = Callable[..., Any]
 _WRITES = {
@@ -23,33 +20,29 @@ _WRITES = {
 }
 
 
-def _bad(findings: tuple[Finding, ...]) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in findings if finding.level is not FindingLevel.OK}
-
-
 def test_a_group_in_order_with_every_permission(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     findings = attach(f"0:10:{name}").client.diagnose()
-    assert _bad(findings) == {}
+    assert bad(findings) == {}
     assert {"compute.instanceGroupManagers.update", "other writers"} <= {finding.subject for finding in findings}
 
 
 def test_each_missing_permission_is_named_with_what_is_lost(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.denied_permissions = {"compute.instanceGroupManagers.update", "compute.autoscalers.list"}
-    bad = _bad(attach(f"0:10:{name}").client.diagnose())
-    update = bad["compute.instanceGroupManagers.update"]
+    wrong = bad(attach(f"0:10:{name}").client.diagnose())
+    update = wrong["compute.instanceGroupManagers.update"]
     assert update.level is FindingLevel.PROBLEM
     assert update.message == "not granted in proj: no size can be changed and no machine deleted"
-    assert bad["compute.autoscalers.list"].level is FindingLevel.WARNING
+    assert wrong["compute.autoscalers.list"].level is FindingLevel.WARNING
 
 
 def test_permissions_that_are_not_told_are_a_warning(cloud: GceCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1)
     cloud.tells_permissions = False
-    bad = _bad(attach(f"0:10:{name}").client.diagnose())
-    assert bad["permissions"].level is FindingLevel.WARNING
-    assert "Cloud Resource Manager API has not been used" in bad["permissions"].message
+    wrong = bad(attach(f"0:10:{name}").client.diagnose())
+    assert wrong["permissions"].level is FindingLevel.WARNING
+    assert "Cloud Resource Manager API has not been used" in wrong["permissions"].message
 
 
 def test_what_else_moves_a_group(cloud: GceCloud, attach: Attach) -> None:
@@ -66,12 +59,12 @@ def test_what_else_moves_a_group(cloud: GceCloud, attach: Attach) -> None:
     zones = ["us-east1-b", "mars-a"]
     stage = attach(f"0:10:{name}", f"0:3:{gone}", discover=("mig:namePrefix=pool,max=3",), zones=zones)
     findings = stage.client.diagnose()
-    said = "\n".join(f"{one.subject}: {one.message}" for one in findings if one.level is not FindingLevel.OK)
-    assert "other writers: Compute Engine's autoscaler cpu writes the size of this group too" in said
-    assert "updatePolicy: a proactive update between several templates replaces running machines" in said
-    assert "pool-r in us-east1 is a regional group and passed over (redistribution PROACTIVE)" in said
-    assert "group: --nodes names " in said
-    assert "zone: zone mars-a of project proj cannot be read: instanceGroupManagers.list: 404" in said
+    lines = said(findings)
+    assert "other writers: Compute Engine's autoscaler cpu writes the size of this group too" in lines
+    assert "updatePolicy: a proactive update between several templates replaces running machines" in lines
+    assert "pool-r in us-east1 is a regional group and passed over (redistribution PROACTIVE)" in lines
+    assert "group: --nodes names " in lines
+    assert "zone: zone mars-a of project proj cannot be read: instanceGroupManagers.list: 404" in lines
 
 
 def test_nothing_is_changed_by_looking(cloud: GceCloud, attach: Attach) -> None:
@@ -96,17 +89,10 @@ def test_the_policy_is_a_custom_role(cloud: GceCloud, attach: Attach) -> None:
 def test_the_command_over_http(cloud: GceCloud, tmp_path: Path, denied: tuple[str, ...], code: int) -> None:
     name = cloud.add_group(size=1)
     cloud.denied_permissions = set(denied)
-    config = tmp_path / "config.yaml"
     options = {"project": "proj", "endpoints": cloud.endpoints}
-    config.write_text(yaml.safe_dump({"providers": {"gce": {"options": options, "nodes": [f"0:10:{name}"]}}}))
-    command = [sys.executable, "-m", "nodewright", "doctor", "--config", str(config)]
-    environment = {**os.environ, "COLUMNS": "200"}
-    told = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, env=environment, check=False)
-    assert told.returncode == code, told.stderr
-    [provider] = json.loads(told.stdout)["providers"]
-    assert (provider["provider"], provider["examines"]) == ("gce", True)
-    assert yaml.safe_load(provider["policy"])["title"] == "nodewright"
-    assert sum(made["calls"] for made in provider["api_calls"]) > 4
-    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert "compute.instanceGroupManagers.update" in shown.stdout
-    assert ("machines are listed group by group" in shown.stdout) == bool(code)
+    told = run_doctor(tmp_path, "gce", options, f"0:10:{name}", code)
+    assert (told.provider["provider"], told.provider["examines"]) == ("gce", True)
+    assert yaml.safe_load(told.provider["policy"])["title"] == "nodewright"
+    assert sum(made["calls"] for made in told.provider["api_calls"]) > 4
+    assert "compute.instanceGroupManagers.update" in told.shown
+    assert ("machines are listed group by group" in told.shown) == bool(code)
