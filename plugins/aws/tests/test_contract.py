@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from awscloud import AwsCloud, MotoServer
-from awscloud.cloud import REGION
 from cloud_world import START, CloudWorld
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
@@ -22,11 +21,10 @@ class AwsWorld(CloudWorld[AwsCloud]):
         self.cloud = AwsCloud(moto_port, self.clock.now)
         self.group_id = self.cloud.add_group(size=2, **group)
         self.cloud.hold(self.group_id)
-        endpoints = dict.fromkeys(("autoscaling", "ec2", "eks", "iam", "sts"), self.cloud.proxy.url)
         context = ProviderContext(
             clock=self.clock,
             random=Random(1),
-            options={"region": REGION, "endpoints": endpoints, "prices_per_hour": {"m5.large": 0.096}, **options},
+            options={**self.cloud.options, "prices_per_hour": {"m5.large": 0.096}, **options},
             node_group_specs=(f"0:10:{self.group_id}",),
         )
         self.client = connect("aws", AwsProvider(context), self.clock)

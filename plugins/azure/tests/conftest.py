@@ -1,22 +1,16 @@
 """A certificate authority once for all tests, and a resource group of its own for each."""
 
-from collections.abc import Callable, Iterator
-from random import Random
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from attached import Stage
+from attached import Attach
 from azurecloud import Authority, AzureCloud
 from azurecloud.cloud import SECRET
 from cloud_world import START
 from environment import only_variables
-from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import connect
 from nodewright_azure.provider import AzureProvider
-
-Attach = Callable[..., Stage[AzureCloud]]
 
 
 @pytest.fixture(scope="session")
@@ -44,20 +38,5 @@ def cloud(authority: Authority, clock: FakeClock) -> Iterator[AzureCloud]:
 
 
 @pytest.fixture
-def attach(cloud: AzureCloud, clock: FakeClock) -> Attach:
-    """``attach("0:10:web", discover="label:a=b", refresh_interval=0)``: a plugin that has read the cloud once."""
-
-    def build(*nodes: str, discover: tuple[str, ...] = (), read: bool = True, **options: Any) -> Stage[AzureCloud]:
-        context = ProviderContext(
-            clock=clock,
-            random=Random(1),
-            options={**cloud.options, **options},
-            node_group_specs=nodes,
-            auto_discovery_specs=discover,
-        )
-        stage = Stage(clock=clock, cloud=cloud, client=connect("azure", AzureProvider(context), clock))
-        if read:
-            stage.later(0)
-        return stage
-
-    return build
+def attach(cloud: AzureCloud, clock: FakeClock) -> Attach[AzureCloud]:
+    return Attach("azure", AzureProvider, cloud, clock, cloud.options)

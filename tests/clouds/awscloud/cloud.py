@@ -47,6 +47,12 @@ class AwsCloud:
         self._asg, self.ec2, self.eks = (_behind(moto_port, service) for service in ("autoscaling", "ec2", "eks"))
         self.asg = _client("autoscaling", self.proxy.url, user_agent_extra=_OUTSIDE)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those that bring the plugin here: every service is behind the proxy."""
+        services = ("autoscaling", "ec2", "eks", "iam", "sts")
+        return {"region": REGION, "endpoints": dict.fromkeys(services, self.proxy.url)}
+
     def close(self) -> None:
         self.proxy.close()
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from awscloud.cloud import REGION, AwsCloud
+from awscloud.cloud import AwsCloud
 from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock
@@ -33,12 +33,11 @@ class AwsPlay(EnginePlay):
             role: cloud.add_group(LaunchTemplate={"LaunchTemplateName": cloud.add_template(kind), "Version": "1"})
             for role, kind in kinds.items()
         }
-        endpoints = dict.fromkeys(("autoscaling", "ec2", "eks", "iam", "sts"), cloud.proxy.url)
         prices = {"m5.large": 0.1, "c5.large": 0.2}
         context = ProviderContext(
             clock=clock,
             random=Random(1),
-            options={"region": REGION, "endpoints": endpoints, "prices_per_hour": prices, **(options or {})},
+            options={**cloud.options, "prices_per_hour": prices, **(options or {})},
             node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
         )
         plugin = PlayedAws(context)
