@@ -151,8 +151,8 @@ def _figure(axis: TimeAxis, quantity: str) -> Any:
     grid = {"gridcolor": "#E8ECF0", "zerolinecolor": "#C9D1D9", "rangemode": "tozero"}
     layout = {
         "template": "none",
-        "height": 340,
-        "margin": {"l": 64, "r": 240, "t": 12, "b": 48},
+        "height": 368,
+        "margin": {"l": 64, "r": 240, "t": 40, "b": 48},
         "font": {"family": _FONT, "size": 13, "color": "#24292F"},
         "hovermode": "x",
         "showlegend": True,
