@@ -135,7 +135,8 @@ def _read_question(text: str) -> tuple[str, str]:
     """The kind and the name of ``node=NAME``."""
     kind, equals, name = text.partition("=")
     if not equals or kind not in KINDS:
-        raise ConfigError(f"--explain {text}: is not of the form node=NAME, pod=NAMESPACE/NAME or group=PROVIDER/ID")
+        forms = "node=NAME, pod=NAMESPACE/NAME, group=PROVIDER/ID or request=NAMESPACE/NAME"
+        raise ConfigError(f"--explain {text}: is not of the form {forms}")
     return kind, name
 
 
