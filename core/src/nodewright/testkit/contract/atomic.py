@@ -1,10 +1,9 @@
 """Demands on atomic resizes and on groups made on demand."""
 
 from nodewright.model.capability import Capability
-from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.spec.hooks import GroupSpec
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused
 from nodewright.testkit.contract.situations import demand_target, group, refresh, target
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
@@ -14,11 +13,9 @@ def atomic_increase_is_all_or_nothing(world: ContractWorld) -> None:
     """An atomic increase grants every machine, or refuses and changes nothing."""
     refresh(world)
     before = target(world)
-    try:
-        accepted = world.client.atomic_increase_size(world.group_id, before, before + 3)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"atomic_increase_size crashed: {error}")
-        accepted = 0
+    accepted = unless_refused(
+        lambda: world.client.atomic_increase_size(world.group_id, before, before + 3), 0, "atomic_increase_size"
+    )
     demand(accepted in (0, 3), f"atomic_increase_size by 3 accepted {accepted}")
     demand_target(world, before + accepted, f"atomic_increase_size by 3, {accepted} accepted,")
 
@@ -39,8 +36,7 @@ def wrong_expected_target_refuses_atomic_increase(world: ContractWorld) -> None:
     refresh(world)
     before = target(world)
     what = "atomic_increase_size with a wrong expected_target"
-    error = refusal(lambda: world.client.atomic_increase_size(world.group_id, before + 1, before + 2), what)
-    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    demand_target_changed(lambda: world.client.atomic_increase_size(world.group_id, before + 1, before + 2), what)
     demand_target(world, before, what)
 
 
@@ -69,11 +65,7 @@ def groups_of_others_are_not_removed(world: ContractWorld) -> None:
     """A group that has machines, or that somebody else made, is never removed."""
     refresh(world)
     alive = world.machines(world.group_id)
-    try:
-        gone = world.client.delete_node_group(world.group_id)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"delete_node_group crashed: {error}")
-        gone = False
+    gone = unless_refused(lambda: world.client.delete_node_group(world.group_id), False, "delete_node_group")
     demand(not gone, f"delete_node_group removed {world.group_id}, which runs {len(alive)} machines")
     demand(world.machines(world.group_id) == alive, "delete_node_group killed machines")
 

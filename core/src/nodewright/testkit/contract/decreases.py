@@ -1,8 +1,7 @@
 """Demands on decreases: they withdraw what has no machine, and nothing ever dies of one."""
 
-from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.registry import check, demand, demand_target_changed, unless_refused
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
     demand_alive,
@@ -100,15 +99,12 @@ def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
 
 
 def _decrease(world: ContractWorld, expected: int, wanted: int) -> int:
-    """What was accepted; a refusal of the tree is a fair answer, a crash is not."""
-    try:
-        return world.client.decrease_target_size(world.group_id, expected, wanted)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"decrease_target_size crashed: {error}")
-        return 0
+    """What was accepted: nothing where it is refused."""
+    return unless_refused(
+        lambda: world.client.decrease_target_size(world.group_id, expected, wanted), 0, "decrease_target_size"
+    )
 
 
 def _demand_refused(world: ContractWorld, expected: int, wanted: int) -> None:
     what = "decrease_target_size with an expected_target that is not the target"
-    error = refusal(lambda: world.client.decrease_target_size(world.group_id, expected, wanted), what)
-    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    demand_target_changed(lambda: world.client.decrease_target_size(world.group_id, expected, wanted), what)

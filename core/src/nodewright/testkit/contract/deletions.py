@@ -1,9 +1,10 @@
 """Demands on deletions: exactly the named machines, and the target falls with them."""
 
+from collections.abc import Callable, Sequence
+
 from nodewright.model.capability import Capability
-from nodewright.model.errors import TargetChanged
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.registry import check, demand, demand_target_changed
 from nodewright.testkit.contract.situations import (
     UNKNOWN_INSTANCE,
     ask_without_arrival,
@@ -16,18 +17,13 @@ from nodewright.testkit.contract.situations import (
 )
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
+_Delete = Callable[[str, Sequence[str], int], tuple[str, ...]]
+
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_removes_exactly_the_named(world: ContractWorld) -> None:
     """A deletion ends the named machine, leaves its neighbours alone and lowers the target by one."""
-    refresh(world)
-    before, alive = target(world), world.machines(world.group_id)
-    victim = min(alive)
-    accepted = world.client.delete_instances(world.group_id, [victim], before)
-    demand(accepted == (victim,), f"delete_instances of {victim} answered {accepted!r}")
-    demand_alive(world, alive - {victim}, f"delete_instances of {victim}")
-    demand(victim not in world.machines(world.group_id), f"delete_instances accepted {victim} and left it alone")
-    demand_target(world, before - 1, "delete_instances of one machine")
+    _demand_exact(world, "delete_instances", world.client.delete_instances)
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
@@ -83,13 +79,7 @@ def repeated_delete_lowers_once(world: ContractWorld) -> None:
 @check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD)
 def wrong_expected_target_refuses_delete(world: ContractWorld) -> None:
     """A deletion whose expected_target is not the target raises TargetChanged and deletes nothing."""
-    refresh(world)
-    before, alive = target(world), world.machines(world.group_id)
-    what = "delete_instances with a wrong expected_target"
-    error = refusal(lambda: world.client.delete_instances(world.group_id, sorted(alive)[:1], before + 1), what)
-    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
-    demand_alive(world, alive, what)
-    demand_target(world, before, what)
+    _demand_guarded(world, "delete_instances", world.client.delete_instances)
 
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD)
@@ -100,8 +90,7 @@ def resize_from_outside_kills_nobody_else_on_delete(world: ContractWorld) -> Non
     victim = min(alive)
     world.set_target(world.group_id, before + 1)
     what = "delete_instances after a resize from outside"
-    error = refusal(lambda: world.client.delete_instances(world.group_id, [victim], before), what)
-    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    demand_target_changed(lambda: world.client.delete_instances(world.group_id, [victim], before), what)
     demand_alive(world, alive, what)
     refresh(world)
     demand(target(world) == before + 1, f"{what} made the target {target(world)}, not {before + 1}")
@@ -125,14 +114,7 @@ def deleted_machines_leave_the_listing(world: ContractWorld) -> None:
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
 def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
     """A forced deletion ends the named machine at once and nothing else."""
-    refresh(world)
-    before, alive = target(world), world.machines(world.group_id)
-    victim = min(alive)
-    accepted = world.client.force_delete_instances(world.group_id, [victim], before)
-    demand(accepted == (victim,), f"force_delete_instances of {victim} answered {accepted!r}")
-    demand_alive(world, alive - {victim}, f"force_delete_instances of {victim}")
-    demand(victim not in world.machines(world.group_id), f"force_delete_instances left {victim} alone")
-    demand_target(world, before - 1, "force_delete_instances of one machine")
+    _demand_exact(world, "force_delete_instances", world.client.force_delete_instances)
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
@@ -152,10 +134,26 @@ def force_delete_goes_below_the_minimum(world: ContractWorld) -> None:
 @check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
 def wrong_expected_target_refuses_force_delete(world: ContractWorld) -> None:
     """A forced deletion whose expected_target is not the target raises TargetChanged and deletes nothing."""
+    _demand_guarded(world, "force_delete_instances", world.client.force_delete_instances)
+
+
+def _demand_exact(world: ContractWorld, hook: str, delete: _Delete) -> None:
+    """The named machine ends, and nothing else."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
-    what = "force_delete_instances with a wrong expected_target"
-    error = refusal(lambda: world.client.force_delete_instances(world.group_id, sorted(alive)[:1], before + 1), what)
-    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+    victim = min(alive)
+    accepted = delete(world.group_id, [victim], before)
+    demand(accepted == (victim,), f"{hook} of {victim} answered {accepted!r}")
+    demand_alive(world, alive - {victim}, f"{hook} of {victim}")
+    demand(victim not in world.machines(world.group_id), f"{hook} accepted {victim} and left it alone")
+    demand_target(world, before - 1, f"{hook} of one machine")
+
+
+def _demand_guarded(world: ContractWorld, hook: str, delete: _Delete) -> None:
+    """With a target that is not the group's, nothing ends."""
+    refresh(world)
+    before, alive = target(world), world.machines(world.group_id)
+    what = f"{hook} with a wrong expected_target"
+    demand_target_changed(lambda: delete(world.group_id, sorted(alive)[:1], before + 1), what)
     demand_alive(world, alive, what)
     demand_target(world, before, what)

@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
-from nodewright.model.errors import ProviderError, TargetChanged
+from nodewright.model.errors import TargetChanged
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, refusal
+from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused
 from nodewright.testkit.contract.situations import (
     demand_alive,
     demand_answered,
@@ -64,15 +64,9 @@ def wrong_expected_target_refuses_increase(world: ContractWorld) -> None:
     refresh(world)
     before = target(world)
     wrong = before + 1
-    error = refusal(
-        lambda: world.client.increase_size(world.group_id, wrong, wrong + 1),
-        "increase_size with a wrong expected_target",
-    )
-    demand(
-        isinstance(error, TargetChanged),
-        f"increase_size with a wrong expected_target raised {type(error).__name__}, not TargetChanged",
-    )
-    demand_target(world, before, "increase_size with a wrong expected_target")
+    what = "increase_size with a wrong expected_target"
+    demand_target_changed(lambda: world.client.increase_size(world.group_id, wrong, wrong + 1), what)
+    demand_target(world, before, what)
 
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
@@ -98,11 +92,9 @@ def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
     """An increase never goes beyond the maximum, whatever is asked."""
     refresh(world)
     before, most = target(world), group(world).max_size
-    try:
-        accepted = world.client.increase_size(world.group_id, before, most + 1)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"increase_size beyond the maximum crashed: {error}")
-        accepted = 0
+    accepted = unless_refused(
+        lambda: world.client.increase_size(world.group_id, before, most + 1), 0, "increase_size beyond the maximum"
+    )
     refresh(world)
     demand(target(world) <= most, f"increase_size went to {target(world)}, beyond the maximum of {most}")
     demand(target(world) == before + accepted, f"increase_size accepted {accepted} and made {target(world)}")

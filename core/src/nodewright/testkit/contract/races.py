@@ -8,9 +8,8 @@ die that it did not name.
 from collections.abc import Sequence
 
 from nodewright.model.capability import Capability
-from nodewright.model.errors import ProviderError
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand
+from nodewright.testkit.contract.registry import check, demand, unless_refused
 from nodewright.testkit.contract.situations import ask_without_arrival, demand_alive, refresh, target
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
@@ -56,10 +55,7 @@ def resize_from_outside_during_an_increase_kills_nobody(world: ContractWorld) ->
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.before_write(lambda: world.set_target(world.group_id, before + 1))
-    try:
-        world.client.increase_size(world.group_id, before, before + 2)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"increase_size crashed: {error}")
+    unless_refused(lambda: world.client.increase_size(world.group_id, before, before + 2), 0, "increase_size")
     _demand_kept(world, alive, "increase_size during a resize from outside")
     demand(target(world) <= before + 3, f"both resizes together made {target(world)} of {before}")
 
@@ -83,17 +79,13 @@ def _arrives_during_the_write(world: ContractWorld) -> Sequence[str]:
 
 
 def _decrease(world: ContractWorld, expected: int, wanted: int) -> None:
-    try:
-        world.client.decrease_target_size(world.group_id, expected, wanted)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"decrease_target_size crashed: {error}")
+    unless_refused(
+        lambda: world.client.decrease_target_size(world.group_id, expected, wanted), 0, "decrease_target_size"
+    )
 
 
 def _delete(world: ContractWorld, names: Sequence[str], expected: int) -> None:
-    try:
-        world.client.delete_instances(world.group_id, names, expected)
-    except ProviderError as error:
-        demand(error.code != "unexpectedError", f"delete_instances crashed: {error}")
+    unless_refused(lambda: world.client.delete_instances(world.group_id, names, expected), (), "delete_instances")
 
 
 def _demand_kept(world: ContractWorld, alive: frozenset[str], what: str) -> None:

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nodewright.model.capability import Capability
-from nodewright.model.errors import ProviderError
+from nodewright.model.errors import ProviderError, TargetChanged
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.world import ContractWorld, Touch
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Violation(AssertionError):
@@ -60,3 +64,18 @@ def refusal(call: Callable[[], object], what: str) -> ProviderError:
         demand(error.code != "unexpectedError", f"{what} raised an error that is not of the tree: {error}")
         return error
     raise Violation(f"{what} was not refused, it answered {answer!r}")
+
+
+def demand_target_changed(call: Callable[[], object], what: str) -> None:
+    """Raises Violation unless the provider refuses ``call`` because the target is another."""
+    error = refusal(call, what)
+    demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
+
+
+def unless_refused(call: Callable[[], T], refused: R, what: str) -> T | R:
+    """The answer, or ``refused``: a refusal of the tree is a fair answer too, a crash is not."""
+    try:
+        return call()
+    except ProviderError as error:
+        demand(error.code != "unexpectedError", f"{what} crashed: {error}")
+        return refused
