@@ -33,6 +33,8 @@ LOOP = 10.0
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 PROVISION = 900.0
 SILENT = (Capability.FAST_FAILURE_DETECTION.value,)
+# Settings with which nodes go soon, and without soft taints.
+SOON = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
 Moment = Callable[[], object]
 
 

@@ -4,12 +4,11 @@ the first eviction, or by each other.
 
 from typing import Any
 
-from tests.scenario.story import LOOP, Story
+from tests.scenario.story import LOOP, SOON, Story
 
 from nodewright.adapters.simulated.journal import What
 from nodewright.model.removal import RemovalEnded, RemovalResult
 
-SOON = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
 POOL = {"name": "pool", "min_size": 1, "price_per_hour": 0.1, "cpu": 4}
 DELAY = 5.0
 

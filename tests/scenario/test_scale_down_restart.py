@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenario.removing import Removing
-from tests.scenario.story import LOOP, MINUTE, Story
+from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.kills import kill_everywhere
@@ -19,7 +19,6 @@ from nodewright.model.removal import RemovalResult
 
 DOWN = 25.0
 DELAY = 5.0
-SOON = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
 POOL = {"name": "pool", "size": 3, "price_per_hour": 0.1, "cpu": 4}
 
 

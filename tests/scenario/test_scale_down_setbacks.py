@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from tests.scenario.story import MINUTE, Story
+from tests.scenario.story import MINUTE, SOON, Story
 
 from nodewright.adapters.simulated.api_server import Refusal
 from nodewright.adapters.simulated.journal import What
@@ -11,7 +11,6 @@ from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import explain_node
 
-SOON = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
 POOL = {"name": "pool", "size": 2, "min_size": 1, "price_per_hour": 0.1, "cpu": 4}
 HOUR = 60 * MINUTE
 
