@@ -20,7 +20,6 @@ from nodewright.snapshot.observation import Observation
 
 Result = Mapping[str, int]
 Run = Callable[[], Result]
-_BRAIN = Brain()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +71,14 @@ class Loop:
 
     settings: Settings
     memory: Memory = field(default_factory=Memory)
+    brain: Brain = field(default_factory=Brain)
     random: Random = field(default_factory=lambda: Random(1))
     store: FileStore = field(default_factory=lambda: FileStore(Path(mkdtemp(prefix="bench-")) / "state"))
 
     def turn(self, seen: Observation) -> Plan:
         state = fold(self.memory, seen, [], self.settings)
-        plan = _BRAIN.make_plan(state, self.settings, self.random)
-        violations = _BRAIN.check(seen, plan.actions, plan.scale_down, self.settings)
+        plan = self.brain.make_plan(state, self.settings, self.random)
+        violations = self.brain.check(seen, plan.actions, plan.scale_down, self.settings)
         if violations:
             raise AssertionError(f"the plan breaks its rules: {violations}")
         self.memory = replace(state.memory, scale_down=plan.scale_down.memory or state.memory.scale_down)

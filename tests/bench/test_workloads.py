@@ -2,10 +2,19 @@
 
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 import run
+from clusters import Cluster
+from measure import Loop
+from nodewright.engine.autoscaler import Brain
+from nodewright.model.group import GroupRef
+from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.model.settings import Settings
+from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.registry.state import ClusterState
 from workloads import BENCHMARKS
 
 SHARE = 0.02
@@ -34,3 +43,14 @@ def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["estimate", "--here", "--runs", "1", "--share", "0.1", "--output", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert {"name", "seconds", "peak_mib", "result", "ok"} <= row.keys()
+
+
+def faulty(_state: ClusterState, _settings: Settings, _random: Random) -> Plan:
+    """Wants a node away that is not there."""
+    ghost = NodeRemoval(node="ghost", group=GroupRef("cloud", "g"), instance_id="i-1", reason=RemovalReason.EMPTY)
+    return Plan(scale_down=ScaleDownReport(removals=(ghost,)))
+
+
+def test_a_whole_loop_checks_removals_too() -> None:
+    with pytest.raises(AssertionError, match="there is no node ghost"):
+        Loop(Settings(), brain=Brain(make_plan=faulty)).turn(Cluster().look())
