@@ -42,6 +42,7 @@ bench-mutants: .venv/.dev
 bench-refresh: .venv/.dev
 	$(BIN)/python bench/refresh.py
 	$(BIN)/python bench/refresh.py --provider azure
+	$(BIN)/python bench/refresh.py --provider gce
 
 check: .venv/.dev
 	$(BIN)/ruff check .
