@@ -89,7 +89,7 @@ def test_it_is_tried_again_after_a_minute_then_two_and_found_when_room_comes() -
     asking = make({**POOL, "size": 1}, minutes=20, **{"scale-down-enabled": False})
     asking.ask("a", 3, at=60)
     asking.story.pods(4, at=90)  # three nodes more
-    asking.story.at(200, lambda: None)
+    asking.story.at(200, lambda: None)  # a loop in between, which does not look
     assert asking.conditions("a")["Provisioned"] == "False/CapacityIsNotFound"
     # At the first look, one minute and two minutes later, and so on.
     seen = [plan.provisioning.examined for _, plan in asking.story.loops]
