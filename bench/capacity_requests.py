@@ -11,9 +11,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from nodewright.model.action import IncreaseSize
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.pod import Container, PodSpec, ResourceRequirements
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
@@ -24,7 +24,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
-from nodewright.testkit.builders import build_resources
+from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World
 
 _SMALL_REQUESTS, _NODES = 5000, 1000
@@ -32,9 +32,8 @@ _BIG_COUNT, _BIG_SETS = 16_384, 32
 
 
 def make_template(name: str, cpu: str, memory: str) -> PodTemplate:
-    container = Container(name="main", resources=ResourceRequirements(requests=build_resources(cpu=cpu, memory=memory)))
-    spec = PodTemplateSpec(metadata=ObjectMeta(labels={"app": name}), spec=PodSpec(containers=(container,)))
-    return PodTemplate(metadata=ObjectMeta(name=name, namespace="default"), template=spec)
+    template = PodTemplateSpec(metadata=ObjectMeta(labels={"app": name}), spec=build_pod(name, cpu, memory).spec)
+    return PodTemplate(metadata=ObjectMeta(name=name, namespace="default"), template=template)
 
 
 def make_request(name: str, kind: str, sets: Sequence[tuple[str, int]]) -> ProvisioningRequest:
@@ -86,7 +85,9 @@ def _measure(world: World) -> Measured:
             break
         loops.append(time.perf_counter() - started)
         writes += len(report.writes)
-        nodes += sum(action.target - action.expected_target for action in plan.actions if hasattr(action, "target"))
+        nodes += sum(
+            action.target - action.expected_target for action in plan.actions if isinstance(action, IncreaseSize)
+        )
         fresh = {write.request.key: write.request for write in report.writes}
         world.requests = [fresh.get(request.key, request) for request in world.requests]
         assert report.memory is not None

@@ -144,9 +144,6 @@ class AzureCloud:
         """No role grants these actions any more."""
         self.arm.denied.update(actions)
 
-    def allow(self, *actions: str) -> None:
-        self.arm.denied.difference_update(actions)
-
     def refuse_once(self, operation: str, code: str, message: str, status: int = 400, retry_after: str = "") -> None:
         headers = {"Retry-After": retry_after} if retry_after else {}
         self.mishaps.plan(operation, Refused(status, code, message, headers).answer)
@@ -154,9 +151,6 @@ class AzureCloud:
     def lose_answer_once(self, operation: str) -> None:
         """The operation is done, and the connection breaks before the answer."""
         self.mishaps.plan(operation, Mishap.LOST)
-
-    def expire_tokens(self) -> None:
-        self._tokens.clear()
 
     def before_write(self, happening: Callable[[], object]) -> None:
         """Takes place when the next write of a size is here and was not looked at yet."""

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import inf
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -169,11 +168,6 @@ class ScaleSet:
             self._body["sku"]["capacity"] -= 1
         self._revise()
 
-    def give_up(self, trouble: Trouble | None = None) -> None:
-        """The operation ends, and what it did not bring is missing."""
-        self.trouble, self.held = trouble or self.shortage, False
-        self._revise()
-
     def delete(self, numbers: list[str]) -> list[str]:
         """All of them, or those that are not there."""
         now = self._now()
@@ -251,7 +245,3 @@ def make_set(place: str, name: str, now: Callable[[], float], settings: dict[str
         },
     }
     return ScaleSet(body, now)
-
-
-def moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

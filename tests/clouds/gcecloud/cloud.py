@@ -34,7 +34,6 @@ class GceCloud:
         self.denied_permissions: set[str] = set()
         self.tells_permissions = True
         self._operations = Operations(self.state)
-        self._denied: set[str] = set()
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._tokens = 0
         self._oldest_token = 1
@@ -159,12 +158,6 @@ class GceCloud:
 
     # What goes wrong with calls
 
-    def deny(self, *operations: str) -> None:
-        self._denied |= set(operations)
-
-    def allow(self, *operations: str) -> None:
-        self._denied -= set(operations)
-
     def refuse_once(
         self, operation: str, status: int, reason: str, message: str = "said Google", retry_after: str = ""
     ) -> None:
@@ -222,8 +215,6 @@ class GceCloud:
         self.calls[operation] += 1
         if operation in _WRITES:
             self.mishaps.write_arrives()
-        if operation in self._denied:
-            return refuse(403, "forbidden", f"Required a permission for {operation} on projects/{asked['project']}")
         mishap = self.mishaps.take(operation)
         if mishap is Mishap.STALLS:
             self._closing.wait()

@@ -1,13 +1,17 @@
-"""PUBLIC, for plugins: options of a group that are written as texts (tags, metadata), by CA's rules to the letter."""
+"""PUBLIC, for plugins: what of a group is written as texts (tags, metadata), by CA's rules to the letter: its options,
+and resources and taints of its nodes.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf, nan
 
 import msgspec
 
 from nodewright.model.duration import parse_duration
 from nodewright.model.group import GroupOptions
+from nodewright.model.node import Taint
+from nodewright.model.quantity import Quantity
 
 _MAX_TEXT = 64
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
@@ -25,6 +29,9 @@ _FLOATS = {
     "scaledowngpuutilizationthreshold": "scale_down_gpu_utilization_threshold",
 }
 
+# CA looks for an effect somewhere behind a colon and then takes everything behind the first colon for it.
+_HAS_EFFECT = re.compile(r":(NoSchedule|NoExecute|PreferNoSchedule)")
+
 
 def overlay_options(defaults: GroupOptions, said: Mapping[str, str]) -> GroupOptions:
     """The defaults, overlaid with what is said, by CA's names; a value that cannot be read keeps the default."""
@@ -34,6 +41,30 @@ def overlay_options(defaults: GroupOptions, said: Mapping[str, str]) -> GroupOpt
         "ignore_daemonsets_utilization": _bool(said.get("ignoredaemonsetsutilization", "")),
     }
     return msgspec.structs.replace(defaults, **{name: value for name, value in changes.items() if value is not None})
+
+
+def read_resources(said: Iterable[tuple[str, str]]) -> dict[str, Quantity]:
+    """By name; what has no name or is no quantity is passed over."""
+    resources: dict[str, Quantity] = {}
+    for name, text in said:
+        if name:
+            try:
+                resources[name] = Quantity.of(text)
+            except ValueError:
+                continue
+    return resources
+
+
+def read_taints(said: Iterable[tuple[str, str]]) -> tuple[Taint, ...]:
+    """From keys and texts like ``value:NoSchedule``; a text without an effect is passed over."""
+    parts = [(key, text.partition(":")) for key, text in said if _HAS_EFFECT.search(text)]
+    return tuple(Taint(key=key, value=value, effect=effect) for key, (value, _, effect) in parts)
+
+
+def after(prefix: str, key: str) -> str | None:
+    """What stands between the first occurrence of the prefix in a key and the next; None without one."""
+    parts = key.split(prefix)
+    return parts[1] if len(parts) > 1 else None
 
 
 def _bool(text: str) -> bool | None:

@@ -29,6 +29,7 @@ class Catalogue:
             )
             for name, row in options.instance_types.items()
         }
+        self._prices = {name.lower(): price for name, price in options.prices_per_hour.items()}
 
     def learn(self, sets: Iterable[ScaleSet]) -> None:
         """One call for each location of a set whose size is not described in the options. Nothing is raised."""
@@ -52,8 +53,7 @@ class Catalogue:
 
     def price(self, scale_set: ScaleSet) -> float | None:
         """USD per hour of a machine, by the options' table."""
-        prices = {name.lower(): price for name, price in self._options.prices_per_hour.items()}
-        return prices.get(_size(scale_set).lower())
+        return self._prices.get(_size(scale_set).lower())
 
     def _list(self, location: str) -> Mapping[str, ResourceSku]:
         return {sku.name.lower(): sku for sku in self._api.skus(location) if sku.resource_type == _MACHINES}

@@ -15,7 +15,7 @@ from nodewright_gce.api import Api
 from nodewright_gce.discovery import Selection
 from nodewright_gce.fleet import Fleet, Group
 from nodewright_gce.options import Options
-from nodewright_gce.refs import Place
+from nodewright_gce.refs import Place, Ref
 from nodewright_gce.shapes import Autoscaler
 
 _OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
@@ -165,10 +165,7 @@ def _targets(place: Place, autoscalers: Iterable[Autoscaler]) -> dict[str, str]:
     found = {}
     for one in autoscalers:
         name = one.target.rpartition("/instanceGroupManagers/")[2]
-        group_id = (
-            f"https://www.googleapis.com/compute/v1/projects/{place.project}/zones/{place.zone}/instanceGroups/{name}"
-        )
-        found[group_id] = one.name
+        found[Ref(*place, name).group_id] = one.name
     return found
 
 

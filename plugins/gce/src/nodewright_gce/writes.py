@@ -8,7 +8,7 @@ nothing is left that could be withdrawn without a name.
 A write whose answer was lost is repeated with the same names and the same request id: Compute Engine counts it once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from uuid import UUID
 
@@ -166,9 +166,9 @@ class Writer:
             names.append(name)
         return tuple(names)
 
-    def _tries(self, base: str) -> Sequence[str]:
-        found = ["".join(self._random.choices(_LETTERS, k=_SUFFIX)) for _ in range(_TRIES)]
-        return [f"{base}-{suffix}" for suffix in found]
+    def _tries(self, base: str) -> Iterator[str]:
+        """Made as they are needed: the first is free nearly always."""
+        return (f"{base}-{''.join(self._random.choices(_LETTERS, k=_SUFFIX))}" for _ in range(_TRIES))
 
     def _what_came(self, group_id: str, expected: int, target: int, error: ProviderError) -> int:
         """An operation took too long: what it has done so far is what was accepted."""
