@@ -11,11 +11,11 @@ from nodewright.adapters.metrics import Metrics
 from nodewright.cli.inquiries import Inquiries
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.cluster import PodTemplateSpec
+from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
-    Condition,
     PodSet,
     PodTemplate,
     ProvisioningRequest,

@@ -11,11 +11,12 @@ from nodewright.act import AuditLog
 from nodewright.engine.autoscaler import Autoscaler, Brain
 from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
 from nodewright.model.capability import Capability
+from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.registry.state import ClusterState, Memory

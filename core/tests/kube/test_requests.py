@@ -10,13 +10,15 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.api import MERGE_PATCH, ApiError
-from nodewright.adapters.kube.caches import CacheOptions, Caches
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.request_writes import APPLY_PATCH, RequestWrites
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.provisioning_request import ACCEPTED, Condition, ProvisioningRequest, ProvisioningRequestStatus
+from nodewright.model.provisioning_request import ACCEPTED, ProvisioningRequest, ProvisioningRequestStatus
+from nodewright.testkit.world import settings_with
 
 ROOT = "/apis/autoscaling.x-k8s.io/v1/namespaces/shop/provisioningrequests/train"
 NOW = 1_800_000_000.0
@@ -93,9 +95,9 @@ def test_they_are_followed_only_where_they_are_served(server: ApiServer, served:
         {"metadata": {"name": "train", "namespace": "shop", "uid": "u1"}, "spec": {"provisioningClassName": "c"}},
     )
     server.put("/api/v1/podtemplates/t", {"metadata": {"name": "t", "namespace": "shop"}})
-    caches = Caches(
-        server, VirtualClock(NOW), Random(1), CacheOptions(config_maps=(CONFIG_MAP,), provisioning_requests=served)
-    )
+    optional = optional_kinds(settings_with(enable_provisioning_requests=served))
+    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional)
+    caches = Caches(server, VirtualClock(NOW), Random(1), options)
     caches.start()
     try:
         deadline = time.monotonic() + 20

@@ -5,7 +5,8 @@ from typing import Protocol
 import msgspec
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Outcome
-from nodewright.model.provisioning_request import PROVISIONED, Condition
+from nodewright.model.condition import Condition
+from nodewright.model.provisioning_request import PROVISIONED
 from nodewright.planner.provisioning.docket import Question
 
 Write = IncreaseSize | DecreaseTargetSize | DeleteInstances

@@ -11,8 +11,9 @@ from nodewright.act.audit import AuditSink, asked_to_serve, heard
 from nodewright.act.ports import WARNING, ClusterWrites, Event, ServesRequests
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.clock import Clock
+from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError, ProviderError
-from nodewright.model.provisioning_request import CAPACITY_REVOKED, FAILED, Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import CAPACITY_REVOKED, FAILED, ProvisioningRequest
 from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.planner.provisioning.docket import Note, ProvisioningReport, Question
 

@@ -7,9 +7,10 @@ from typing import Protocol
 import msgspec
 
 from nodewright import spec
+from nodewright.model.condition import Condition
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.snapshot.workloads import Workloads
 
 NORMAL = "Normal"

@@ -6,7 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.meta import Kube, Object, Time
+from nodewright.model.condition import Condition, find_condition, with_condition
+from nodewright.model.meta import Kube, Object
 
 API_GROUP = "autoscaling.x-k8s.io"
 CHECK_CAPACITY = "check-capacity.autoscaling.x-k8s.io"
@@ -36,26 +37,6 @@ VALID_UNTIL_SECONDS = "ValidUntilSeconds"
 # Reasons of conditions that are read again: machines are under way, and all pods have come.
 UNDER_WAY = "Provisioning"
 CONSUMED = "CapacityBookingConsumed"
-
-
-class Condition(Kube, frozen=True, kw_only=True):
-    """One observation of a request, as in every Kubernetes status."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    last_transition_time: Time | None = None
-    observed_generation: int = 0
-
-    @property
-    def is_true(self) -> bool:
-        return self.status == "True"
-
-    @property
-    def since(self) -> float:
-        """When it last changed (epoch seconds); 0 where it does not say."""
-        return self.last_transition_time.timestamp() if self.last_transition_time is not None else 0.0
 
 
 class TemplateReference(Kube, frozen=True, kw_only=True):
@@ -96,7 +77,7 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
         return sum(pod_set.count for pod_set in self.spec.pod_sets)
 
     def condition(self, kind: str) -> Condition | None:
-        return next((held for held in self.status.conditions if held.type == kind), None)
+        return find_condition(self.status.conditions, kind)
 
     def has(self, kind: str) -> bool:
         """Is the condition there and True?"""
@@ -105,11 +86,7 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
 
     def with_condition(self, fresh: Condition) -> "ProvisioningRequest":
         """The request with that condition in place of the one of its type, or added."""
-        held = self.status.conditions
-        if self.condition(fresh.type) is None:
-            conditions = (*held, fresh)
-        else:
-            conditions = tuple(fresh if one.type == fresh.type else one for one in held)
+        conditions = with_condition(self.status.conditions, fresh)
         return msgspec.structs.replace(self, status=msgspec.structs.replace(self.status, conditions=conditions))
 
 

@@ -9,12 +9,13 @@ from msgspec import to_builtins
 from nodewright.act.ports import ClusterWrites, Eviction, EvictionAnswer, Sight
 from nodewright.cli.dump import DumpedCluster
 from nodewright.engine.ports import ClusterPicture, ClusterReader
+from nodewright.model.condition import Condition
 from nodewright.model.decode import convert_object
 from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.objects import KINDS, ClusterObjects
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.snapshot.workloads import Workloads
 from runonce.world import World
 

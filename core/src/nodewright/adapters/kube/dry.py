@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from nodewright.act.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.engine.ports import Loaded, Pause, StateStore
+from nodewright.model.condition import Condition
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.registry.state import Memory
 
 

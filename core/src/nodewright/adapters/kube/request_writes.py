@@ -7,6 +7,7 @@ import msgspec
 
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request
 from nodewright.adapters.kube.resources import Resource
+from nodewright.model.condition import Condition
 from nodewright.model.provisioning_request import (
     ACCEPTED,
     API_GROUP,
@@ -15,7 +16,6 @@ from nodewright.model.provisioning_request import (
     CAPACITY_REVOKED,
     FAILED,
     PROVISIONED,
-    Condition,
     ProvisioningRequest,
 )
 

@@ -11,10 +11,11 @@ from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
 from nodewright.adapters.simulated.requests import Requests
 from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
 from nodewright.model.clock import Clock
+from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.snapshot.workloads import Workloads
 
 EDIT, EVICT = "edit_node", "evict"

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.adapters.simulated.crash import Tripwire
+from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
-from nodewright.model.provisioning_request import Condition, PodTemplate, ProvisioningRequest
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.snapshot.provisioning import Provisioning
 
 WRITE_CONDITIONS, DELETE_REQUEST = "write_conditions", "delete_request"

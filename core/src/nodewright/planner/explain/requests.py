@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.model.condition import Condition
 from nodewright.model.provisioning_request import (
     ACCEPTED,
     BOOKING_EXPIRED,
@@ -13,7 +14,6 @@ from nodewright.model.provisioning_request import (
     FAILED,
     PROVISIONED,
     UNDER_WAY,
-    Condition,
     ProvisioningRequest,
 )
 from nodewright.planner.plan import Plan

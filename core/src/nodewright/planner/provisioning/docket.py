@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import Condition, PodTemplate, ProvisioningRequest
+from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.provisioning.classes import Mode, find_mode, is_of_the_core

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from nodewright.model.action import ForRequest, IncreaseSize
+from nodewright.model.condition import Condition
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import ACCEPTED, FAILED, NO_RETRY, Condition, ProvisioningRequest
+from nodewright.model.provisioning_request import ACCEPTED, FAILED, NO_RETRY, ProvisioningRequest
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.pods import MissingTemplates, make_pods
 

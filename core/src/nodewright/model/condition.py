@@ -1,0 +1,37 @@
+"""Conditions: how an object stands, as every Kubernetes status says it."""
+
+from collections.abc import Sequence
+
+from nodewright.model.meta import Kube, Time
+
+
+class Condition(Kube, frozen=True, kw_only=True):
+    """One observation of an object."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Time | None = None
+    observed_generation: int = 0
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
+
+    @property
+    def since(self) -> float:
+        """When it last changed (epoch seconds); 0 where it does not say."""
+        return self.last_transition_time.timestamp() if self.last_transition_time is not None else 0.0
+
+
+def find_condition(held: Sequence[Condition], kind: str) -> Condition | None:
+    """The condition of that type."""
+    return next((one for one in held if one.type == kind), None)
+
+
+def with_condition(held: tuple[Condition, ...], fresh: Condition) -> tuple[Condition, ...]:
+    """Those with that condition in place of the one of its type, or added."""
+    if find_condition(held, fresh.type) is None:
+        return (*held, fresh)
+    return tuple(fresh if one.type == fresh.type else one for one in held)
