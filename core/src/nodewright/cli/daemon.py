@@ -7,7 +7,7 @@ from typing import BinaryIO, Self
 
 from nodewright.act import Pause
 from nodewright.act.ports import STATUS_NAME
-from nodewright.adapters.kube.caches import CacheOptions, Caches
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.connection import connect
@@ -185,7 +185,7 @@ class LiveEngine:
         followed = CacheOptions(
             namespace=cluster.namespace,
             config_maps=tuple(names),
-            provisioning_requests=self._settings.provisioning.enable_provisioning_requests,
+            optional=optional_kinds(self._settings),
         )
         return Caches(self._api, self._clock, self._random, followed, self._see_unschedulable)
 

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from nodewright.adapters.kube.caches import CacheOptions, Caches
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.dry import DryCluster
 from nodewright.cli.clock import SystemClock
@@ -24,7 +24,7 @@ def try_live(settings: Settings, seed: int) -> Trial:
     followed = CacheOptions(
         namespace=cluster.namespace,
         config_maps=(CONFIG_MAP,),
-        provisioning_requests=settings.provisioning.enable_provisioning_requests,
+        optional=optional_kinds(settings),
     )
     caches = Caches(api, clock, random, followed)
     caches.start()

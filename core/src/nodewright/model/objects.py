@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import (
     ConfigMap,
     CsiDriver,
@@ -23,6 +24,7 @@ from nodewright.model.cluster import (
 from nodewright.model.meta import Object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import API_GROUP, PodTemplate, ProvisioningRequest
 
 
@@ -47,16 +49,21 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     config_maps: tuple[ConfigMap, ...] = ()
     pod_templates: tuple[PodTemplate, ...] = ()
     provisioning_requests: tuple[ProvisioningRequest, ...] = ()
+    provisioning_classes: tuple[ProvisioningClass, ...] = ()
+    capacity_quotas: tuple[CapacityQuota, ...] = ()
 
 
 class Kind(NamedTuple):
-    """One kind that is read: other API groups use some of these names for things of their own."""
+    """One kind that is read: other API groups use some of these names for things of their own. ``version`` is the one in
+    which it is asked for.
+    """
 
     name: str
     api_group: str
     type: type[Object]
     field: str
     namespaced: bool
+    version: str = "v1"
 
 
 KINDS = {
@@ -80,5 +87,7 @@ KINDS = {
         Kind("ConfigMap", "", ConfigMap, "config_maps", namespaced=True),
         Kind("PodTemplate", "", PodTemplate, "pod_templates", namespaced=True),
         Kind("ProvisioningRequest", API_GROUP, ProvisioningRequest, "provisioning_requests", namespaced=True),
+        Kind("ProvisioningClass", API_GROUP, ProvisioningClass, "provisioning_classes", False, "v1alpha1"),
+        Kind("CapacityQuota", API_GROUP, CapacityQuota, "capacity_quotas", False, "v1beta1"),
     )
 }

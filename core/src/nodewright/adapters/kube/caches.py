@@ -13,26 +13,35 @@ from nodewright.adapters.kube.resources import Resource
 from nodewright.model.clock import Clock
 from nodewright.model.objects import KINDS
 from nodewright.model.pod import Pod
+from nodewright.model.settings import Settings
 
 # Pods that ended take no part in anything, and may be many.
 _LIVING_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 # A pod that the scheduler gave up on longer ago than this starts no loop of its own (behaviour/up.md §1.1).
 _FRESH_SECONDS = 10.0
 _CONFIG_MAP = "ConfigMap"
-# Read only where requests for capacity are: clusters without them need not know the kind.
-_OF_REQUESTS = ("PodTemplate", "ProvisioningRequest")
+# Read only where they are asked for: clusters without them need not know the kind.
+OPTIONAL_KINDS = frozenset({"PodTemplate", "ProvisioningRequest", "ProvisioningClass", "CapacityQuota"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions:
     """``config_maps`` are those of ``namespace`` that are followed, by name: all others are nobody's business.
 
-    ``provisioning_requests``: these and the PodTemplates that they name are followed too.
+    ``optional`` are kinds of OPTIONAL_KINDS that are followed too.
     """
 
     namespace: str = "kube-system"
     config_maps: tuple[str, ...] = ()
-    provisioning_requests: bool = False
+    optional: frozenset[str] = frozenset()
+
+
+def optional_kinds(settings: Settings) -> frozenset[str]:
+    """The kinds that are read only because some setting is on."""
+    kinds: set[str] = set()
+    if settings.provisioning.enable_provisioning_requests:
+        kinds |= {"PodTemplate", "ProvisioningRequest"}
+    return frozenset(kinds)
 
 
 class Caches:
@@ -61,10 +70,9 @@ class Caches:
     def of(self, kind: str) -> ObjectCache[Any]:
         return self._reflectors[kind].cache
 
-    @property
-    def has_requests(self) -> bool:
-        """Are requests for capacity followed?"""
-        return all(kind in self._reflectors for kind in _OF_REQUESTS)
+    def follows(self, kind: str) -> bool:
+        """Is a kind followed that need not be?"""
+        return kind in self._reflectors
 
     def config_map(self, name: str) -> ObjectCache[Any]:
         """The cache of one ConfigMap that is followed."""
@@ -123,7 +131,7 @@ def is_news(pod: Pod, now: float) -> bool:
 
 
 def _resources(options: CacheOptions) -> list[Resource[Any]]:
-    passed_over = {_CONFIG_MAP, *(() if options.provisioning_requests else _OF_REQUESTS)}
+    passed_over = {_CONFIG_MAP, *(OPTIONAL_KINDS - options.optional)}
     kinds = (kind for kind in KINDS if kind not in passed_over)
     found: list[Resource[Any]] = [Resource(kind, query=_LIVING_PODS if kind == "Pod" else None) for kind in kinds]
     for name in options.config_maps:

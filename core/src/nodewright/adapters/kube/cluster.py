@@ -75,7 +75,7 @@ class KubeCluster(KubeWrites):
         if self._changed(_CONTEXT):
             self._live.set_context(Context.of(self._objects(_CONTEXT)))
         self._latest_workloads()
-        if self._caches.has_requests and self._changed(_PROVISIONING):
+        if self._changed(_PROVISIONING):
             self._provisioning = Provisioning.of(self._objects(_PROVISIONING))
         self._live.apply_nodes(self._caches.of("Node").take_changes())
         self._live.apply_pods(self._caches.of("Pod").take_changes())
@@ -87,11 +87,12 @@ class KubeCluster(KubeWrites):
         return self._workloads
 
     def _changed(self, kinds: dict[str, str]) -> bool:
-        changes = [self._caches.of(kind).take_changes() for kind in kinds]
+        changes = [self._caches.of(kind).take_changes() for kind in kinds if self._caches.follows(kind)]
         return any(changes)
 
     def _objects(self, kinds: dict[str, str]) -> ClusterObjects:
-        held: dict[str, tuple[Any, ...]] = {field: self._caches.of(kind).all() for kind, field in kinds.items()}
+        followed = {kind: field for kind, field in kinds.items() if self._caches.follows(kind)}
+        held: dict[str, tuple[Any, ...]] = {field: self._caches.of(kind).all() for kind, field in followed.items()}
         return ClusterObjects(**held)
 
     def _priorities(self) -> str | None:

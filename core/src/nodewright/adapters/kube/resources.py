@@ -19,6 +19,7 @@ _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
     "StorageClass": "storageclasses",
     "PriorityClass": "priorityclasses",
+    "ProvisioningClass": "provisioningclasses",
 }
 
 
@@ -29,7 +30,7 @@ class Resource(Generic[T]):
         known = KINDS[kind]
         self.kind = kind
         self.plural = _PLURALS.get(kind, f"{kind.lower()}s")
-        self.path = collection_path(known.api_group, self.plural, namespace)
+        self.path = collection_path(known.api_group, self.plural, namespace, known.version)
         self.query = dict(query or {})
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
