@@ -88,6 +88,37 @@ class RemovesAnyGroup(FakeProvider):
         return True
 
 
+class MakesAnotherGroupEachTime(FakeProvider):
+    made = 0
+
+    @hookimpl
+    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+        self.made += 1
+        group = super().create_node_group(replace(spec, group_id=f"{spec.group_id}-{self.made}"))
+        return replace(group, id=spec.group_id)
+
+
+class MakesGroupsWithoutTaints(FakeProvider):
+    @hookimpl
+    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+        return super().create_node_group(replace(spec, taints=()))
+
+
+class ForgetsThatItMadeThem(FakeProvider):
+    @hookimpl
+    def node_groups(self) -> Sequence[spec.NodeGroup]:
+        return [replace(group, autoprovisioned="") for group in super().node_groups()]
+
+
+class RemovesGroupsThatGrow(FakeProvider):
+    @hookimpl
+    def delete_node_group(self, group_id: str) -> bool:
+        if self.cloud.group(group_id).autoprovisioned:
+            self.cloud.remove_group(group_id)
+            return True
+        return False
+
+
 class MachineTypesWithoutPods(FakeProvider):
     @hookimpl
     def machine_types(self) -> Sequence[spec.MachineType]:
@@ -177,6 +208,10 @@ REJECTED = [
     (ForgetsTheCode, "failures_keep_the_clouds_code"),
     (RemovesNoGroup, "groups_can_be_made_and_removed"),
     (RemovesAnyGroup, "groups_of_others_are_not_removed"),
+    (MakesAnotherGroupEachTime, "groups_are_made_once"),
+    (MakesGroupsWithoutTaints, "groups_can_be_made_and_removed"),
+    (ForgetsThatItMadeThem, "groups_can_be_made_and_removed"),
+    (RemovesGroupsThatGrow, "groups_that_are_used_are_not_removed"),
     (MachineTypesWithoutPods, "machine_types_are_complete"),
     (NoAcceleratorResources, "gpu_names_are_told"),
     (NamesALabelTwice, "similarity_labels_are_keys"),

@@ -191,16 +191,19 @@ def test_a_lost_machine_is_replaced(set_up: Any) -> None:
 
 def test_groups_made_on_demand_come_and_go(set_up: Any) -> None:
     stage = set_up(machine_types=[{"name": "huge", "cpu": 96, "price_per_hour": 4}])
-    wanted = GroupSpec(machine_type="huge", max_size=5, labels={"team": "x"})
-    first, second = stage.client.create_node_group(wanted), stage.client.create_node_group(wanted)
-    assert first.id != second.id
-    template = stage.client.template_node(first.id)
+    first = GroupSpec(group_id="nap-1", machine_type="huge", max_size=5, labels={"team": "x"})
+    second = GroupSpec(group_id="nap-2", machine_type="huge", max_size=5)
+    made = stage.client.create_node_group(first)
+    assert (made.id, made.autoprovisioned, made.max_size) == ("nap-1", "huge", 5)
+    assert stage.client.create_node_group(second).id == "nap-2"
+    template = stage.client.template_node("nap-1")
     assert template.labels["team"] == "x"
     assert template.allocatable["cpu"].value == 96
-    stage.client.increase_size(first.id, 0, 1)
-    assert stage.client.delete_node_group(first.id) is False
-    assert stage.client.delete_node_group(second.id) is True
+    stage.client.increase_size("nap-1", 0, 1)
+    assert stage.client.create_node_group(first) == made
+    assert stage.client.delete_node_group("nap-1") is False
+    assert stage.client.delete_node_group("nap-2") is True
     stage.later(0)
-    assert [group.id for group in stage.client.node_groups()] == ["a", "b", first.id]
+    assert [group.id for group in stage.client.node_groups()] == ["a", "b", "nap-1"]
     with pytest.raises(ProviderError, match="no machine type tiny"):
-        stage.client.create_node_group(GroupSpec(machine_type="tiny", max_size=1))
+        stage.client.create_node_group(GroupSpec(group_id="nap-3", machine_type="tiny", max_size=1))

@@ -29,13 +29,15 @@ class NodeGroup(Value, frozen=True, kw_only=True):
     """A set of machines of one kind whose size the cloud keeps; sizes count machines.
 
     ``switched_off`` names capabilities that the provider has but that do not hold for this group, with
-    the reason (a missing permission, the kind of group, a setting).
+    the reason (a missing permission, the kind of group, a setting). ``autoprovisioned`` is the machine type of which
+    the core had the group made; empty: somebody else made it, and it is never deleted.
     """
 
     id: str
     min_size: int
     max_size: int
     switched_off: Mapping[Capability, str] = {}
+    autoprovisioned: str = ""
 
 
 class GroupOptions(Value, frozen=True, kw_only=True):
@@ -63,6 +65,31 @@ class NodeTemplate(Value, frozen=True, kw_only=True):
     capacity: Resources = {}
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+
+
+class MachineType(Value, frozen=True, kw_only=True):
+    """A kind of machine from which a node group can be made.
+
+    ``template`` is the node that it becomes in a group without labels and taints of its own, ``hourly_price`` is USD,
+    None where unknown. The id of a group made of it begins with ``id_prefix``.
+    """
+
+    name: str
+    template: NodeTemplate
+    hourly_price: float | None = None
+    id_prefix: str = "nap-"
+
+
+class GroupSpec(Value, frozen=True, kw_only=True):
+    """A node group that the core asks a provider to create, under this id; its nodes have these labels and taints
+    beside those of the machine type.
+    """
+
+    group_id: str
+    machine_type: str
+    max_size: int
+    labels: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
 
 

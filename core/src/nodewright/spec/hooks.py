@@ -12,7 +12,9 @@ from nodewright.model.capability import Capability
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
+    GroupSpec,
     Instance,
+    MachineType,
     NodeGroup,
     NodeTemplate,
     ProviderInfo,
@@ -26,22 +28,6 @@ from nodewright.spec.simulation import SimulationHooks
 
 ENTRY_POINT_GROUP = "nodewright.providers.v1"
 SPEC_VERSION = (1, 0)
-
-
-class MachineType(Value, frozen=True, kw_only=True):
-    """A kind of machine from which a node group can be made."""
-
-    name: str
-    template: NodeTemplate
-
-
-class GroupSpec(Value, frozen=True, kw_only=True):
-    """A node group that the core asks a provider to create."""
-
-    machine_type: str
-    min_size: int = 0
-    max_size: int
-    labels: Mapping[str, str] = {}
 
 
 class ProvisioningClass(Value, frozen=True, kw_only=True):
@@ -175,15 +161,23 @@ class AutoprovisioningHooks(Protocol):
 
     @hookspec(firstresult=True)
     def machine_types(self) -> Sequence[MachineType]:
-        """Kinds of machines from which groups can be made."""
+        """Kinds of machines from which groups can be made, each name once."""
 
     @hookspec(firstresult=True)
     def create_node_group(self, spec: GroupSpec) -> NodeGroup:
-        """Make an empty group; it is listed by ``node_groups`` from now on."""
+        """Make an empty group under ``spec.group_id``, marked in the cloud as autoprovisioned; ``node_groups`` lists it
+        from now on.
+
+        Asked again for a group that it made under that id, as after a restart, it makes no second one and answers the
+        first. An id that somebody else's group has is refused.
+        """
 
     @hookspec(firstresult=True)
     def delete_node_group(self, group_id: str) -> bool:
-        """Remove an empty group that ``create_node_group`` made; answers whether it is gone."""
+        """Remove an empty group that ``create_node_group`` made; answers whether it is gone.
+
+        A group with machines, also ones that came since the last refresh, and a group without the mark stay.
+        """
 
 
 class GpuHooks(Protocol):

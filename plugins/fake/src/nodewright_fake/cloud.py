@@ -19,7 +19,7 @@ from nodewright.spec import (
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
-from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut, TakeBack
+from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut, TaintConfig, TakeBack
 from nodewright_fake.supply import BROKEN, Shortage, Supply
 
 
@@ -41,7 +41,6 @@ class FakeCloud:
         self._clock = clock
         self._built = clock.now()
         self._interference = sorted(options.interference, key=lambda change: change.start)
-        self._made_groups = 0
         self._orders: dict[str, list[Machine]] = {}
         self._before_write: list[Callable[[], object]] = []
         self._running_of: list[GroupView] = []
@@ -130,13 +129,13 @@ class FakeCloud:
         group.set_target(group.target - len(victims))
         return tuple(instance_id for instance_id, machines in found.items() if machines)
 
-    def add_group(self, config: GroupConfig, *, created_on_demand: bool = False) -> Group:
-        """A further group; its first ``size`` machines run already."""
+    def add_group(self, config: GroupConfig, *, autoprovisioned: str = "") -> Group:
+        """A further group, made on demand of that machine type if one is named; its first ``size`` machines run already."""
         self._life.catch_up()
         if config.name in self._groups:
             raise ProviderError(f"the fake cloud has a group {config.name} already", code="groupExists")
         switched_off = dict(config.switched_off)
-        group = Group(config=config, created_on_demand=created_on_demand, switched_off=switched_off)
+        group = Group(config=config, autoprovisioned=autoprovisioned, switched_off=switched_off)
         self._groups[config.name] = group
         group.set_target(config.size)
         for _ in range(config.size):
@@ -150,29 +149,34 @@ class FakeCloud:
             self._life.forget(machine)
         del self._groups[group_id]
 
-    def config_for(self, wanted: GroupSpec) -> GroupConfig:
-        """The group that ``wanted`` describes, of one of the machine types; raises ProviderError for another."""
-        kinds = {kind.name: kind for kind in self.options.machine_types}
-        kind = kinds.get(wanted.machine_type)
+    def provide_group(self, wanted: GroupSpec) -> Group:
+        """The group that ``wanted`` describes, made now unless it was before; raises ProviderError for a machine type that
+        there is not, and when the id is another group's.
+        """
+        made = self._groups.get(wanted.group_id)
+        if made is not None and made.autoprovisioned == wanted.machine_type:
+            return made
+        kind = next((kind for kind in self.options.machine_types if kind.name == wanted.machine_type), None)
         if kind is None:
             raise ProviderError(f"the fake cloud has no machine type {wanted.machine_type}", code="noMachineType")
-        self._made_groups += 1
-        return GroupConfig(
+        taints = tuple(TaintConfig(key=taint.key, value=taint.value, effect=taint.effect) for taint in wanted.taints)
+        config = GroupConfig(
             **{
                 **structs.asdict(kind),
-                "name": f"auto-{wanted.machine_type}-{self._made_groups}",
+                "name": wanted.group_id,
                 "instance_type": wanted.machine_type,
                 "labels": {**kind.labels, **wanted.labels},
-                "min_size": wanted.min_size,
+                "taints": (*kind.taints, *taints),
                 "max_size": wanted.max_size,
             }
         )
+        return self.add_group(config, autoprovisioned=wanted.machine_type)
 
     def remove_empty_group(self, group_id: str) -> bool:
         """Removes a group that was created on demand, if nothing is in it; answers whether it is gone."""
         self._life.catch_up()
         group = self.group(group_id)
-        if not group.created_on_demand or group.target or group.machines:
+        if not group.autoprovisioned or group.target or group.machines:
             return False
         self.remove_group(group_id)
         return True

@@ -67,7 +67,7 @@ class Group:
     """One node group and everything in it, in the order of creation."""
 
     config: GroupConfig
-    created_on_demand: bool = False
+    autoprovisioned: str = ""
     switched_off: dict[Capability, str] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
     target: int = 0
@@ -134,6 +134,7 @@ def _look_at(group: Group) -> GroupView:
             min_size=config.min_size,
             max_size=config.max_size,
             switched_off=dict(group.switched_off),
+            autoprovisioned=group.autoprovisioned,
         ),
         config=config,
         target=group.target,

@@ -142,21 +142,24 @@ class FakeProvider:
     def machine_types(self) -> Sequence[spec.MachineType]:
         with self.cloud.faults.around("machine_types"):
             return [
-                spec.MachineType(name=kind.name, template=template_of(kind, zone=kind.zone, instance_type=kind.name))
+                spec.MachineType(
+                    name=kind.name,
+                    template=template_of(kind, zone=kind.zone, instance_type=kind.name),
+                    hourly_price=kind.price_per_hour,
+                )
                 for kind in self.cloud.options.machine_types
             ]
 
     @hookimpl
     def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
-        with self.cloud.faults.around("create_node_group"):
-            config = self.cloud.config_for(spec)
-            view = view_of(self.cloud.add_group(config, created_on_demand=True))
-            self._views[config.name] = view
+        with self._calls.counted("create_node_group"), self.cloud.faults.around("create_node_group", spec.group_id):
+            view = view_of(self.cloud.provide_group(spec))
+            self._views[spec.group_id] = view
         return view.group
 
     @hookimpl
     def delete_node_group(self, group_id: str) -> bool:
-        with self.cloud.faults.around("delete_node_group", group_id):
+        with self._calls.counted("delete_node_group"), self.cloud.faults.around("delete_node_group", group_id):
             gone = self.cloud.remove_empty_group(group_id)
             if gone:
                 self._views.pop(group_id, None)

@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate
+from nodewright.model.group import (
+    FailedInstance,
+    GroupOptions,
+    GroupSpec,
+    Instance,
+    MachineType,
+    NodeGroup,
+    NodeTemplate,
+)
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.spec.hooks import ProvisioningVerdict
 
@@ -130,6 +138,30 @@ def node_group(answer: Any) -> NodeGroup:
         a(Capability)(capability)
         name(reason)
     return group
+
+
+def machine_types(answer: Any) -> tuple[MachineType, ...]:
+    kinds = several(MachineType)(answer)
+    _demand_unique((name(kind.name) for kind in kinds), "the machine type")
+    for kind in kinds:
+        template(kind.template)
+        name(kind.id_prefix)
+        if kind.hourly_price is not None:
+            price(kind.hourly_price)
+    return kinds
+
+
+def made_group(spec: GroupSpec) -> Callable[[Any], NodeGroup]:
+    """The very group that was asked for, with the mark by which it is known again."""
+
+    def check(answer: Any) -> NodeGroup:
+        group = node_group(answer)
+        if (group.id, group.autoprovisioned) != (spec.group_id, spec.machine_type):
+            said = f"group {_shown(group.id)} of machine type {_shown(group.autoprovisioned)}"
+            raise Unfit(f"{said}, asked for {spec.group_id} of {spec.machine_type}")
+        return group
+
+    return check
 
 
 def instances(*, ignores_case: bool) -> Callable[[Any], tuple[Instance, ...]]:

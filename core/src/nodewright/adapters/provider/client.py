@@ -10,10 +10,19 @@ from nodewright.adapters.provider.calls import CallSettings, Check, HookCaller, 
 from nodewright.adapters.provider.writes import Writes
 from nodewright.model.capability import Capability
 from nodewright.model.errors import InvariantError, ProviderError
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.group import (
+    FailedInstance,
+    GroupOptions,
+    GroupSpec,
+    Instance,
+    MachineType,
+    NodeGroup,
+    NodeTemplate,
+    ProviderInfo,
+)
 from nodewright.model.node import Node
 from nodewright.spec.diagnosis import ApiCalls, Finding
-from nodewright.spec.hooks import GroupSpec, MachineType, ProvisioningClass, ProvisioningRequest, ProvisioningVerdict
+from nodewright.spec.hooks import ProvisioningClass, ProvisioningRequest, ProvisioningVerdict
 from nodewright.spec.simulation import NodeStart
 
 T = TypeVar("T")
@@ -166,7 +175,7 @@ class ProviderClient:
         return self._optional(Capability.SIMILARITY, "same_group_labels", checks.names)
 
     def machine_types(self) -> tuple[MachineType, ...] | None:
-        return self._optional(Capability.AUTOPROVISIONING, "machine_types", checks.several(MachineType))
+        return self._optional(Capability.AUTOPROVISIONING, "machine_types", checks.machine_types)
 
     def provisioning_classes(self) -> tuple[ProvisioningClass, ...] | None:
         return self._optional(
@@ -190,11 +199,13 @@ class ProviderClient:
     # Optional writes
 
     def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
-        """The new, empty group; None in a dry run."""
+        """The new, empty group; None in a dry run. Nothing is repeated: whether a call without an answer made the group,
+        the next listing tells.
+        """
         self._require(Capability.AUTOPROVISIONING)
-        if self._withholds("create_node_group", "", {"spec": spec}):
+        if self._withholds("create_node_group", spec.group_id, {"spec": spec}):
             return None
-        return self._calls.once("create_node_group", checks.node_group, spec=spec)
+        return self._calls.once("create_node_group", checks.made_group(spec), spec=spec)
 
     def delete_node_group(self, group_id: str) -> bool:
         """Is the empty, autoprovisioned group gone?"""

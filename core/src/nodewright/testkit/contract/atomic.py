@@ -1,7 +1,8 @@
 """Demands on atomic resizes and on groups made on demand."""
 
 from nodewright.model.capability import Capability
-from nodewright.spec.hooks import GroupSpec
+from nodewright.model.group import GroupSpec, MachineType
+from nodewright.model.node import Taint
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused
 from nodewright.testkit.contract.situations import demand_target, group, refresh, target
@@ -42,32 +43,72 @@ def wrong_expected_target_refuses_atomic_increase(world: ContractWorld) -> None:
 
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_can_be_made_and_removed(world: ContractWorld) -> None:
-    """A group made on demand is listed, empty, has a template, and can be removed while it is empty."""
+    """A group made on demand is listed with its mark, is as was asked for, and can be removed while it is empty."""
+    kind, wanted = _wanted(world)
+    made = world.client.create_node_group(wanted)
+    demand(made is not None and made.max_size == wanted.max_size, f"create_node_group made {made!r}")
     refresh(world)
-    kinds = world.client.machine_types()
-    if not kinds:
-        raise CannotSteer("this world has no machine types")
-    made = world.client.create_node_group(GroupSpec(machine_type=kinds[0].name, max_size=3))
-    demand(made is not None and made.max_size == 3, f"create_node_group made {made!r}")
-    if made is None:
-        return
+    listed = [group.autoprovisioned for group in world.client.node_groups() if group.id == wanted.group_id]
+    demand(listed == [kind.name], f"node_groups lists {wanted.group_id}, just made of {kind.name}, as made of {listed}")
+    demand(world.client.target_size(wanted.group_id) == 0, f"the new group {wanted.group_id} is not empty")
+    template = world.client.template_node(wanted.group_id)
+    demand(wanted.labels.items() <= template.labels.items(), "the new group's template lacks its labels")
+    demand(set(wanted.taints) <= set(template.taints), "the new group's template lacks its taints")
+    gone = world.client.delete_node_group(wanted.group_id)
+    demand(gone, f"delete_node_group did not remove {wanted.group_id}, which is empty")
     refresh(world)
-    demand(made.id in _listed(world), f"node_groups does not list {made.id}, which was just made")
-    demand(world.client.target_size(made.id) == 0, f"the new group {made.id} is not empty")
-    world.client.template_node(made.id)
-    demand(world.client.delete_node_group(made.id), f"delete_node_group did not remove {made.id}, which is empty")
+    demand(wanted.group_id not in _listed(world), f"node_groups lists {wanted.group_id}, which was removed")
+
+
+@check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
+def groups_are_made_once(world: ContractWorld) -> None:
+    """Asked twice for one group, as after a restart, the provider answers the first and makes no other."""
+    _, wanted = _wanted(world)
+    before = _listed(world)
+    first = world.client.create_node_group(wanted)
+    second = world.client.create_node_group(wanted)
+    demand(first is not None and first == second, f"create_node_group made {first!r}, and asked again {second!r}")
     refresh(world)
-    demand(made.id not in _listed(world), f"node_groups lists {made.id}, which was removed")
+    more = _listed(world) - before
+    demand(more == {wanted.group_id}, f"asked twice for one group the provider made {', '.join(sorted(more))}")
+
+
+@check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
+def groups_that_are_used_are_not_removed(world: ContractWorld) -> None:
+    """A group made on demand stays while machines are asked for."""
+    _, wanted = _wanted(world)
+    world.client.create_node_group(wanted)
+    refresh(world)
+    demand(world.client.increase_size(wanted.group_id, 0, 1) == 1, "a group made on demand accepts no machine")
+    gone = unless_refused(lambda: world.client.delete_node_group(wanted.group_id), False, "delete_node_group")
+    demand(not gone, f"delete_node_group removed {wanted.group_id}, which is asked for a machine")
 
 
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_of_others_are_not_removed(world: ContractWorld) -> None:
-    """A group that has machines, or that somebody else made, is never removed."""
-    refresh(world)
+    """A group that has machines, or that somebody else made, is never removed, nor taken for one made on demand."""
+    kind, wanted = _wanted(world)
     alive = world.machines(world.group_id)
     gone = unless_refused(lambda: world.client.delete_node_group(world.group_id), False, "delete_node_group")
     demand(not gone, f"delete_node_group removed {world.group_id}, which runs {len(alive)} machines")
     demand(world.machines(world.group_id) == alive, "delete_node_group killed machines")
+    taken = GroupSpec(group_id=world.group_id, machine_type=kind.name, max_size=wanted.max_size)
+    refusal(lambda: world.client.create_node_group(taken), "create_node_group under the id of somebody else's group")
+
+
+def _wanted(world: ContractWorld) -> tuple[MachineType, GroupSpec]:
+    """A machine type, and a group of it."""
+    refresh(world)
+    kinds = world.client.machine_types()
+    if not kinds:
+        raise CannotSteer("this world has no machine types")
+    return kinds[0], GroupSpec(
+        group_id=f"{kinds[0].id_prefix}contract-suite",
+        machine_type=kinds[0].name,
+        max_size=3,
+        labels={"example.com/made-by": "contract-suite"},
+        taints=(Taint(key="example.com/made-by", value="contract-suite", effect="NoSchedule"),),
+    )
 
 
 def _listed(world: ContractWorld) -> set[str]:

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import GroupOptions
+from nodewright.model.group import GroupOptions, MachineType
 from nodewright.model.quantity import Quantity
-from nodewright.spec.hooks import MachineType, ProvisioningRequest, ProvisioningVerdict
+from nodewright.spec.hooks import ProvisioningRequest, ProvisioningVerdict
 from nodewright.testkit.builders import build_node
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import Violation, check, demand, refusal, unless_refused
