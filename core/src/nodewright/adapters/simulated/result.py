@@ -20,7 +20,10 @@ OTHER_TROUBLES = (
     "GroupQuarantined",
     "ClusterUnhealthy",
     "PlanViolation",
+    "PlanIsPartial",
     "StateNotUsable",
+    "StatusNotWritten",
+    "NotDeleted",
 )
 
 
