@@ -11,6 +11,7 @@ from nodewright.act import AuditLog
 from nodewright.engine.autoscaler import Autoscaler, Brain
 from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
 from nodewright.model.capability import Capability
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
@@ -99,6 +100,9 @@ class Desk:
 
     def delete_request(self, request: ProvisioningRequest) -> None:
         raise KubeApiError(request.key, retryable=False)
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        raise KubeApiError(quota.key, retryable=False)
 
     def record(self, event: Event) -> None:
         self.events.append(event)

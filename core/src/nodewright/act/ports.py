@@ -8,6 +8,7 @@ import msgspec
 
 from nodewright import spec
 from nodewright.model.condition import Condition
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -100,6 +101,9 @@ class ClusterWrites(Protocol):
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:
         """Write these conditions beside those of others; not ``is_apply``: the whole status, as ``request`` has it."""
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        """Write the quota's status, beside the conditions of others."""
 
     def delete_request(self, request: ProvisioningRequest) -> None:
         """Delete this very request, if it is still there."""

@@ -45,10 +45,12 @@ def _part(flag: str, kind: Any, default: Any, feature: str) -> CaFlag:
 
 
 _FEATURES = (
-    CaFlag("capacity-buffer-controller-enabled", bool, False, _NOT_THERE + "CapacityBuffers are not handled"),
-    CaFlag("capacity-buffer-pod-injection-enabled", bool, False, _NOT_THERE + "CapacityBuffers are not handled"),
-    _part("capacity-buffer-pod-dry-run-enabled", bool, True, "capacity-buffer-controller-enabled"),
-    CaFlag("capacity-quotas-enabled", bool, False, _NOT_THERE + "CapacityQuotas are not read"),
+    _idle(
+        "capacity-buffer-pod-dry-run-enabled",
+        bool,
+        True,
+        "a dry run needs the right to create pods everywhere; the pods of buffers are completed here",
+    ),
     CaFlag("enable-proactive-scaleup", bool, False, _NOT_THERE + "only pods that exist are planned for"),
     _part("pod-injection-limit", Count, 5000, "enable-proactive-scaleup"),
     CaFlag("async-node-groups", bool, False, _NOT_THERE + "node groups are neither created nor deleted"),

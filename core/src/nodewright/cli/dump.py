@@ -90,6 +90,7 @@ class DumpedCluster:
             daemon_sets=self._objects.daemon_sets,
             workloads=Workloads.of(self._objects, listed=_lists_controllers(self._objects)),
             provisioning=Provisioning.of(self._objects),
+            quotas=self._objects.capacity_quotas,
             priorities=maps.get(f"kube-system/{CONFIG_MAP}", {}).get(CONFIG_KEY),
         )
 

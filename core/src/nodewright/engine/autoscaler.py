@@ -8,6 +8,7 @@ from random import Random
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
 from nodewright.act.conditions import Clerk
+from nodewright.act.quotas import write_quotas
 from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.ports import World
@@ -99,7 +100,7 @@ class LoopReport:
         """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
             return False
-        if self.plan is not None and self.plan.provisioning.has_writes:
+        if self.plan is not None and (self.plan.provisioning.has_writes or self.plan.quotas):
             return False
         seen = self.state.observation
         troubled = any(group.problem for group in seen.groups.values())
@@ -228,12 +229,13 @@ class Autoscaler:
         step.state = replace(state, memory=self._memory)
         self._world.store.save_if_changed(self._with_intent(state, plan))
         step.plan = plan = self._clerk.open(plan)
+        quota_events = write_quotas(self._world.cluster, plan.quotas)
         step.outcomes = self._actor.act(plan.actions, self._loop_name)
         self._clerk.ask(plan.provisioning, self._loop_name)
         self._clerk.close(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
         events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
-        events += self._clerk.take_events()
+        events += [*self._clerk.take_events(), *quota_events]
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
@@ -261,7 +263,7 @@ class Autoscaler:
         """The plan with only what may be done now; what it deletes is remembered."""
         if problem:
             untouched = ScaleDownReport(result=plan.scale_down.result)
-            return replace(plan, actions=(), scale_down=untouched, provisioning=ProvisioningReport())
+            return replace(plan, actions=(), scale_down=untouched, provisioning=ProvisioningReport(), quotas=())
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or self._settings.is_ca
         limits = self._settings.deletion_limits

@@ -1,7 +1,7 @@
 """Limits of what nodes of some kind may amount to (behaviour/up.md §6.3): the API's words, as CA knows them."""
 
+from nodewright.model.condition import Condition
 from nodewright.model.meta import Kube, LabelSelector, Object
-from nodewright.model.provisioning_request import Condition
 
 QUOTA_VALID = "cluster-autoscaler.kubernetes.io/valid"
 RECONCILED = "Reconciled"

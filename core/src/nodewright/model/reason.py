@@ -41,10 +41,13 @@ class SkipCode(StrEnum):
 
 
 class SkipReason(msgspec.Struct, frozen=True, kw_only=True):
-    """A group was left out of a scale-up, whatever the pod; ``message`` says it to people."""
+    """A group was left out of a scale-up, whatever the pod; ``message`` says it to people. ``resources`` are those of which
+    a limit leaves too little.
+    """
 
     code: SkipCode
     message: str
+    resources: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.message

@@ -100,6 +100,31 @@ class ProvisioningSettings(Section, frozen=True, kw_only=True):
     check_capacity_processor_instance: str = ""
 
 
+class BufferSettings(Section, frozen=True, kw_only=True):
+    """Spare capacity for pods that are yet to come (docs/capacity-buffers.md).
+
+    The controller says in the status of each CapacityBuffer how many pods of which shape it stands for; injection plans
+    for these pods.
+    """
+
+    capacity_buffer_controller_enabled: bool = False
+    capacity_buffer_pod_injection_enabled: bool = False
+
+    @property
+    def are_read(self) -> bool:
+        """Does anything depend on them?"""
+        return self.capacity_buffer_controller_enabled or self.capacity_buffer_pod_injection_enabled
+
+
+class AutoprovisioningSettings(Section, frozen=True, kw_only=True):
+    """Node groups made for pods that no group helps, and deleted when they are empty (docs/autoprovisioning.md). The
+    flags are those that CA had as long as it had them.
+    """
+
+    node_autoprovisioning_enabled: bool = False
+    max_autoprovisioned_node_group_count: Count = 15
+
+
 class ScaleDownSettings(Section, frozen=True, kw_only=True):
     """Which nodes are not needed, for how long before they go, and how many at once (behaviour/down.md A0).
 
@@ -152,12 +177,15 @@ class DrainSettings(Section, frozen=True, kw_only=True):
 
 
 class LimitSettings(Section, frozen=True, kw_only=True):
-    """What the whole cluster may grow to. Totals are CA's ``min:max``; memory counts GiB."""
+    """What the whole cluster may grow to. Totals are CA's ``min:max``; memory counts GiB. ``capacity_quotas_enabled``
+    limits kinds of nodes besides, as CapacityQuota objects say (docs/capacity-quotas.md).
+    """
 
     max_nodes_total: Count = 0
     cores_total: str = "0:320000"
     memory_total: str = "0:6400000"
     gpu_total: tuple[str, ...] = ()
+    capacity_quotas_enabled: bool = False
 
 
 class FailureSettings(Section, frozen=True, kw_only=True):
@@ -271,6 +299,8 @@ class Settings(Section, frozen=True, kw_only=True):
     templates: TemplateSettings = TemplateSettings()
     scale_up: ScaleUpSettings = ScaleUpSettings()
     provisioning: ProvisioningSettings = ProvisioningSettings()
+    autoprovisioning: AutoprovisioningSettings = AutoprovisioningSettings()
+    buffers: BufferSettings = BufferSettings()
     scale_down: ScaleDownSettings = ScaleDownSettings()
     drain: DrainSettings = DrainSettings()
     limits: LimitSettings = LimitSettings()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodewright.model.capability import Capability
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.pod import Pod
@@ -29,6 +30,7 @@ class ClusterPicture:
     priorities: str | None = None
     workloads: Workloads = field(default_factory=Workloads)
     provisioning: Provisioning = field(default_factory=Provisioning)
+    quotas: tuple[CapacityQuota, ...] = ()
     problem: str = ""
 
 

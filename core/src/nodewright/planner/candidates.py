@@ -67,8 +67,8 @@ def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
         return SkipReason(code=SkipCode.NO_TEMPLATE, message="not ready for scale-up: no template of its nodes")
     allowed, exceeded = ground.quota.allowed(ground.templates[ref].node, step)
     if allowed < step:
-        names = ", ".join(exceeded)
-        return SkipReason(code=SkipCode.RESOURCE_LIMIT, message=f'exceeded quota: "cluster-wide", resources: {names}')
+        scarce = tuple(dict.fromkeys(name for quota in exceeded for name in quota.resources))
+        return SkipReason(code=SkipCode.RESOURCE_LIMIT, message="; ".join(map(str, exceeded)), resources=scarce)
     return None
 
 

@@ -10,6 +10,7 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.candidates import Ground
+from nodewright.planner.capacity_quotas import read_quotas, with_status
 from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
 from nodewright.planner.correction_ca import restore_as_ca
 from nodewright.planner.gate import count_ready_nodes
@@ -55,7 +56,10 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
     docket = Docket(state, settings)
     plan = _make_plan(state, settings, random, docket)
-    return replace(plan, provisioning=docket.report()) if docket.is_enabled else plan
+    if docket.is_enabled:
+        plan = replace(plan, provisioning=docket.report())
+    judged = [(read, with_status(read, state.observation)) for read in read_quotas(state.observation, settings)]
+    return replace(plan, quotas=tuple(fresh for read, fresh in judged if fresh is not read.quota))
 
 
 def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: Docket) -> Plan:
@@ -177,12 +181,13 @@ def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[Group
     drop_passed_over(snapshot, settings)
     add_upcoming(snapshot, state, templates)
     accelerators = Accelerators.of(state.observation.providers.values())
+    quotas = [read.limit for read in read_quotas(state.observation, settings) if read.limit is not None]
     return Ground(
         state=state,
         settings=settings,
         snapshot=snapshot,
         templates=templates,
-        quota=Quota(snapshot, make_resource_limits(settings.limits), accelerators),
+        quota=Quota(snapshot, make_resource_limits(settings.limits), accelerators, quotas),
         accelerators=accelerators,
         corrected=corrected,
     )

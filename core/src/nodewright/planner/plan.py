@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
@@ -110,7 +111,7 @@ class Plan:
     ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are
     too young to be planned for. ``salvo`` are the reports of further expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
     why nothing but clean-up is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next
-    loop. ``held_back`` is no part of ``actions``; ``paused`` says why
+    loop. ``quotas`` are those whose status is to be written, with it. ``held_back`` is no part of ``actions``; ``paused`` says why
     all of it waits, and until when.
     """
 
@@ -124,6 +125,7 @@ class Plan:
     provisioning: ProvisioningReport = field(default_factory=ProvisioningReport)
     halted: str = ""
     cut_short: str = ""
+    quotas: tuple[CapacityQuota, ...] = ()
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""
 

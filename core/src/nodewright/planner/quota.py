@@ -1,68 +1,138 @@
-"""What the whole cluster may still grow by: cores, memory, GPUs (behaviour/up.md §4.9)."""
+"""What the cluster, or a part of it, may still grow by: the flags' totals and CapacityQuotas (behaviour/up.md §4.9)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
+from nodewright.model.quantity import Quantity
+from nodewright.predicates.selectors import Selector
 from nodewright.registry.accelerators import Accelerators
-from nodewright.snapshot.column import Ints
+from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.node_table import NodeTable
+from nodewright.snapshot.requests import is_counted
 from nodewright.snapshot.snapshot import Snapshot
+
+CLUSTER_WIDE = "cluster-wide"
+NODES = "nodes"
+_EVERYTHING = Selector(())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeQuota:
+    """The most that the nodes which ``selector`` chooses may have together: cores, bytes, devices, nodes.
+
+    ``key`` tells one selector from another.
+    """
+
+    id: str
+    most: Mapping[str, int]
+    selector: Selector = _EVERYTHING
+    key: object = None
+
+
+class Exceeded(NamedTuple):
+    """A quota that is in the way, and the resources of which it leaves too little."""
+
+    quota: str
+    resources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f'exceeded quota: "{self.quota}", resources: {", ".join(self.resources)}'
 
 
 class Quota:
-    """Room under the cluster's limits, used up as expansions are planned."""
+    """Room under all quotas at once, used up as expansions are planned."""
 
-    def __init__(self, snapshot: Snapshot, limits: ResourceLimits, accelerators: Accelerators) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        limits: ResourceLimits,
+        accelerators: Accelerators,
+        quotas: Sequence[NodeQuota] = (),
+    ) -> None:
         self._accelerators = accelerators
         most = {"cpu": limits.max_cores, "memory": limits.max_memory_bytes, **limits.max_gpu}
-        there = totals(snapshot, most, accelerators)
-        self._left = {name: amount - there[name] for name, amount in most.items()}
+        self._quotas = (NodeQuota(id=CLUSTER_WIDE, most=most), *quotas)
+        self._left = [_room(snapshot, quota, accelerators) for quota in self._quotas]
 
-    def allowed(self, node: Node, wanted: int) -> tuple[int, tuple[str, ...]]:
-        """How many of ``wanted`` such nodes fit under the limits, and the resources that stand in the way."""
+    def allowed(self, node: Node, wanted: int) -> tuple[int, tuple[Exceeded, ...]]:
+        """How many of ``wanted`` such nodes fit under every quota, and those that stand in the way."""
         allowed, exceeded = wanted, []
-        for name, amount in self._amounts(node).items():
-            left = max(0, self._left[name])
-            if left < amount * wanted:
-                allowed = min(allowed, left // amount)
-                exceeded.append(name)
+        for quota, room, amounts in self._concerned(node):
+            scarce = {name: amount for name, amount in amounts.items() if max(0, room[name]) < amount * wanted}
+            if scarce:
+                allowed = min(allowed, *(max(0, room[name]) // amount for name, amount in scarce.items()))
+                exceeded.append(Exceeded(quota.id, tuple(scarce)))
         return allowed, tuple(exceeded)
 
     def fork(self) -> "Quota":
         """The same room, to be tried out."""
         forked = Quota.__new__(Quota)
-        forked._accelerators, forked._left = self._accelerators, dict(self._left)
+        forked._accelerators, forked._quotas = self._accelerators, self._quotas
+        forked._left = [dict(room) for room in self._left]
         return forked
 
     def consume(self, node: Node, count: int) -> None:
-        for name, amount in self._amounts(node).items():
-            self._left[name] -= amount * count
+        for _, room, amounts in self._concerned(node):
+            for name, amount in amounts.items():
+                room[name] -= amount * count
 
-    def _amounts(self, node: Node) -> Mapping[str, int]:
-        amounts = node_amounts(node, self._accelerators)
-        return {name: amount for name, amount in amounts.items() if amount > 0 and name in self._left}
+    def _concerned(self, node: Node) -> Iterable[tuple[NodeQuota, dict[str, int], Mapping[str, int]]]:
+        """The quotas that such a node counts for, with their room and what it takes of it."""
+        for quota, room in zip(self._quotas, self._left, strict=True):
+            if quota.selector.matches(node.metadata.labels):
+                amounts = {name: amount_of(node, name, self._accelerators) for name in room}
+                yield quota, room, {name: amount for name, amount in amounts.items() if amount > 0}
 
 
-def node_amounts(node: Node, accelerators: Accelerators) -> Mapping[str, int]:
-    """What a node counts for under limits: cores, bytes, and devices by the type of its accelerators."""
+def amount_of(node: Node, name: str, accelerators: Accelerators) -> int:
+    """What a node counts for: whole cores, bytes, itself, devices by the type of its accelerators, whatever it offers.
+
+    A virtual kubelet's node counts nothing.
+    """
+    if is_plain(name):
+        return _capacity(node, name)
     kind, devices = accelerators.count(node)
-    return {"cpu": _capacity(node, "cpu"), "memory": _capacity(node, "memory"), kind: devices}
+    return devices if kind == name else 0
 
 
-def totals(snapshot: Snapshot, names: Iterable[str], accelerators: Accelerators) -> dict[str, int]:
-    """What all nodes together count for, of each resource or type of accelerator."""
+def is_plain(name: str) -> bool:
+    """Is it a resource that nodes offer, or their number? Other names are types of accelerators."""
+    return name == NODES or is_counted(name)
+
+
+def totals(
+    snapshot: Snapshot, names: Iterable[str], accelerators: Accelerators, quota: NodeQuota | None = None
+) -> dict[str, int]:
+    """What all nodes together, or those of a quota, count for, of each resource or type of accelerator."""
+    mask = _mask(snapshot, quota)
     return {
-        name: _total(snapshot, name) if name in ("cpu", "memory") else _devices(snapshot, accelerators, name)
+        name: _total(snapshot, name, mask) if is_plain(name) else _devices(snapshot, accelerators, name, quota)
         for name in names
     }
 
 
-def _total(snapshot: Snapshot, name: str) -> int:
+def usage(snapshot: Snapshot, quota: NodeQuota, accelerators: Accelerators) -> dict[str, Quantity]:
+    """What is there of all that a quota limits, exactly: only limits count whole cores."""
+    found = {name: Quantity.of(amount) for name, amount in totals(snapshot, quota.most, accelerators, quota).items()}
+    if "cpu" in found:
+        milli: Ints = snapshot.column("capacity in millicores", _millicores)
+        found["cpu"] = Quantity(sum(milli[_mask(snapshot, quota)].tolist()) * 10**6)
+    return found
+
+
+def _room(snapshot: Snapshot, quota: NodeQuota, accelerators: Accelerators) -> dict[str, int]:
+    there = totals(snapshot, quota.most, accelerators, quota)
+    return {name: amount - there[name] for name, amount in quota.most.items()}
+
+
+def _total(snapshot: Snapshot, name: str, mask: Mask) -> int:
     column: Ints = snapshot.column(("capacity", name), lambda table, window: _capacities(table, window, name))
-    return sum(column[snapshot.alive].tolist())
+    return sum(column[mask].tolist())
 
 
 def _capacities(table: NodeTable, window: slice, name: str) -> Ints:
@@ -70,13 +140,42 @@ def _capacities(table: NodeTable, window: slice, name: str) -> Ints:
     return np.array([_capacity(table.node(row), name) for row in rows], dtype=np.int64)
 
 
+def _millicores(table: NodeTable, window: slice) -> Ints:
+    nodes = (table.node(row) for row in range(window.start, window.stop))
+    return np.array(
+        [node.status.capacity["cpu"].milli if _capacity(node, "cpu") else 0 for node in nodes], dtype=np.int64
+    )
+
+
+def _mask(snapshot: Snapshot, quota: NodeQuota | None) -> Mask:
+    """The rows that count."""
+    if quota is None or quota.selector.is_everything:
+        return snapshot.alive
+    return snapshot.alive & _chosen(snapshot, quota)
+
+
+def _chosen(snapshot: Snapshot, quota: NodeQuota) -> Mask:
+    """Which rows' nodes a quota's selector chooses."""
+    matches = quota.selector.matches
+
+    def compute(table: NodeTable, window: slice) -> Mask:
+        rows = range(window.start, window.stop)
+        return np.array([matches(table.node(row).metadata.labels) for row in rows], dtype=bool)
+
+    chosen: Mask = snapshot.column(("chosen", quota.key), compute)
+    return chosen
+
+
 def _capacity(node: Node, name: str) -> int:
-    """Whole cores or bytes; a virtual kubelet's node counts nothing."""
-    if node.metadata.labels.get("type") == "virtual-kubelet" or name not in node.status.capacity:
+    if node.metadata.labels.get("type") == "virtual-kubelet":
         return 0
-    return node.status.capacity[name].value
+    if name == NODES:
+        return 1
+    return node.status.capacity[name].value if name in node.status.capacity else 0
 
 
-def _devices(snapshot: Snapshot, accelerators: Accelerators, kind: str) -> int:
-    counted = (accelerators.count(node) for _, node in snapshot.nodes())
+def _devices(snapshot: Snapshot, accelerators: Accelerators, kind: str, quota: NodeQuota | None) -> int:
+    selector = quota.selector if quota is not None else _EVERYTHING
+    nodes = (node for _, node in snapshot.nodes() if selector.matches(node.metadata.labels))
+    counted = (accelerators.count(node) for node in nodes)
     return sum(devices for found, devices in counted if found == kind)

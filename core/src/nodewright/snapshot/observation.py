@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodewright.model.capability import Capability
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
@@ -60,7 +61,7 @@ class Observation:
     """The world at ``now`` (epoch seconds). The snapshot holds every node and what runs on it.
 
     ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text. ``removing`` are removals
-    under way, by node name, as they stood before anything was read.
+    under way, by node name, as they stood before anything was read. ``quotas`` are CapacityQuotas, as they were listed.
     """
 
     now: float
@@ -73,3 +74,4 @@ class Observation:
     workloads: Workloads = field(default_factory=Workloads)
     removing: Mapping[str, Removing] = field(default_factory=dict)
     provisioning: Provisioning = field(default_factory=Provisioning)
+    quotas: tuple[CapacityQuota, ...] = ()

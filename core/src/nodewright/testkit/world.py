@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from nodewright.model.action import IncreaseSize
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet, PodDisruptionBudget
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
@@ -72,6 +73,7 @@ class World:
     removing: dict[str, Removing] = field(default_factory=dict)
     requests: list[ProvisioningRequest] = field(default_factory=list)
     templates: list[PodTemplate] = field(default_factory=list)
+    quotas: list[CapacityQuota] = field(default_factory=list)
     priorities: str | None = None
     memory: Memory = field(default_factory=Memory)
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
@@ -117,6 +119,7 @@ class World:
             provisioning=Provisioning(
                 requests=tuple(self.requests), templates={one.key: one for one in self.templates}
             ),
+            quotas=tuple(self.quotas),
         )
         return fold(self.memory, seen, [], settings or Settings())
 

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from nodewright.act.ports import ClusterWrites, Eviction, EvictionAnswer, Sight
 from nodewright.cli.dump import DumpedCluster
 from nodewright.engine.ports import ClusterPicture, ClusterReader
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.decode import convert_object
 from nodewright.model.errors import KubeApiError
@@ -53,6 +54,9 @@ class Cluster(ClusterReader, ClusterWrites):
         self._world.remove("Pod", pod.metadata.namespace, pod.metadata.name)
         self.evicted.append(pod.key)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        raise KubeApiError(f"no case has a quota like {quota.key}", retryable=False)
 
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool

@@ -21,7 +21,17 @@ _LIVING_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _FRESH_SECONDS = 10.0
 _CONFIG_MAP = "ConfigMap"
 # Read only where they are asked for: clusters without them need not know the kind.
-OPTIONAL_KINDS = frozenset({"PodTemplate", "ProvisioningRequest", "ProvisioningClass", "CapacityQuota"})
+OPTIONAL_KINDS = frozenset(
+    {
+        "PodTemplate",
+        "ProvisioningRequest",
+        "ProvisioningClass",
+        "CapacityQuota",
+        "CapacityBuffer",
+        "Deployment",
+        "ResourceQuota",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +51,12 @@ def optional_kinds(settings: Settings) -> frozenset[str]:
     kinds: set[str] = set()
     if settings.provisioning.enable_provisioning_requests:
         kinds |= {"PodTemplate", "ProvisioningRequest"}
+    if settings.buffers.are_read:
+        kinds |= {"PodTemplate", "CapacityBuffer"}
+    if settings.buffers.capacity_buffer_controller_enabled:
+        kinds |= {"Deployment", "ResourceQuota"}
+    if settings.limits.capacity_quotas_enabled:
+        kinds.add("CapacityQuota")
     return frozenset(kinds)
 
 

@@ -32,6 +32,7 @@ _WORKLOADS = {
     "Job": "jobs",
     "PodDisruptionBudget": "pod_disruption_budgets",
 }
+_QUOTAS = {"CapacityQuota": "capacity_quotas"}
 _PROVISIONING = {"PodTemplate": "pod_templates", "ProvisioningRequest": "provisioning_requests"}
 
 
@@ -49,6 +50,7 @@ class KubeCluster(KubeWrites):
         self._workloads = Workloads(controllers={})
         self._daemon_sets = ClusterObjects().daemon_sets
         self._provisioning = Provisioning()
+        self._quotas = ClusterObjects().capacity_quotas
 
     def read(self, now: float) -> ClusterPicture:
         """Raises KubeApiError as long as not everything was listed once: a part would look like the whole."""
@@ -64,6 +66,7 @@ class KubeCluster(KubeWrites):
             priorities=self._priorities(),
             workloads=self._workloads,
             provisioning=self._provisioning,
+            quotas=self._quotas,
             problem=self._problem(now),
         )
 
@@ -77,6 +80,8 @@ class KubeCluster(KubeWrites):
         self._latest_workloads()
         if self._changed(_PROVISIONING):
             self._provisioning = Provisioning.of(self._objects(_PROVISIONING))
+        if self._changed(_QUOTAS):
+            self._quotas = self._objects(_QUOTAS).capacity_quotas
         self._live.apply_nodes(self._caches.of("Node").take_changes())
         self._live.apply_pods(self._caches.of("Pod").take_changes())
 

@@ -6,6 +6,7 @@ from nodewright.act.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.engine.ports import Loaded, Pause, StateStore
 from nodewright.model.condition import Condition
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -28,6 +29,9 @@ class DryCluster(KubeCluster):
 
     def delete_request(self, request: ProvisioningRequest) -> None:
         """Nothing is deleted."""
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        """Nothing is written."""
 
 
 class DryStore:

@@ -42,7 +42,7 @@ class RequestWrites:
         """See ClusterWrites. A request that came after one of its name is left alone: its uid is another."""
         meta = request.metadata
         held = request.status.conditions
-        listed = [_manifest(one) for one in held if not is_apply or one.type in _OURS]
+        listed = [condition_manifest(one) for one in held if not is_apply or one.type in _OURS]
         identity: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
         body: dict[str, Any] = {"metadata": identity, "status": {"conditions": listed}}
         query = {"fieldManager": FIELD_MANAGER}
@@ -75,7 +75,7 @@ class RequestWrites:
         return f"{head}/namespaces/{meta.namespace}/{plural}/{meta.name}"
 
 
-def _manifest(condition: Condition) -> dict[str, Any]:
+def condition_manifest(condition: Condition) -> dict[str, Any]:
     """As the API wants it: every text is there, a generation only where it is known."""
     found: dict[str, Any] = msgspec.to_builtins(condition)
     if not condition.observed_generation:

@@ -12,9 +12,8 @@ from nodewright.act.actor import Ended
 from nodewright.adapters.metrics.nodes import NodeMetrics
 from nodewright.adapters.metrics.surroundings import Sources, Surroundings
 from nodewright.engine.autoscaler import LoopReport
-from nodewright.model.action import DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
-from nodewright.model.reason import SkipCode
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import requests_seen
@@ -38,6 +37,8 @@ _ERRORS = (
 )
 # What CA last did, in its words; here one plan does all of it.
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
+# CA's word for node groups that were made on demand.
+_MADE = "autoprovisioned"
 _LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}
 
 
@@ -135,6 +136,8 @@ class Metrics:
         self._errors = self._counter("errors_total", "Loops that failed, by type.", "type")
         self._added = self._counter("scaled_up_nodes_total", "Machines that clouds accepted to add.", *_GPU)
         self._refused = self._counter("failed_scale_ups_total", "Increases that were refused.", "reason", *_GPU)
+        self._created = self._counter("created_node_groups_total", "Node groups made on demand.", "group_type")
+        self._deleted = self._counter("deleted_node_groups_total", "Node groups deleted when empty.", "group_type")
         self._broken = self._counter("failed_node_creations_total", "Machines that could not be created.", "reason")
         self._shrunk = self._counter("scaled_down_nodes_total", "Nodes removed by scale-down.", "reason", *_GPU)
         self._evicted = self._counter("evicted_pods_total", "Pods evicted by scale-down.", "eviction_result")
@@ -152,6 +155,8 @@ class Metrics:
         for why in ("empty", "underutilized", "unready"):
             self._shrunk.labels(why, "", "", "")
         self._added.labels("", "", "")
+        self._created.labels(_MADE)
+        self._deleted.labels(_MADE)
         self._safe.set(0)
 
     def _make_own(self) -> None:
@@ -193,7 +198,9 @@ class Metrics:
         self._safe.set(state.healthy)
         for name, count in _node_counts(groups).items():
             self._nodes.labels(name).set(count)
-        self._groups.labels("autoscaled").set(len(groups))
+        made = sum(bool(group.seen.group.autoprovisioned) for group in groups)
+        self._groups.labels("autoscaled").set(len(groups) - made)
+        self._groups.labels(_MADE).set(made)
         most = sum(group.seen.group.max_size for group in groups)
         total = self._settings.limits.max_nodes_total
         self._most_nodes.set(min(most, total) if total else most)
@@ -235,7 +242,7 @@ class Metrics:
         self._pods.labels("scheduler_unprocessed").set(len(plan.waiting))
         for skipped in plan.scale_up.skipped.values():
             for word, reason in _LIMITS.items():
-                if skipped.code is SkipCode.RESOURCE_LIMIT and word in skipped.message:
+                if word in skipped.resources:
                     self._limited.labels("up", reason).inc()
         self._unhelped.set(len(plan.scale_up.unhelped))
         self._held.set(len(plan.held_back))
@@ -260,6 +267,10 @@ class Metrics:
                     self._added.labels("", "", "").inc(outcome.accepted)
                 case Failed(action=IncreaseSize()):
                     self._refused.labels(outcome.code, "", "", "").inc()
+                case Done(action=CreateNodeGroup()):
+                    self._created.labels(_MADE).inc(outcome.accepted)
+                case Done(action=DeleteNodeGroup()):
+                    self._deleted.labels(_MADE).inc(outcome.accepted)
                 case Done(action=DeleteInstances(failure_ids=())):
                     self._removed.inc(outcome.accepted)
                 case _:

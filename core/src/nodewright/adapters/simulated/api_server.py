@@ -8,8 +8,10 @@ from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
 from nodewright.adapters.simulated.controllers import start_daemons
 from nodewright.adapters.simulated.crash import Tripwire
 from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
+from nodewright.adapters.simulated.quotas import Quotas
 from nodewright.adapters.simulated.requests import Requests
 from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.clock import Clock
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
@@ -48,9 +50,15 @@ class ApiServer:
         self._clock = clock
         self._wire = wire
         self.requests = Requests(wire)
+        self.quotas = Quotas(wire)
 
     def read(self, now: float) -> ClusterPicture:
-        return replace(self._cluster.read(now), workloads=self._workloads(), provisioning=self.requests.read())
+        return replace(
+            self._cluster.read(now),
+            workloads=self._workloads(),
+            provisioning=self.requests.read(),
+            quotas=self.quotas.read(),
+        )
 
     def look(self, node: str) -> Sight:
         row = self._cluster.live.find_row(node)
@@ -90,6 +98,9 @@ class ApiServer:
 
     def delete_request(self, request: ProvisioningRequest) -> None:
         self.requests.delete_request(request)
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        self.quotas.write_status(quota)
 
     def _write(self, node: Node) -> None:
         self._cluster.change_node(node)

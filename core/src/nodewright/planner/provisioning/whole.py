@@ -1,6 +1,6 @@
 """Growth of all or nothing (behaviour/up.md §4.3 with all-or-nothing): never less than what was asked for, never probed."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from msgspec.structs import replace as changed
@@ -14,6 +14,7 @@ from nodewright.model.reason import Rejection, ScaleUpResult
 from nodewright.planner.candidates import find_similar, option_of
 from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.planner.probe import Probes
+from nodewright.planner.quota import CLUSTER_WIDE, Exceeded
 from nodewright.planner.scale_up import ScaleUp, increases, spread_over
 
 NOT_WHOLE = Rejection(
@@ -96,7 +97,7 @@ class SizedScaleUp(WholeScaleUp):
             return f"it takes {wanted} nodes, and --max-nodes-total leaves {max(0, left)}"
         allowed, exceeded = ground.quota.allowed(option.node, wanted)
         if allowed < wanted:
-            return f"it takes {wanted} nodes, and the cluster's limits ({', '.join(exceeded)}) leave {allowed}"
+            return f"it takes {wanted} nodes, and {_name(exceeded)} leave {allowed}"
         expansions = spread_over(replace(ground, quota=ground.quota.fork()), self._refs(option), wanted, {})
         dealt = _sum(expansions)
         return "" if dealt == wanted else f"it takes {wanted} nodes, and the cluster's limits leave {dealt}"
@@ -116,6 +117,15 @@ class SizedScaleUp(WholeScaleUp):
         balancing = changed(settings, scale_up=changed(settings.scale_up, balance_similar_node_groups=True))
         ground = replace(self._ground, settings=balancing)
         return [other for other in find_similar(ground, ref, self._groups, self._gallery) if other not in self._skipped]
+
+
+def _name(exceeded: Iterable[Exceeded]) -> str:
+    """The limits in the way, in words that say where each is set."""
+    said = []
+    for quota, resources in exceeded:
+        where = "the cluster's limits" if quota == CLUSTER_WIDE else f"the limits of {quota}"
+        said.append(f"{where} ({', '.join(resources)})")
+    return " and ".join(said)
 
 
 def _sum(expansions: Collection[Expansion]) -> int:

@@ -6,7 +6,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.planner.quota import node_amounts, totals
+from nodewright.planner.quota import amount_of, totals
 from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.snapshot import Snapshot
@@ -66,4 +66,4 @@ class Minima:
         return None
 
     def _amounts(self, node: Node) -> Mapping[str, int]:
-        return {name: amount for name, amount in node_amounts(node, self._accelerators).items() if name in self._left}
+        return {name: amount_of(node, name, self._accelerators) for name in self._left}

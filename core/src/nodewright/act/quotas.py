@@ -1,0 +1,29 @@
+"""Writes what became of CapacityQuotas into their status; what is not written is written by the next loop."""
+
+from collections.abc import Iterable
+
+from nodewright.act.ports import NORMAL, WARNING, ClusterWrites, Event
+from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
+from nodewright.model.errors import KubeApiError
+
+_KIND = "CapacityQuota"
+
+
+def write_quotas(cluster: ClusterWrites, quotas: Iterable[CapacityQuota]) -> list[Event]:
+    """Answers what there is to tell: quotas that are not enforced, or are again, and writes that failed."""
+    events: list[Event] = []
+    for quota in quotas:
+        try:
+            cluster.write_quota_status(quota)
+        except KubeApiError as error:
+            text = f"Its status could not be written: {error}"
+            events.append(Event(kind=_KIND, name=quota.name, reason="StatusNotWritten", message=text, type=WARNING))
+            continue
+        said = quota.condition(QUOTA_VALID)
+        if said is not None:
+            kind, text = (
+                (NORMAL, "It is enforced") if said.is_true else (WARNING, f"It is not enforced: {said.message}")
+            )
+            reason = f"CapacityQuota{said.reason}"
+            events.append(Event(kind=_KIND, name=quota.name, reason=reason, message=text, type=kind))
+    return events
