@@ -19,11 +19,15 @@ class AzureWorld(CloudWorld[AzureCloud]):
     def __init__(self, authority: Authority, options: dict[str, Any], delete_seconds: float = 30.0) -> None:
         self.clock = FakeClock(START)
         self.cloud = AzureCloud(authority, self.clock.now)
-        self.group_id = self.cloud.add_set(capacity=2)
+        self.group_id, place = self.add_group()
         self.cloud.hold(self.group_id)
         self.cloud.set(self.group_id).delete_seconds = delete_seconds
-        self._options = {**self.cloud.options, "prices_per_hour": {"Standard_D2s_v3": 0.096}, **options}
+        self._options = {**place, "prices_per_hour": {"Standard_D2s_v3": 0.096}, **options}
         self.set_minimum(self.group_id, 0)
+
+    def add_group(self) -> tuple[str, dict[str, Any]]:
+        """Its name, and the options that lead to it."""
+        return self.cloud.add_set(capacity=2), self.cloud.options
 
     def set_minimum(self, group_id: str, size: int) -> None:
         specs = (f"{size}:10:{group_id}",)
@@ -34,6 +38,14 @@ class AzureWorld(CloudWorld[AzureCloud]):
         self.cloud.close()
 
 
+class PoolWorld(AzureWorld):
+    """One size of a VM pool of AKS with two machines, beside another that nobody touches."""
+
+    def add_group(self) -> tuple[str, dict[str, Any]]:
+        name = self.cloud.add_pool("pool1", {"Standard_D2s_v3": 2, "Standard_D4s_v3": 1})
+        return name, self.cloud.pool_options
+
+
 class TestAzure(ProviderContract):
     @pytest.fixture(autouse=True)
     def _authority(self, authority: Authority) -> None:
@@ -41,6 +53,15 @@ class TestAzure(ProviderContract):
 
     def contract_world(self) -> ContractWorld:
         return AzureWorld(self.authority, {})
+
+
+class TestVmPools(ProviderContract):
+    @pytest.fixture(autouse=True)
+    def _authority(self, authority: Authority) -> None:
+        self.authority = authority
+
+    def contract_world(self) -> ContractWorld:
+        return PoolWorld(self.authority, {})
 
 
 @pytest.mark.parametrize(

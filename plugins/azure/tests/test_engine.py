@@ -8,6 +8,8 @@ from azurecloud import Authority
 from azurecloud.play import QUOTA, AzurePlay
 from engine_play import CHEAP, DEAR
 
+CHEAP_POOL = f"{CHEAP}/Standard_D2s_v3"
+
 
 @pytest.fixture
 def play(authority: Authority) -> Iterator[AzurePlay]:
@@ -71,6 +73,37 @@ def test_a_machine_that_vanishes_is_replaced(play: AzurePlay) -> None:
     result = play.run()
     assert result.final.pending == 0
     assert sum(play.living().values()) == 3
+
+
+@pytest.fixture
+def pool_play(authority: Authority) -> Iterator[AzurePlay]:
+    made = AzurePlay(authority, cheap_pool=True)
+    yield made
+    made.cloud.close()
+
+
+def test_a_vm_pool_grows(pool_play: AzurePlay) -> None:
+    result = pool_play.run()
+    assert result.final.pending == 0
+    assert pool_play.living() == pool_play.sizes() == {CHEAP: 3, DEAR: 0}
+
+
+@pytest.mark.parametrize("leaves", ["missing", "refused"])
+def test_a_stock_out_of_a_vm_pool_moves_the_pods_too(pool_play: AzurePlay, leaves: str) -> None:
+    """At once if AKS refuses, and when the provision time is over if it only falls short."""
+    pool_play.cloud.limit(CHEAP_POOL, 1, leaves)
+    result = pool_play.run()
+    assert result.final.pending == 0
+    got = 0 if leaves == "refused" else 1
+    assert pool_play.living() == {CHEAP: got, DEAR: 3 - got}
+    assert pool_play.sizes() == {CHEAP: got, DEAR: 3 - got}
+
+
+def test_a_lost_answer_of_aks_buys_nothing_twice(pool_play: AzurePlay) -> None:
+    pool_play.cloud.lose_answer_once("put")
+    result = pool_play.run()
+    assert result.final.pending == 0
+    assert pool_play.living() == {CHEAP: 3, DEAR: 0}
 
 
 def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: AzurePlay) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from azurecloud import Authority, AzureCloud
-from azurecloud.arm import Refused
+from azurecloud.arm_route import Refused
 from azurecloud.cloud import CLIENT, SECRET, TENANT
 from mishaps import Mishap
 from nodewright.adapters.provider import CallSettings
@@ -22,7 +22,7 @@ from nodewright_azure.account import load_account
 from nodewright_azure.errors import Refusal, refusal
 from nodewright_azure.options import Method, Options, load_options
 from nodewright_azure.provider import AzureProvider
-from nodewright_azure.session import open_client
+from nodewright_azure.session import Session
 from repeats import requests_of
 from secrecy import shown
 
@@ -81,7 +81,7 @@ def test_managed_identity_is_made_without_a_secret(cloud: AzureCloud) -> None:
     options = load_options(_context({**cloud.options, "credential": "managed_identity"}))
     account = load_account(options, {"ARM_USER_ASSIGNED_IDENTITY_ID": "mine"})
     assert (account.method, account.client_id) == (Method.MANAGED_IDENTITY, CLIENT)
-    assert "ComputeManagementClient" in repr(open_client(account, options))
+    assert "ComputeManagementClient" in repr(Session(account, options).compute())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_azure_json_is_weaker_than_environment_and_options(tmp_path: Path) -> No
 )
 def test_sovereign_clouds_have_their_own_addresses(cloud_name: str, host: str, login: str) -> None:
     options = load_options(_context({**_PLACE, "cloud": cloud_name, "tenant_id": "t", "client_id": "c"}))
-    client = open_client(load_account(options, os.environ), options)
+    client = Session(load_account(options, os.environ), options).compute()
     assert host in client._config.base_url
     assert host.partition(".")[2] in client._config.credential_scopes[0]
     assert login in client._config.credential._authority

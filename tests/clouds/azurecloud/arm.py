@@ -3,12 +3,13 @@
 import itertools
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
-from azure.mgmt.compute import models
-
-from azurecloud.schema import check, check_request
+from azurecloud.arm_route import Refused, Route
+from azurecloud.pools import ROUTES as POOL_ROUTES
+from azurecloud.pools import Pools
+from azurecloud.schema import check_named, check_request
 from azurecloud.server import Answer, Request
 from azurecloud.sets import ScaleSet, Vm
 
@@ -17,17 +18,6 @@ _GROUP = rf"{_SUBSCRIPTION}/resourceGroups/(?P<group>[^/]+)/providers"
 _COMPUTE = rf"{_GROUP}/Microsoft\.Compute"
 _SET = rf"{_COMPUTE}/virtualMachineScaleSets/(?P<name>[^/]+)"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
-
-
-class Route(NamedTuple):
-    """Who answers what, and on which of the SDK's models; a bracket stands for a list, no model for what it does not know."""
-
-    method: str
-    path: str
-    permission: str
-    play: str
-    gives: str = ""
-    takes: str = ""
 
 
 _ROUTES = (
@@ -64,19 +54,11 @@ _ROUTES = (
 )
 
 
-class Refused(Exception):
-    """Azure answers with an error."""
-
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(code)
-        self.answer = Answer(status, {"error": {"code": code, "message": message}}, headers or {})
-
-
 class Arm:
-    """One resource group. ``findings`` are requests and answers that do not fit the SDK's models."""
+    """One resource group, and that of a cluster. ``findings`` are exchanges that do not fit the SDK's models."""
 
-    def __init__(self, subscription: str, group: str, now: Callable[[], float]) -> None:
-        self.subscription, self.group = subscription, group
+    def __init__(self, subscription: str, group: str, cluster_group: str, now: Callable[[], float]) -> None:
+        self.subscription, self.group, self.cluster_group = subscription, group, cluster_group
         self._now = now
         self.sets: dict[str, ScaleSet] = {}
         self.skus: list[dict[str, Any]] = []
@@ -88,6 +70,11 @@ class Arm:
         self.page = 100
         self.base = ""
         self._operations = itertools.count(1)
+        self.pools = Pools(now, self._operation)
+        self._routes: list[tuple[Route, Any]] = [
+            *((route, self) for route in _ROUTES),
+            *((route, self.pools) for route in POOL_ROUTES),
+        ]
 
     def answer(self, request: Request) -> Answer:
         """What Azure answers; every exchange is held against the SDK's models."""
@@ -99,7 +86,7 @@ class Arm:
         return answer
 
     def _dispatch(self, request: Request) -> Answer:
-        for method, path, permission, play, gives, takes in _ROUTES:
+        for (method, path, permission, play, gives, takes), player in self._routes:
             found = re.fullmatch(path, request.path, re.IGNORECASE)
             if found is None or method != request.method:
                 continue
@@ -107,10 +94,10 @@ class Arm:
             if permission in self.denied:
                 message = f"The client does not have authorization to perform action '{permission}'."
                 raise Refused(403, "AuthorizationFailed", message)
-            if "Microsoft.Compute" in request.path:
+            if gives or takes:
                 self.findings += check_request(method, request.path, request.query, request.body, takes)
             named = {"name": found["name"]} if "name" in found.groupdict() else {}
-            answer: Answer = getattr(self, play)(request, **{key: self._find(value) for key, value in named.items()})
+            answer: Answer = getattr(player, play)(request, **{key: player.find(one) for key, one in named.items()})
             if gives:
                 self._check(answer.body, gives, f"{method} {request.path}")
             return answer
@@ -120,15 +107,15 @@ class Arm:
     def _check(self, body: Any, model: str, path: str) -> None:
         values = body["value"] if model.startswith("[") else [body]
         for value in values:
-            self.findings += check(value, getattr(models, model.removeprefix("[")), path)
+            self.findings += check_named(value, model.removeprefix("["), path)
 
     def _find_place(self, subscription: str, group: str = "") -> None:
         if subscription.lower() != self.subscription.lower():
             raise Refused(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
-        if group and group.lower() != self.group.lower():
+        if group and group.lower() not in (self.group.lower(), self.cluster_group.lower()):
             raise Refused(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
 
-    def _find(self, name: str) -> ScaleSet:
+    def find(self, name: str) -> ScaleSet:
         found = self.sets.get(name.lower())
         if found is None:
             where = f"The Resource '{_SETS}/{name}' under resource group '{self.group}' was not found."
@@ -152,7 +139,8 @@ class Arm:
 
     def _flexible(self, request: Request) -> Answer:
         at, flexible = self._now() - self.lag, [one for one in self.sets.values() if one.is_flexible]
-        return self._paged(request, [_flexible_machine(one, vm, at) for one in flexible for vm in one.existing(at)])
+        machines = [_flexible_machine(one, vm, at) for one in flexible for vm in one.existing(at)]
+        return self._paged(request, [*machines, *self.pools.machines(at)])
 
     def _view(self, request: Request, name: ScaleSet) -> Answer:
         del request

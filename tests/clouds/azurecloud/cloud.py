@@ -7,28 +7,33 @@ quotas, throttling, answers that are lost, listings that lag behind, tokens that
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
-from azurecloud.arm import Arm, Refused
+from azurecloud.arm import Arm
+from azurecloud.arm_route import Refused
 from azurecloud.certificates import Authority
+from azurecloud.pools import Pool
 from azurecloud.server import Answer, LostAnswer, Request, Server
 from azurecloud.sets import ScaleSet, Trouble, make_set
 from mishaps import Mishap, Mishaps
 
 TENANT, CLIENT, SECRET = "tenant-of-tests", "client-of-tests", "s3cr3t-of-tests"
 SUBSCRIPTION, GROUP = "sub", "Nodes"
+CLUSTER, CLUSTER_GROUP = "prod", "Clusters"
 _NUMBERS = itertools.count(1)
-_SIZE_WRITES = ("update", "delete")
+_SIZE_WRITES = ("update", "delete", "put", "deleteMachines")
 
 
 class AzureCloud:
-    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token."""
+    """``calls`` counts what came in by operation: list, get, update, delete, machines, flexible, view, skus, token; of VM
+    pools: pools, pool, put, deleteMachines.
+    """
 
     def __init__(self, authority: Authority, now: Callable[[], float]) -> None:
         self.now = now
-        self.arm = Arm(SUBSCRIPTION, GROUP, now)
+        self.arm = Arm(SUBSCRIPTION, GROUP, CLUSTER_GROUP, now)
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
         self._tokens: set[str] = set()
@@ -67,8 +72,16 @@ class AzureCloud:
 
     # What is there
 
+    @property
+    def pool_options(self) -> dict[str, Any]:
+        """``options``, and those that let VM pools be served."""
+        where = {"cluster": CLUSTER, "cluster_resource_group": CLUSTER_GROUP, "location": "eastus"}
+        return {**self.options, "vm_pools": True, **where}
+
     def set(self, name: str) -> ScaleSet:
-        return self.arm.sets[name.lower()]
+        """Also of a VM pool's size, ``pool/size``."""
+        pool, slash, size = name.lower().partition("/")
+        return self.arm.pools.find(pool).sizes[size] if slash else self.arm.sets[pool]
 
     def body(self, name: str) -> dict[str, Any]:
         """A set as Azure has it now."""
@@ -93,6 +106,15 @@ class AzureCloud:
         one.resize(capacity)
         one.settle()
         return name
+
+    def add_pool(self, name: str, sizes: Mapping[str, int], **told: Any) -> str:
+        """A VM pool of AKS with so many running machines of each size; answers the name of the first size's group."""
+        place = f"/subscriptions/{SUBSCRIPTION}/resourceGroups"
+        cluster = f"{place}/{CLUSTER_GROUP}/providers/Microsoft.ContainerService/managedClusters/{CLUSTER}"
+        self.arm.pools.by_name[name.lower()] = pool = Pool(cluster, f"{place}/{GROUP}", name, self.now, told)
+        for size, count in sizes.items():
+            pool.add_size(size, count)
+        return f"{name}/{next(iter(sizes))}"
 
     def add_sku(self, name: str, *, location: str = "eastus", denied: str = "", **capabilities: str) -> None:
         told = {"CpuArchitectureType": "x64", **capabilities}
@@ -206,6 +228,8 @@ def _operation(request: Request) -> str:
     plain = {"skus": "skus", "instanceView": "view", "delete": "delete", "virtualMachineScaleSets": "list"}
     if last == "virtualMachines":
         return "machines" if "/virtualMachineScaleSets/" in request.path else "flexible"
-    others = {"permissions", "locks", "autoscaleSettings"}
+    others = {"permissions", "locks", "autoscaleSettings", "deleteMachines"}
+    if "/agentPools" in request.path and last not in others:
+        return "pools" if last == "agentPools" else {"GET": "pool", "PUT": "put"}.get(request.method, request.method)
     found = plain.get(last, last if last in others else "")
     return found or {"GET": "get", "PATCH": "update"}.get(request.method, request.method)

@@ -27,18 +27,25 @@ class PlayedAzure(PlayedKubelets, AzureProvider):
 
 
 class AzurePlay(EnginePlay):
-    """The engine on Azure."""
+    """The engine on Azure; ``cheap_pool``: the cheap group is a size of a VM pool of AKS."""
 
-    def __init__(self, authority: Authority, options: Mapping[str, Any] | None = None, **play: Any) -> None:
+    def __init__(
+        self,
+        authority: Authority,
+        options: Mapping[str, Any] | None = None,
+        *,
+        cheap_pool: bool = False,
+        **play: Any,
+    ) -> None:
         clock = FakeClock()
         self.cloud = AzureCloud(authority, clock.now)
-        kinds = {CHEAP: "Standard_D2s_v3", DEAR: "Standard_F2"}
-        names = {role: self.cloud.add_set(role, size=kind) for role, kind in kinds.items()}
+        add = self._add_pool if cheap_pool else self.cloud.add_set
+        names = {CHEAP: add(CHEAP, size="Standard_D2s_v3"), DEAR: self.cloud.add_set(DEAR, size="Standard_F2")}
         context = ProviderContext(
             clock=clock,
             random=Random(1),
             options={
-                **self.cloud.options,
+                **(self.cloud.pool_options if cheap_pool else self.cloud.options),
                 "prices_per_hour": {"Standard_D2s_v3": 0.1, "Standard_F2": 0.2},
                 **(options or {}),
             },
@@ -47,6 +54,9 @@ class AzurePlay(EnginePlay):
         plugin = PlayedAzure(context)
         plugin.play_kubelets(clock, self.cloud.machines, tuple(names.values()))
         super().__init__("azure", plugin, clock, names, **play)
+
+    def _add_pool(self, name: str, size: str) -> str:
+        return self.cloud.add_pool(name, {size: 0})
 
     def sizes(self) -> dict[str, int]:
         return {role: self.cloud.capacity(name) for role, name in self.names.items()}

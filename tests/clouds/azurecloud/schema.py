@@ -1,4 +1,4 @@
-"""Do requests and answers fit the vendor's own models? Routes, versions and types are read from azure-mgmt-compute.
+"""Do requests and answers fit the vendor's own models? Routes, versions and types are read from Azure's SDKs.
 
 Enumerations are open in the SDK; here a value must be one of those that it names, so that ours are never invented.
 """
@@ -12,12 +12,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from azure.mgmt.compute import models, operations
-from azure.mgmt.compute.models import _models as generated
+from azure.mgmt import compute, containerservice
+from azure.mgmt.compute.models import _models as compute_models
+from azure.mgmt.containerservice.models import _models as aks_models
 
 _BUILDER = re.compile(r"^def build_(\w+)_request\(.*?(?=^def |^class |\Z)", re.MULTILINE | re.DOTALL)
 _URL = re.compile(r"_url = ((?:\(\s*)?(?:\"[^\"]+\"\s*)+)")
-_NAMES = {**vars(generated), **vars(models), "_models": models}
+# By the module of its models: what names in their annotations mean, and where the requests are built.
+_SDKS: Mapping[str, Mapping[str, Any]] = {
+    made.__name__: {**vars(made), **vars(sdk.models), "_models": sdk.models}
+    for sdk, made in ((compute, compute_models), (containerservice, aks_models))
+}
+_OPERATIONS = (
+    compute.operations.VirtualMachineScaleSetsOperations,
+    containerservice.operations.AgentPoolsOperations,
+)
 
 
 class Route(typing.NamedTuple):
@@ -32,8 +41,7 @@ class Route(typing.NamedTuple):
 
 @cache
 def routes() -> tuple[Route, ...]:
-    source = inspect.getsource(inspect.getmodule(operations.VirtualMachineScaleSetsOperations) or operations)
-    return tuple(_routes(source))
+    return tuple(route for kind in _OPERATIONS for route in _routes(_source_beside(kind)))
 
 
 def find_route(method: str, path: str) -> Route | None:
@@ -49,7 +57,12 @@ def check_request(method: str, path: str, query: Mapping[str, str], body: Any, m
     found = [] if query.get("api-version") == route.version else [f"{route.name}: version {query.get('api-version')}"]
     # Pages are asked for by links of our own making.
     found += [f"{route.name}: query {name}" for name in query if name not in {*route.query, "$skiptoken"}]
-    return found + (check(body, getattr(models, model), f"{route.name} request") if model else [])
+    return found + (check_named(body, model, f"{route.name} request") if model else [])
+
+
+def check_named(value: Any, model: str, path: str) -> list[str]:
+    """``check`` by the name of one of the SDKs' models."""
+    return check(value, next(names[model] for names in _SDKS.values() if model in names), path)
 
 
 def check(value: Any, kind: Any, path: str) -> list[str]:
@@ -81,7 +94,7 @@ def _check_union(value: Any, kinds: tuple[Any, ...], path: str) -> list[str]:
 def _check_plain(value: Any, kind: Any, path: str) -> list[str]:
     if issubclass(kind, enum.Enum):
         return [] if value in [one.value for one in kind] else [f"{path}: {value!r} is no {kind.__name__}"]
-    if kind.__module__ == generated.__name__:
+    if kind.__module__ in _SDKS:
         if not isinstance(value, dict):
             return [f"{path}: no object"]
         fields = _fields(kind)
@@ -99,10 +112,17 @@ def _fields(kind: Any) -> dict[str, Any]:
     kind({})  # the SDK finds out about a model's members when the first one is made
     hints: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
-        if base.__module__ == generated.__name__:
-            hints |= typing.get_type_hints(base, globalns=_NAMES)
+        if base.__module__ in _SDKS:
+            hints |= typing.get_type_hints(base, globalns=dict(_SDKS[base.__module__]))
     members: Mapping[str, Any] = getattr(kind, "_attr_to_rest_field")  # noqa: B009 - the SDK's own book-keeping
     return {member._rest_name: hints.get(name) for name, member in members.items()}
+
+
+def _source_beside(kind: Any) -> str:
+    """Of the module that has it: the builders of its requests are there."""
+    module = inspect.getmodule(kind)
+    assert module is not None
+    return inspect.getsource(module)
 
 
 def _routes(source: str) -> Iterator[Route]:

@@ -1,7 +1,4 @@
-"""Kind ``azure-template``: what a scale set's next node looks like, and the set's options.
-
-Cases of VM pools of AKS fail, and are argued: the plugin serves scale sets.
-"""
+"""Kind ``azure-template``: what the next node of a scale set or a VM pool looks like, and the group's options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,26 +18,23 @@ _ZONES = (
 
 def check(case: Mapping[str, Any]) -> list[str]:
     given, expected = case["input"], case["expected"]
-    if "agentPool" in given:
-        return ["VM pools of AKS are not served"]
-    one, config = given["virtualMachineScaleSet"], given["config"]
-    dynamic = config.get("enableDynamicInstanceList", False)
-    api = AnsweredApi(
-        {**given, "virtualMachineScaleSets": [one], "resourceSkus": given.get("resourceSkus", []) if dynamic else []}
-    )
+    name, size = _group(given)
+    sets = [given["virtualMachineScaleSet"]] if "virtualMachineScaleSet" in given else []
+    dynamic = given["config"].get("enableDynamicInstanceList", False)
+    skus = given.get("resourceSkus", []) if dynamic else []
     provider = make_provider(
-        api,
-        f"0:10:{one['name']}",
-        predict_labels=config.get("enableLabelPredictionsOnTemplate", True),
-        instance_types=_table(one, given.get("instanceType")),
+        AnsweredApi({**given, "virtualMachineScaleSets": sets, "resourceSkus": skus}),
+        f"0:10:{name}",
+        predict_labels=given["config"].get("enableLabelPredictionsOnTemplate", True),
+        instance_types=_table(size, given.get("instanceType")),
     )
     provider.refresh(frozenset())
     differences = []
     if "options" in expected:
-        options = provider.group_options(one["name"], make_options(given["defaults"]))
+        options = provider.group_options(name, make_options(given["defaults"]))
         differences = compare_options(options, expected["options"])
     try:
-        template = provider.template_node(one["name"])
+        template = provider.template_node(name)
     except ProviderError as error:
         return differences if "error" in expected else [*differences, f"no template: {error}"]
     if "node" not in expected:
@@ -56,9 +50,17 @@ def check(case: Mapping[str, Any]) -> list[str]:
     return [*differences, *compare_template(template, expected["node"])]
 
 
-def _table(one: Mapping[str, Any], facts: Mapping[str, Any] | None) -> dict[str, Any]:
+def _group(given: Mapping[str, Any]) -> tuple[str, str]:
+    """The group's name and the size of its machines; empty if the case tells none."""
+    if "agentPool" in given:
+        return f"{given['agentPool']['name']}/{given['sku']}", given["sku"]
+    one = given["virtualMachineScaleSet"]
+    return one["name"], (one.get("sku") or {}).get("name", "")
+
+
+def _table(size: str, facts: Mapping[str, Any] | None) -> dict[str, Any]:
     """The row of CA's built-in table, as a row of our options."""
-    if facts is None or not one.get("sku"):
+    if facts is None or not size:
         return {}
     row = {"cpu": facts["vCPU"], "memory_mib": facts["memoryMiB"], "gpu": facts["gpu"]}
-    return {one["sku"]["name"]: {**row, "architecture": facts["architecture"]}}
+    return {size: {**row, "architecture": facts["architecture"]}}

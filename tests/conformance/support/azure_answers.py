@@ -8,6 +8,7 @@ import msgspec
 
 from nodewright.spec import NodeGroupNotFound, ProviderContext, ProviderError
 from nodewright.testkit import FakeClock
+from nodewright_azure.agent_pools import AgentPool, sizes_of
 from nodewright_azure.api import Api
 from nodewright_azure.provider import AzureProvider
 from nodewright_azure.shapes import AutoscaleSetting, Grant, Lock, Machine, ResourceSku, ScaleSet, Status
@@ -37,7 +38,16 @@ class AnsweredApi(Api):
         del name
         return self.listed
 
-    def flexible_machines(self) -> Sequence[Machine]:
+    def pool_sizes(self) -> Sequence[ScaleSet]:
+        """The agent pool of a case has as many sizes as the case asks for."""
+        told, size = self._given.get("agentPool"), self._given.get("sku")
+        if told is None:
+            return ()
+        scale = {"virtualMachinesProfile": {"scale": {"manual": [{"size": size, "count": 0}]}}}
+        properties = {"properties": {**told["properties"], **scale}} if "properties" in told else {}
+        return tuple(sizes_of(msgspec.convert({**told, **properties}, AgentPool), self._given["location"]))
+
+    def loose_machines(self) -> Sequence[Machine]:
         """The cases list the machines of one set, and do not say whose they are."""
         owned = [_belonging(one, self.sets[0].id) for one in self._given.get("virtualMachines", [])]
         return msgspec.convert(owned, list[Machine])
@@ -57,6 +67,9 @@ class AnsweredApi(Api):
 
     def delete(self, name: str, numbers: Sequence[str], *, force: bool = False) -> None:
         raise _untold("delete", name, *numbers, str(force))
+
+    def cluster_grants(self) -> Sequence[Grant]:
+        raise _untold("cluster_grants")
 
     def grants(self) -> Sequence[Grant]:
         raise _untold("grants")

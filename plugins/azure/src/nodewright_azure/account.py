@@ -6,7 +6,7 @@ the environment or the file only, and show in no text.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,13 @@ CLOUDS = {
     "azurechinacloud": "AZURE_CHINA_CLOUD",
 }
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_VM_POOLS = "AZURE_ENABLE_VMS_AGENT_POOLS"
+
+
+class Pick(Protocol):
+    """The strongest of an option, variables (by names with blanks between) and the file."""
+
+    def __call__(self, option: str, variables: str, stored: str = "") -> str: ...
 
 
 class Secret:
@@ -39,8 +46,16 @@ class Secret:
         return self._text
 
 
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The AKS cluster whose VM pools are served. ``resource_group`` is the cluster's own, not that of its nodes."""
+
+    name: str
+    resource_group: str
+    location: str
+
+
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """``cloud`` by the SDK's name; ``method`` is never ``auto``."""
+    """``cloud`` by the SDK's name; ``method`` is never ``auto``; ``cluster`` is None if VM pools are not served."""
 
     cloud: str
     subscription_id: str
@@ -52,6 +67,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     certificate_path: str
     certificate_password: Secret
     token_file: str
+    cluster: Cluster | None = None
 
 
 class CloudConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,6 +86,10 @@ class CloudConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     use_federated_workload_identity_extension: bool = False
     use_workload_identity_extension: bool = False
     aad_federated_token_file: str = ""
+    enable_vms_agent_pool: bool = msgspec.field(default=False, name="enableVMsAgentPool")
+    cluster_name: str = ""
+    cluster_resource_group: str = ""
+    location: str = ""
 
 
 def load_account(options: Options, environ: Mapping[str, str]) -> Account:
@@ -99,6 +119,7 @@ def load_account(options: Options, environ: Mapping[str, str]) -> Account:
         certificate_path=certificate,
         certificate_password=Secret(pick("", "ARM_CLIENT_CERT_PASSWORD", file.aad_client_cert_password)),
         token_file=pick(options.token_file, "AZURE_FEDERATED_TOKEN_FILE", file.aad_federated_token_file),
+        cluster=_cluster(options, environ, file, pick),
     )
     _demand_complete(account)
     return account
@@ -115,6 +136,25 @@ def _method(environ: Mapping[str, str], file: CloudConfig, *, has_secret: bool, 
     if has_secret:
         return Method.CLIENT_SECRET
     return Method.CERTIFICATE if has_certificate else Method.CHAIN
+
+
+def _cluster(options: Options, environ: Mapping[str, str], file: CloudConfig, pick: Pick) -> Cluster | None:
+    """Raises ConfigError if VM pools are to be served and it is not said of which cluster."""
+    if not (options.vm_pools or environ.get(_VM_POOLS) in _TRUE or file.enable_vms_agent_pool):
+        return None
+    told = {
+        "cluster": ("CLUSTER_NAME", pick(options.cluster, "CLUSTER_NAME", file.cluster_name)),
+        "cluster_resource_group": (
+            "ARM_CLUSTER_RESOURCE_GROUP",
+            pick(options.cluster_resource_group, "ARM_CLUSTER_RESOURCE_GROUP", file.cluster_resource_group),
+        ),
+        "location": ("LOCATION", pick(options.location, "LOCATION", file.location)),
+    }
+    for key, (variable, value) in told.items():
+        if not value:
+            raise ConfigError(f"{SOURCE}: vm_pools needs {key}, and neither it nor {variable} is set")
+    name, group, location = (value for _, value in told.values())
+    return Cluster(name=name, resource_group=group, location=location)
 
 
 def _demand_complete(account: Account) -> None:

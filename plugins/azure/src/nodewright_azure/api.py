@@ -17,14 +17,17 @@ class Api(Protocol):
     def scale_sets(self) -> Sequence[ScaleSet]:
         """All of the resource group. The listing may lag behind what was written."""
 
+    def pool_sizes(self) -> Sequence[ScaleSet]:
+        """Sizes of VM pools of AKS, shown as scale sets are; none if they are not served."""
+
     def scale_set(self, name: str) -> ScaleSet:
-        """The set as it is this moment, whatever the budget of calls says; raises NodeGroupNotFound."""
+        """The set or size as it is this moment, whatever the budget of calls says; raises NodeGroupNotFound."""
 
     def machines(self, name: str) -> Sequence[Machine]:
         """Machines of a uniform set, with their instance views."""
 
-    def flexible_machines(self) -> Sequence[Machine]:
-        """Machines of all flexible sets of the resource group, without instance views."""
+    def loose_machines(self) -> Sequence[Machine]:
+        """Machines of all flexible sets and VM pools of the resource group, without instance views."""
 
     def problems(self, name: str) -> Sequence[Status]:
         """How the last operation on the set ended."""
@@ -44,6 +47,9 @@ class Api(Protocol):
 
     def grants(self) -> Sequence[Grant]:
         """What the caller may do in the resource group."""
+
+    def cluster_grants(self) -> Sequence[Grant]:
+        """What the caller may do in the resource group of the AKS cluster; only asked if VM pools are served."""
 
     def locks(self) -> Sequence[Lock]:
         """Locks on the resource group, on what is in it and above it."""

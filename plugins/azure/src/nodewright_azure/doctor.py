@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nodewright.spec import AccessDenied, Finding, FindingLevel, ProviderError
 from nodewright.spec.cache import ask
+from nodewright_azure.account import Account
+from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
-from nodewright_azure.discovery import Selection
 from nodewright_azure.fleet import Fleet
 from nodewright_azure.machines import find_failure
 from nodewright_azure.options import Options
-from nodewright_azure.policy import READ_SKUS, Permission, allows, in_group
-from nodewright_azure.shapes import AutoscaleSetting, Lock, ScaleSet
+from nodewright_azure.policy import ON_CLUSTER, READ_SKUS, Permission, allows, in_group
+from nodewright_azure.shapes import AutoscaleSetting, Grant, Lock, ScaleSet
 
 _OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
 _LOCK = "/providers/microsoft.authorization/locks/"
@@ -23,32 +24,27 @@ _READ_ONLY = "readonly"
 class Doctor:
     """Examines one resource group."""
 
-    def __init__(self, api: Api, options: Options, selection: Selection) -> None:
+    def __init__(self, api: Api, options: Options, account: Account) -> None:
         self._api = api
         self._options = options
-        self._selection = selection
+        self._cluster = account.cluster
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
         """Permissions first, then each set."""
         sets = fleet.sets
         return (
             *self._permissions(list(sets.values())),
-            *(_missing(name) for name in fleet.names() if name not in sets),
+            *(self._missing(name) for name in fleet.names() if name not in sets),
             *(_unusable(name, why) for name, why in fleet.unusable.items()),
             *self._surroundings(sets),
         )
 
     def _permissions(self, sets: Sequence[ScaleSet]) -> Iterator[Finding]:
-        needed = in_group(self._options, [one.is_flexible for one in sets])
-        grants = ask(self._api.grants)
-        for one in needed:
-            if isinstance(grants, ProviderError):
-                said = f"cannot be told: {grants}"
-                yield Finding(level=_WARNING, subject=one.action, message=said, capability=one.capability)
-            elif allows(grants, one.action):
-                yield _granted(one)
-            else:
-                yield _refused(one, f"no role in {self._api.place()} grants it")
+        needed = in_group(self._options, [one.is_loose for one in sets])
+        yield from _examine_grants(needed, ask(self._api.grants), self._api.place())
+        if self._cluster is not None:
+            where = f"resource group {self._cluster.resource_group} of cluster {self._cluster.name}"
+            yield from _examine_grants(ON_CLUSTER, ask(self._api.cluster_grants), where)
         place = next((one.location for one in sets if one.location), None)
         if not self._options.use_static_instance_list and place is not None:
             yield self._probe_skus(place)
@@ -61,6 +57,15 @@ class Doctor:
         if isinstance(found, ProviderError):
             return Finding(level=_WARNING, subject=READ_SKUS.action, message=f"cannot be told now: {found}")
         return _granted(READ_SKUS)
+
+    def _missing(self, name: str) -> Finding:
+        message, remedy = "--nodes names it, and there is no such scale set", "correct the name or the resource group"
+        if split_name(name) is not None:
+            message = "--nodes names it, and there is no VM pool with a manual scale profile of that size"
+            remedy = "correct the name, or scale the pool by hand once: AKS must not scale it by itself"
+            if self._cluster is None:
+                remedy = "set the option vm_pools, if a VM pool of AKS is meant"
+        return Finding(level=_PROBLEM, subject="--nodes", message=message, remedy=remedy, group_id=name)
 
     def _surroundings(self, sets: Mapping[str, ScaleSet]) -> Iterator[Finding]:
         locks, settings = ask(self._api.locks), ask(self._api.autoscale_settings)
@@ -84,6 +89,19 @@ class Doctor:
         words = f"{why.code}: {why.message}" if why is not None else "Azure does not say why"
         message = f"the last operation on the set failed: {words}"
         yield Finding(level=_WARNING, subject="provisioningState", message=message, group_id=name)
+
+
+def _examine_grants(
+    needed: Iterable[Permission], grants: Sequence[Grant] | ProviderError, where: str
+) -> Iterator[Finding]:
+    for one in needed:
+        if isinstance(grants, ProviderError):
+            said = f"cannot be told: {grants}"
+            yield Finding(level=_WARNING, subject=one.action, message=said, capability=one.capability)
+        elif allows(grants, one.action):
+            yield _granted(one)
+        else:
+            yield _refused(one, f"no role in {where} grants it")
 
 
 def _examine_locks(name: str, one: ScaleSet, locks: Iterable[Lock]) -> Iterator[Finding]:
@@ -128,6 +146,9 @@ def _examine_settings(name: str, one: ScaleSet) -> Iterator[Finding]:
     if one.is_flexible:
         message = "Flexible: failed machines are noticed only when the provision time is over"
         yield _setting("orchestrationMode", message, "use a uniform set where that matters", name)
+    elif one.pool is not None:
+        message = "VM pool: failed machines are noticed only when the provision time is over"
+        yield _setting("orchestrationMode", message, "none: AKS does not tell of them", name)
     elif not one.is_uniform:
         mode = one.properties.orchestration_mode or "not told"
         message = f"{mode}: machines are known of Uniform and Flexible sets only"
@@ -149,12 +170,6 @@ def _autoscalers(one: ScaleSet, settings: Iterable[AutoscaleSetting]) -> Iterato
 
 def _setting(subject: str, message: str, remedy: str, group_id: str) -> Finding:
     return Finding(level=_WARNING, subject=subject, message=message, remedy=remedy, group_id=group_id)
-
-
-def _missing(name: str) -> Finding:
-    message = "--nodes names it, and there is no such scale set"
-    remedy = "correct the name or the resource group"
-    return Finding(level=_PROBLEM, subject="--nodes", message=message, remedy=remedy, group_id=name)
 
 
 def _unusable(name: str, why: str) -> Finding:

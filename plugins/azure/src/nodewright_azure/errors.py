@@ -28,6 +28,8 @@ _BUSY = frozenset(
         "RetryableError",
     )
 )
+# AKS does one thing at a time with an agent pool, and refuses another with words alone.
+_UNDER_WAY = "in progress"
 _THROTTLED = frozenset(("TooManyRequests", "OperationThrottled", "SubscriptionRequestsThrottled", "RequestThrottled"))
 _DENIED = frozenset(
     (
@@ -92,7 +94,8 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
 def refusal(operation: str, said: Refusal) -> ProviderError:
     """The error that an answer stands for; Azure's own code and words stay in it."""
     text = f"{operation}: {said.code or said.status}: {said.message}"[:_MAX_MESSAGE]
-    if said.status == 429 or said.code in _THROTTLED | _BUSY:
+    is_busy = said.code in _BUSY or (said.code == NOT_ALLOWED and _UNDER_WAY in said.message)
+    if said.status == 429 or said.code in _THROTTLED or is_busy:
         return Throttled(text, retry_after=max(1.0, said.retry_after))
     if said.status == 404:
         return _not_found(text, said.code)

@@ -7,10 +7,11 @@ import msgspec
 
 from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
 from nodewright.spec.cache import anew, ask, ask_each, not_yet
+from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
 from nodewright_azure.discovery import Limits, Selection
 from nodewright_azure.failures import Ledger, judge
-from nodewright_azure.machines import Unit, Why, find_failure, judge_flexible, judge_uniform
+from nodewright_azure.machines import Unit, Why, find_failure, judge_loose, judge_uniform
 from nodewright_azure.options import Options
 from nodewright_azure.shapes import Machine, ScaleSet
 
@@ -52,6 +53,7 @@ class Fleet:
         self._random = random
         self._held: dict[str, Held] = {}
         self._read_at = float("-inf")
+        self._no_pools: ProviderError | None = None
         self.unusable: dict[str, str] = {}
 
     def refresh(self, wanted: frozenset[str]) -> None:
@@ -94,6 +96,8 @@ class Fleet:
         """Raises NodeGroupNotFound, and what kept the set from being read."""
         found = self._held.get(group_id.lower())
         if found is None:
+            if self._no_pools is not None and split_name(group_id) is not None:
+                raise _once_more(self._no_pools)
             if group_id.lower() in self._selection.named:
                 raise NodeGroupNotFound(f"--nodes names {group_id}: there is no such scale set in {self._api.place()}")
             raise NodeGroupNotFound(f"azure has no group {group_id}")
@@ -162,18 +166,29 @@ class Fleet:
 
     def _list(self) -> None:
         found, self.unusable = {}, {}
-        for one in self._api.scale_sets():
+        for one in (*self._api.scale_sets(), *self._list_pools()):
             limits = self._selection.limits(one.tags)
             if isinstance(limits, str):
                 self.unusable[one.name] = limits
             if one.key in self._selection.named or isinstance(limits, Limits):
                 found[one.key] = one
-        self._held = {key: held for key, held in self._held.items() if key in found}
+        lost = {
+            key for key, held in self._held.items() if held.scale_set.pool is not None and self._no_pools is not None
+        }
+        self._held = {key: held for key, held in self._held.items() if key in found or key in lost}
+        for key in lost:
+            self._change(key, trouble=self._no_pools)
         for key, one in found.items():
             held = self._held.get(key)
             lags = held is not None and self._clock.now() - held.changed_at < _LAG_SECONDS
             if held is None or not (lags and one.etag in held.older):
                 self._put(one)
+
+    def _list_pools(self) -> Sequence[ScaleSet]:
+        """What keeps AKS from answering is no scale set's trouble."""
+        answer = ask(self._api.pool_sizes)
+        self._no_pools = answer if isinstance(answer, ProviderError) else None
+        return () if isinstance(answer, ProviderError) else answer
 
     def _look(self, keys: Sequence[str]) -> None:
         """These sets one by one, past the listing."""
@@ -225,10 +240,10 @@ class Fleet:
         found: dict[str, Sequence[Machine] | ProviderError] = {
             one.key: answer for one, answer in zip(uniform, answers, strict=True)
         }
-        flexible = [held.scale_set for held in wanted if held.scale_set.is_flexible]
-        every = ask(self._api.flexible_machines) if flexible else ()
-        for one in flexible:
-            found[one.key] = every if isinstance(every, ProviderError) else [vm for vm in every if _belongs(vm, one)]
+        loose = [held.scale_set for held in wanted if held.scale_set.is_loose]
+        every = ask(self._api.loose_machines) if loose else ()
+        for one in loose:
+            found[one.key] = every if isinstance(every, ProviderError) else [vm for vm in every if one.owns(vm)]
         for held in wanted:
             mode = held.scale_set.properties.orchestration_mode
             strange = f"{held.scale_set.name}: its orchestration mode is {mode or 'not told'}, not Uniform or Flexible"
@@ -248,7 +263,7 @@ class Fleet:
         else:
             before = {unit.machine.id: unit for unit in held.roster.units}
             uniform = held.scale_set.is_uniform
-            units = judge_uniform(answer, before, self._options) if uniform else judge_flexible(answer)
+            units = judge_uniform(answer, before, self._options) if uniform else judge_loose(answer)
             lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
             roster = Roster(units=units, until=now + lasts)
         self._change(key, roster=roster)
@@ -256,11 +271,6 @@ class Fleet:
     def _why(self, held: Held) -> Why:
         found = ask(lambda: self._api.problems(held.scale_set.name))
         return Why() if isinstance(found, ProviderError) else find_failure(found) or Why()
-
-
-def _belongs(machine: Machine, scale_set: ScaleSet) -> bool:
-    owner = machine.properties.virtual_machine_scale_set
-    return owner is not None and owner.id.lower() == scale_set.id.lower()
 
 
 def _once_more(error: ProviderError) -> ProviderError:

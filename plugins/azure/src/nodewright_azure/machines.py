@@ -47,7 +47,7 @@ def judge_uniform(machines: Iterable[Machine], before: Mapping[str, Unit], optio
     return tuple(_judge(machine, before.get(machine.id), options) for machine in machines)
 
 
-def judge_flexible(machines: Iterable[Machine]) -> tuple[Unit, ...]:
+def judge_loose(machines: Iterable[Machine]) -> tuple[Unit, ...]:
     """Nothing is known of their power, so that none of them is said to have failed."""
     return tuple(Unit(machine=machine, state=_state(machine.properties.provisioning_state)) for machine in machines)
 

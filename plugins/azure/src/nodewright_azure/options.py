@@ -66,7 +66,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     instance_types: dict[str, StaticSku] = {}
     use_static_instance_list: bool = False
     prices_per_hour: dict[str, Price] = {}
+    vm_pools: bool = False
     cluster: str = ""
+    cluster_resource_group: str = ""
+    location: str = ""
 
     @property
     def watches_failures(self) -> bool:

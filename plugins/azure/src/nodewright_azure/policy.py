@@ -27,7 +27,7 @@ class Permission(msgspec.Struct, frozen=True, kw_only=True):
 _READ_SETS = Permission(action=f"{_SETS}/read", without="no scale set can be read")
 _READ_MACHINES = Permission(action=f"{_SETS}/virtualMachines/read", without="no machine of a uniform set can be seen")
 _READ_FLEXIBLE = Permission(
-    action="Microsoft.Compute/virtualMachines/read", without="no machine of a flexible set can be seen"
+    action="Microsoft.Compute/virtualMachines/read", without="no machine of a flexible set or a VM pool can be seen"
 )
 _READ_VIEW = Permission(
     action=f"{_SETS}/instanceView/read",
@@ -39,13 +39,19 @@ READ_SKUS = Permission(
     action=SKUS,
     without="only sizes of the option instance_types are known; it counts only if granted on the subscription",
 )
+_POOLS = "Microsoft.ContainerService/managedClusters/agentPools"
+ON_CLUSTER = (
+    Permission(action=f"{_POOLS}/read", without="no VM pool can be read"),
+    Permission(action=f"{_POOLS}/write", without="no VM pool's size can be changed"),
+    Permission(action=f"{_POOLS}/deleteMachines/action", without="no machine of a VM pool can be deleted"),
+)
 _WRITE = Permission(action=f"{_SETS}/write", without="no size can be changed")
 _DELETE = Permission(action=f"{_SETS}/delete/action", without="no machine can be deleted")
 
 
-def in_group(options: Options, flexible: Iterable[bool]) -> list[Permission]:
-    """What is needed in the resource group; ``flexible`` tells of each set whether it is."""
-    kinds = set(flexible)
+def in_group(options: Options, loose: Iterable[bool]) -> list[Permission]:
+    """What is needed in the resource group; ``loose`` tells of each set whether its machines stand alone."""
+    kinds = set(loose)
     needed = [_READ_SETS]
     if False in kinds or not kinds:
         needed.append(_READ_MACHINES)
@@ -55,14 +61,19 @@ def in_group(options: Options, flexible: Iterable[bool]) -> list[Permission]:
     return [*needed, _WRITE, _DELETE]
 
 
-def minimal_policy(options: Options, account: Account, flexible: Iterable[bool]) -> str:
-    """Custom roles: one for the resource group and, where sizes are asked of Azure, one for the subscription."""
+def minimal_policy(options: Options, account: Account, loose: Iterable[bool]) -> str:
+    """Custom roles: one for the resource group; where sizes are asked of Azure, one for the subscription; where VM pools
+    are served, one for the cluster's resource group.
+    """
     subscription = f"/subscriptions/{account.subscription_id}"
     name = f"nodewright {options.cluster}".strip()
     group = f"{subscription}/resourceGroups/{account.resource_group}"
-    roles = [_role(name, "Scale sets of a resource group", [one.action for one in in_group(options, flexible)], group)]
+    roles = [_role(name, "Scale sets of a resource group", [one.action for one in in_group(options, loose)], group)]
     if not options.use_static_instance_list:
         roles.append(_role(f"{name} sizes", "Sizes of machines", [SKUS], subscription))
+    if account.cluster is not None:
+        group = f"{subscription}/resourceGroups/{account.cluster.resource_group}"
+        roles.append(_role(f"{name} pools", "VM pools of AKS", [one.action for one in ON_CLUSTER], group))
     return json.dumps(roles, indent=2)
 
 

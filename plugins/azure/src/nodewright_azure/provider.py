@@ -1,4 +1,4 @@
-"""The plugin object: the provider contract on one side, virtual machine scale sets on the other."""
+"""The plugin object: the provider contract on one side, scale sets and VM pools of AKS on the other."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,11 @@ IGNORED_LABELS = (
     "resourceNameSuffix",
     "topology.disk.csi.azure.com/zone",
 )
-_FAST, _PRICING = Capability.FAST_FAILURE_DETECTION, Capability.PRICING
+_FAST, _FORCE, _PRICING = Capability.FAST_FAILURE_DETECTION, Capability.FORCE_DELETE, Capability.PRICING
 _ALWAYS = frozenset(
     (
         Capability.DIAGNOSIS,
-        Capability.FORCE_DELETE,
+        _FORCE,
         Capability.GPU,
         Capability.GROUP_OPTIONS,
         Capability.HAS_INSTANCE,
@@ -44,6 +44,8 @@ _ALWAYS = frozenset(
     )
 )
 _FLEXIBLE = "Azure lists no power states of the machines of a flexible scale set"
+_VM_POOL = "AKS does not tell which machines of a VM pool could not be made"
+_UNFORCED = "AKS has no forced deletion of the machines of a VM pool"
 _HOUR = 3600.0
 
 
@@ -154,12 +156,12 @@ class AzureProvider:
 
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
-        doctor = Doctor(self._api, self._options, self._selection)
+        doctor = Doctor(self._api, self._options, self._account)
         return (*doctor.examine(self._fleet), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:
-        return minimal_policy(self._options, self._account, [one.is_flexible for one in self._fleet.sets.values()])
+        return minimal_policy(self._options, self._account, [one.is_loose for one in self._fleet.sets.values()])
 
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:
@@ -181,8 +183,10 @@ class AzureProvider:
     def _listed(self, name: str) -> spec.NodeGroup:
         limits, one = self._fleet.limits(name), self._fleet.find(name)
         off = self._unpriced(name)
-        if one is not None and one.is_flexible and self._options.watches_failures:
-            off[_FAST] = _FLEXIBLE
+        if one is not None and one.is_loose and self._options.watches_failures:
+            off[_FAST] = _FLEXIBLE if one.is_flexible else _VM_POOL
+        if one is not None and one.pool is not None:
+            off[_FORCE] = _UNFORCED
         return spec.NodeGroup(id=name, min_size=limits.min_size, max_size=limits.max_size, switched_off=off)
 
     def _unpriced(self, name: str) -> dict[Capability, str]:

@@ -1,6 +1,11 @@
-"""Credentials and the SDK's client, made when Azure is really asked. Here and in ``sdk`` alone the SDK is imported."""
+"""Credentials and the SDK's clients, made when Azure is really asked.
+
+Here and in ``sdk``, ``aks`` and ``calls`` alone the SDK is imported.
+"""
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from nodewright.spec import AccessDenied
@@ -14,24 +19,55 @@ _AUTHORITIES = {
 }
 
 
-def open_client(account: Account, options: Options) -> Any:
-    """A client whose every call has time limits and is sent once. Raises AccessDenied."""
-    from azure.core import AzureClouds  # noqa: PLC0415 - the SDK is heavy, see the module's first line
-    from azure.mgmt.compute import ComputeManagementClient  # noqa: PLC0415 - as above
+class Session:
+    """The SDK's clients, each made when it is first asked for. Every call of theirs has time limits and is sent once."""
 
-    # What goes wrong is raised and told by the core, once; without a handler Python prints the SDK's own lines too.
-    logging.getLogger("azure").addHandler(logging.NullHandler())
+    def __init__(self, account: Account, options: Options) -> None:
+        self._account = account
+        self._options = options
+        self._lock = threading.Lock()
+        self._credential: Any = None
+        self._opened: dict[str, Any] = {}
+
+    def compute(self) -> Any:
+        """Raises AccessDenied."""
+        from azure.mgmt.compute import ComputeManagementClient  # noqa: PLC0415 - the SDK is heavy, see the first line
+
+        return self._open(ComputeManagementClient)
+
+    def aks(self) -> Any:
+        """Raises AccessDenied."""
+        from azure.mgmt.containerservice import ContainerServiceClient  # noqa: PLC0415 - as above
+
+        return self._open(ContainerServiceClient)
+
+    def _open(self, kind: Callable[..., Any]) -> Any:
+        with self._lock:
+            if kind.__name__ not in self._opened:
+                where = {**_endpoint(self._account, self._options), **_transport(self._options)}
+                subscription = self._account.subscription_id
+                self._opened[kind.__name__] = kind(self._login(), subscription, user_agent="nodewright", **where)
+            return self._opened[kind.__name__]
+
+    def _login(self) -> Any:
+        if self._credential is None:
+            # What goes wrong is raised and told by the core, once; without a handler Python prints the SDK's lines too.
+            logging.getLogger("azure").addHandler(logging.NullHandler())
+            try:
+                self._credential = _make_credential(self._account, self._options)
+            except (ValueError, OSError) as error:
+                raise AccessDenied(f"credentials ({self._account.method}) cannot be made: {error}") from error
+        return self._credential
+
+
+def _endpoint(account: Account, options: Options) -> dict[str, Any]:
+    from azure.core import AzureClouds  # noqa: PLC0415 - the SDK is heavy, see the module's first line
+
     where: dict[str, Any] = {"cloud_setting": AzureClouds[account.cloud]}
     if options.arm_endpoint:
         audience = options.arm_audience or options.arm_endpoint
         where |= {"base_url": options.arm_endpoint, "credential_scopes": [f"{audience.rstrip('/')}/.default"]}
-    try:
-        credential = _make_credential(account, options)
-    except (ValueError, OSError) as error:
-        raise AccessDenied(f"credentials ({account.method}) cannot be made: {error}") from error
-    return ComputeManagementClient(
-        credential, account.subscription_id, user_agent="nodewright", **where, **_transport(options)
-    )
+    return where
 
 
 def _transport(options: Options) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 import msgspec
 from msgspec import field
 
+# AKS tags all that it makes with the agent pool's name.
+POOL_TAGS = ("aks-managed-poolName", "poolName")
+
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of what is answered; members that are not listed here are passed over."""
@@ -62,8 +65,17 @@ class ScaleSetProperties(Shape, frozen=True, kw_only=True):
     virtual_machine_profile: MachineProfile | None = None
 
 
+class VmPool(Shape, frozen=True, kw_only=True):
+    """The agent pool of AKS that machines of a size belong to, and what it says of its nodes."""
+
+    name: str
+    os_type: str = ""
+    labels: dict[str, str] = {}
+    taints: tuple[str, ...] = ()
+
+
 class ScaleSet(Shape, frozen=True, kw_only=True):
-    """One virtual machine scale set. ``etag`` changes with every change of it."""
+    """One virtual machine scale set, or one size of a VM pool. ``etag`` changes with every change of it."""
 
     id: str
     name: str
@@ -73,6 +85,7 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
     zones: tuple[str, ...] | None = None
     etag: str | None = None
     properties: ScaleSetProperties = ScaleSetProperties()
+    pool: VmPool | None = None
 
     @property
     def key(self) -> str:
@@ -91,6 +104,18 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
     @property
     def is_flexible(self) -> bool:
         return self.properties.orchestration_mode == "Flexible"
+
+    @property
+    def is_loose(self) -> bool:
+        """Its machines are listed among all that stand alone in the resource group, without their power states."""
+        return self.is_flexible or self.pool is not None
+
+    def owns(self, machine: "Machine") -> bool:
+        """Of the machines that stand alone: is this one of its own?"""
+        if self.pool is not None:
+            return machine.pool == self.pool.name.lower() and machine.size == (self.sku or ScaleSetSku()).name.lower()
+        owner = machine.properties.virtual_machine_scale_set
+        return owner is not None and owner.id.lower() == self.id.lower()
 
     @property
     def is_quiet(self) -> bool:
@@ -130,6 +155,10 @@ class Reference(Shape, frozen=True, kw_only=True):
     id: str = ""
 
 
+class HardwareProfile(Shape, frozen=True, kw_only=True):
+    vm_size: str | None = None
+
+
 class MachineProperties(Shape, frozen=True, kw_only=True):
     """``virtual_machine_scale_set`` is told of machines of flexible sets only, ``instance_view`` of uniform ones."""
 
@@ -137,15 +166,29 @@ class MachineProperties(Shape, frozen=True, kw_only=True):
     vm_id: str | None = None
     instance_view: InstanceView | None = None
     virtual_machine_scale_set: Reference | None = None
+    hardware_profile: HardwareProfile | None = None
 
 
 class Machine(Shape, frozen=True, kw_only=True):
-    """One virtual machine of a scale set; machines of flexible sets have no ``instance_id`` but their name."""
+    """One virtual machine of a scale set; machines that stand alone have no ``instance_id`` but their name."""
 
     id: str
     name: str = ""
     instance_id: str | None = None
+    tags: dict[str, str | None] | None = None
     properties: MachineProperties = MachineProperties()
+
+    @property
+    def pool(self) -> str:
+        """The agent pool of AKS, in lower case; empty outside of AKS."""
+        told = ((self.tags or {}).get(key) for key in POOL_TAGS)
+        return next(filter(None, told), "").lower()
+
+    @property
+    def size(self) -> str:
+        """In lower case."""
+        hardware = self.properties.hardware_profile
+        return (hardware.vm_size or "").lower() if hardware is not None else ""
 
     @property
     def number(self) -> str:

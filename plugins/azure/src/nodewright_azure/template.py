@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from nodewright.spec import NodeTemplate, ProviderError, Quantity
-from nodewright_azure.shapes import MachineProfile, OsDisk, ScaleSet
+from nodewright.spec.group_options import read_taints
+from nodewright_azure.shapes import POOL_TAGS, MachineProfile, OsDisk, ScaleSet, VmPool
 from nodewright_azure.tags import labels_of, resources_of, tags_of, taints_of
 
 GPU_LABEL = "accelerator"
@@ -14,7 +15,6 @@ GPU_RESOURCE = "nvidia.com/gpu"
 GPU_TYPES = ("nvidia", "nvidia-tesla-k80", "nvidia-tesla-p100", "nvidia-tesla-v100")
 _FPGA_RESOURCE = "xilinx.com/fpga-xilinx_u250_gen3x16_xdma_shell_2_1-0"
 _AKS = "kubernetes.azure.com/"
-_POOL_TAGS = ("aks-managed-poolName", "poolName")
 _PODS = 110
 _NO_ZONE = "0"
 _FPGAS = re.compile(r"standard_np[0-9]")
@@ -38,20 +38,31 @@ def make_template(scale_set: ScaleSet, machine: Machine, *, predict_labels: bool
     if not scale_set.location:
         raise ProviderError(f"{scale_set.name} has no location", code="noLocation")
     tags, size = tags_of(scale_set.tags), scale_set.sku.name
+    if scale_set.pool is not None:
+        return _pool_template(scale_set, scale_set.pool, machine, size)
     profile = scale_set.properties.virtual_machine_profile or MachineProfile()
     disk = profile.storage_profile.os_disk if profile.storage_profile is not None else None
-    labels = tags | _generic_labels(scale_set, machine, profile, size) | labels_of(tags)
+    windows = profile.os_profile is not None and profile.os_profile.windows_configuration is not None
+    generic = _generic_labels(scale_set, machine, "windows" if windows else "linux", size)
+    labels = tags | generic | labels_of(tags)
     if predict_labels:
         labels |= _predicted_labels(tags, disk, size)
     capacity = _capacity(machine, disk, size) | resources_of(tags)
     return NodeTemplate(allocatable=capacity, capacity=capacity, labels=labels, taints=taints_of(tags))
 
 
-def _generic_labels(scale_set: ScaleSet, machine: Machine, profile: MachineProfile, size: str) -> dict[str, str]:
+def _pool_template(scale_set: ScaleSet, pool: VmPool, machine: Machine, size: str) -> NodeTemplate:
+    """What a VM pool says itself of its nodes is stronger than what follows from their size."""
+    labels = _generic_labels(scale_set, machine, pool.os_type, size) | {f"{_AKS}agentpool": pool.name} | pool.labels
+    pairs = (text.split("=") for text in ",".join(pool.taints).split(","))
+    taints = read_taints((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
+    capacity = _capacity(machine, None, size)
+    return NodeTemplate(allocatable=capacity, capacity=capacity, labels=labels, taints=taints)
+
+
+def _generic_labels(scale_set: ScaleSet, machine: Machine, system: str, size: str) -> dict[str, str]:
     region = (scale_set.location or "").lower()
     zone = f"{region}-{scale_set.zones[0]}" if scale_set.zones else ""
-    windows = profile.os_profile is not None and profile.os_profile.windows_configuration is not None
-    system = "windows" if windows else "linux"
     return {
         "kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/arch": machine.architecture,
@@ -70,7 +81,7 @@ def _generic_labels(scale_set: ScaleSet, machine: Machine, profile: MachineProfi
 def _predicted_labels(tags: Mapping[str, str], disk: OsDisk | None, size: str) -> dict[str, str]:
     """What AKS will write on the node."""
     labels: dict[str, str] = {}
-    pool = next((tags[key] for key in _POOL_TAGS if tags.get(key)), "")
+    pool = next((tags[key] for key in POOL_TAGS if tags.get(key)), "")
     if pool:
         labels |= {"agentpool": pool, f"{_AKS}agentpool": pool}
     if disk is not None:

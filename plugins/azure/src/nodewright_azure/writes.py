@@ -42,6 +42,8 @@ class Writer:
         held = self._expect(listed.id, expected_target)
         if target > listed.max_size:
             raise ProviderError(f"{target} is above the maximum {listed.max_size} of {listed.id}", code="aboveMaximum")
+        if held.scale_set.pool is not None:
+            self._demand_no_more_than(target, held)
         held, written = self._resize(held, expected_target, target)
         self._fleet.note_write(written, held.ledger.after_increase(target))
         return target - expected_target
@@ -72,6 +74,13 @@ class Writer:
         if held.scale_set.capacity != expected_target:
             raise TargetChanged(actual=held.scale_set.capacity, group_id=group_id)
         return held
+
+    def _demand_no_more_than(self, target: int, held: Held) -> None:
+        """AKS brings a pool to the count that is written, also by ending machines: then none is written."""
+        there = sum(not unit.is_leaving for unit in self._fleet.read_units(held))
+        if there > target:
+            said = f"{held.scale_set.name} has {there} machines, more than the {target} that would be asked for"
+            raise ProviderError(said, code="moreMachinesThanAsked")
 
     def _resize(self, held: Held, expected: int, capacity: int) -> tuple[Held, ScaleSet]:
         """An etag changes with more than the capacity: if only that crossed us, once more."""

@@ -11,6 +11,7 @@ from nodewright.model.group import (
     ErrorClass,
     FailedInstance,
     GroupOptions,
+    GroupSpec,
     Instance,
     InstanceState,
     NodeGroup,
@@ -130,10 +131,19 @@ class Cloud:
     def gpu_resources(self) -> tuple[str, ...]:
         return GPU_RESOURCES
 
+    def machine_types(self) -> None:
+        """None: groups are made by people."""
+
     def provisioning_classes(self) -> None:
         """CA knows no such classes."""
 
     # Writes
+
+    def create_node_group(self, spec: GroupSpec) -> None:
+        raise ProviderError(f"{spec.group_id} is not made here")
+
+    def delete_node_group(self, group_id: str) -> bool:
+        raise ProviderError(f"{group_id} is not deleted here")
 
     def provision(self, request: ProvisioningRequest) -> None:
         raise ProviderError(f"{request.key} is of no class of this cloud")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from nodewright.model.capability import Capability
+from nodewright.model.errors import Throttled
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed
 from nodewright.testkit.contract.situations import (
@@ -45,10 +46,13 @@ def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 1)
     refresh(world)
-    victim = min(alive)
-    world.client.delete_instances(world.group_id, [victim], raised)
-    demand_target(world, raised - 1, "delete_instances next to capacity on its way")
-    demand_alive(world, alive - {victim}, f"delete_instances of {victim}")
+    victims = {min(alive)}
+    try:
+        world.client.delete_instances(world.group_id, sorted(victims), raised)
+    except Throttled:
+        victims = set()  # "later" is fair of a cloud that does one thing at a time, if it meanwhile does nothing
+    demand_target(world, raised - len(victims), "delete_instances next to capacity on its way")
+    demand_alive(world, alive - victims, f"delete_instances of {sorted(victims)}")
 
 
 @check(Promise.DELETION, touches=Touch.REFUSED)

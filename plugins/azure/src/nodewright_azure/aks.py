@@ -1,0 +1,95 @@
+"""azure-mgmt-containerservice behind the typed face: VM pools of one AKS cluster. Imported only when they are asked for.
+
+Azure Compute lists their machines; AKS makes and deletes them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nodewright.spec import NodeGroupNotFound, ProviderError
+from nodewright_azure.account import Cluster
+from nodewright_azure.agent_pools import AgentPool, sizes_of, split_name
+from nodewright_azure.calls import Calls, convert
+from nodewright_azure.errors import INSTANCE_NOT_FOUND, Stale
+from nodewright_azure.session import Session
+from nodewright_azure.shapes import ScaleSet
+
+_POOLS = "agentPools"
+# AKS does not document how it refuses machines of which one is gone: who deletes looks again after any of these.
+_GONE = ("BadRequest", "InvalidParameter", "MachineNotFound", NodeGroupNotFound.code)
+
+
+class Aks:
+    """Sizes of VM pools, as scale sets are shown. Safe for threads."""
+
+    def __init__(self, cluster: Cluster, session: Session, calls: Calls) -> None:
+        self._cluster = cluster
+        self._session = session
+        self._calls = calls
+
+    def sizes(self) -> Sequence[ScaleSet]:
+        """One call for each page of the cluster's agent pools."""
+        pages = self._pools().list(*self._where())
+        found = self._calls.listed(f"{_POOLS}.list", pages, AgentPool)
+        return [one for pool in found for one in sizes_of(pool, self._cluster.location)]
+
+    def size(self, name: str) -> ScaleSet:
+        """Raises NodeGroupNotFound."""
+        return self._find(name, self._get(name))
+
+    def resize(self, one: ScaleSet, capacity: int) -> ScaleSet:
+        """The pool as it is, but for one count; raises Stale if it is no longer as it was read."""
+        from azure.core import MatchConditions  # noqa: PLC0415 - the SDK is heavy, see the module's first line
+
+        pool = self._get(one.name)
+        found = self._find(one.name, pool)
+        if one.etag is not None and found.etag != one.etag:
+            raise Stale(f"{one.name}: its agent pool was written since it was read")
+        for profile in pool.properties.virtual_machines_profile.scale.manual:
+            if (profile.size or "").lower() == found.key.partition("/")[2]:
+                profile.count = capacity
+        unchanged: dict[str, Any] = {}
+        if found.etag is not None:
+            unchanged = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
+
+        def start() -> Any:
+            begun = self._pools().begin_create_or_update(*self._which(one.name), pool, polling=False, **unchanged)
+            return begun.result()
+
+        return self._find(one.name, self._calls.call(f"{_POOLS}.createOrUpdate", start, urgent=True))
+
+    def delete(self, name: str, machines: Sequence[str]) -> None:
+        """All or, if one of them is not there, none."""
+        body = {"machineNames": list(machines)}
+
+        def start() -> None:
+            self._pools().begin_delete_machines(*self._which(name), body, polling=False)
+
+        try:
+            self._calls.call(f"{_POOLS}.deleteMachines", start, urgent=True)
+        except ProviderError as error:
+            if error.code in _GONE:
+                raise ProviderError(str(error), code=INSTANCE_NOT_FOUND) from error
+            raise
+
+    def _get(self, name: str) -> Any:
+        return self._calls.call(f"{_POOLS}.get", lambda: self._pools().get(*self._which(name)), urgent=True)
+
+    def _find(self, name: str, pool: Any) -> ScaleSet:
+        """The size of that name, in a pool as the SDK has it."""
+        found = sizes_of(convert(pool.as_dict(), AgentPool), self._cluster.location)
+        for one in found:
+            if one.key == name.lower():
+                return one
+        raise NodeGroupNotFound(f"{name}: its agent pool has no manual scale profile of that size")
+
+    def _pools(self) -> Any:
+        return self._session.aks().agent_pools
+
+    def _where(self) -> tuple[str, str]:
+        return self._cluster.resource_group, self._cluster.name
+
+    def _which(self, name: str) -> tuple[str, str, str]:
+        split = split_name(name)
+        assert split is not None
+        return (*self._where(), split[0])
