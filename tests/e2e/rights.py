@@ -1,11 +1,12 @@
 """The role that the chart gives nodewright, bound to a user of the control plane, and what that user asked for."""
 
 import json
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.helm import render_mode
+from tests.e2e.helm import render, render_mode
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _PLURALS = {"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings"}
@@ -30,11 +31,15 @@ class Asked(NamedTuple):
 # The users that have the chart's roles, and in which mode of it.
 MODES = {"nodewright": "run", "dry-run": "shadow"}
 
+# Of the chart, where they are not its defaults.
+Settings = Mapping[str, Any] | None
 
-def read_roles(user: str) -> list[dict[str, Any]]:
+
+def read_roles(user: str, settings: Settings = None) -> list[dict[str, Any]]:
     """Roles and their bindings, under names of their own."""
-    wanted = (*_PLURALS, *_NAMESPACED)
-    found = [deepcopy(document) for document in render_mode(MODES[user]) if document["kind"] in wanted]
+    wanted, mode = (*_PLURALS, *_NAMESPACED), MODES[user]
+    rendered = render({"mode": mode, "settings": settings}) if settings else render_mode(mode)
+    found = [deepcopy(document) for document in rendered if document["kind"] in wanted]
     for document in found:
         document["metadata"]["name"] = user
         if "roleRef" in document:
@@ -42,23 +47,23 @@ def read_roles(user: str) -> list[dict[str, Any]]:
     return found
 
 
-def bind_role(plane: ControlPlane, user: str = "nodewright") -> None:
-    """``user`` may do what the chart lets its service account do."""
-    for document in read_roles(user):
+def bind_role(plane: ControlPlane, user: str = "nodewright", settings: Settings = None) -> None:
+    """``user`` may do what the chart lets its service account do, and nothing else that it might before."""
+    for document in read_roles(user, settings):
         kind, namespace = document["kind"], document["metadata"].get("namespace")
         if "subjects" in document:
             document["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
         place = (
             f"{_RBAC}/{_PLURALS[kind]}" if kind in _PLURALS else f"{_RBAC}/namespaces/{namespace}/{_NAMESPACED[kind]}"
         )
-        plane.request(place, method="POST", body=document)
+        plane.request(f"{place}/{document['metadata']['name']}", method="PUT", body=document)
 
 
-def granted(user: str = "nodewright") -> set[Right]:
+def granted(user: str = "nodewright", settings: Settings = None) -> set[Right]:
     """All rights of the user's role; the names of the objects that a rule names are joined by commas."""
     return {
         Right(group, resource, verb, ",".join(rule.get("resourceNames", ())))
-        for document in read_roles(user)
+        for document in read_roles(user, settings)
         for rule in document.get("rules", ())
         for group in rule["apiGroups"]
         for resource in rule["resources"]
