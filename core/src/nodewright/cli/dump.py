@@ -13,6 +13,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
 from nodewright.observe import ClusterPicture
+from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
@@ -91,6 +92,7 @@ class DumpedCluster:
             workloads=Workloads.of(self._objects, listed=_lists_controllers(self._objects)),
             provisioning=Provisioning.of(self._objects),
             quotas=self._objects.capacity_quotas,
+            buffers=Buffers.of(self._objects),
             priorities=maps.get(f"kube-system/{CONFIG_MAP}", {}).get(CONFIG_KEY),
         )
 

@@ -35,6 +35,12 @@ class ReplicaSetSpec(Kube, frozen=True, kw_only=True):
     replicas: Int32 | None = None
 
 
+class TemplatedSpec(ReplicaSetSpec, frozen=True, kw_only=True):
+    """With what its pods look like; of ReplicaSets and Jobs, of which there are many, nobody asks for it."""
+
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
 class ReplicaSetStatus(Kube, frozen=True, kw_only=True):
     replicas: Int32 = 0
 
@@ -45,8 +51,12 @@ class ReplicaSet(Object, frozen=True, kw_only=True):
 
 
 class ReplicationController(Object, frozen=True, kw_only=True):
-    spec: ReplicaSetSpec = ReplicaSetSpec()
+    spec: TemplatedSpec = TemplatedSpec()
     status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class Deployment(Object, frozen=True, kw_only=True):
+    spec: TemplatedSpec = TemplatedSpec()
 
 
 class StatefulSetStatus(Kube, frozen=True, kw_only=True):
@@ -54,7 +64,7 @@ class StatefulSetStatus(Kube, frozen=True, kw_only=True):
 
 
 class StatefulSet(Object, frozen=True, kw_only=True):
-    spec: ReplicaSetSpec = ReplicaSetSpec()
+    spec: TemplatedSpec = TemplatedSpec()
     status: StatefulSetStatus = StatefulSetStatus()
 
 
@@ -84,6 +94,33 @@ class PodDisruptionBudgetStatus(Kube, frozen=True, kw_only=True):
 class PodDisruptionBudget(Object, frozen=True, kw_only=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class QuotaScope(Kube, frozen=True, kw_only=True):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class QuotaScopes(Kube, frozen=True, kw_only=True):
+    match_expressions: tuple[QuotaScope, ...] = ()
+
+
+class ResourceQuotaSpec(Kube, frozen=True, kw_only=True):
+    scopes: tuple[str, ...] = ()
+    scope_selector: QuotaScopes | None = None
+
+
+class ResourceQuotaStatus(Kube, frozen=True, kw_only=True):
+    hard: Resources = {}
+    used: Resources = {}
+
+
+class ResourceQuota(Object, frozen=True, kw_only=True):
+    """What pods of a namespace may ask for together."""
+
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+    status: ResourceQuotaStatus = ResourceQuotaStatus()
 
 
 class TopologyRequirement(Kube, frozen=True, kw_only=True):

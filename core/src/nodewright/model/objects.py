@@ -4,12 +4,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import (
     ConfigMap,
     CsiDriver,
     CsiNode,
     DaemonSet,
+    Deployment,
     Job,
     Namespace,
     PersistentVolume,
@@ -18,6 +20,7 @@ from nodewright.model.cluster import (
     PriorityClass,
     ReplicaSet,
     ReplicationController,
+    ResourceQuota,
     StatefulSet,
     StorageClass,
 )
@@ -51,6 +54,9 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
     provisioning_requests: tuple[ProvisioningRequest, ...] = ()
     provisioning_classes: tuple[ProvisioningClass, ...] = ()
     capacity_quotas: tuple[CapacityQuota, ...] = ()
+    capacity_buffers: tuple[CapacityBuffer, ...] = ()
+    deployments: tuple[Deployment, ...] = ()
+    resource_quotas: tuple[ResourceQuota, ...] = ()
 
 
 class Kind(NamedTuple):
@@ -89,5 +95,8 @@ KINDS = {
         Kind("ProvisioningRequest", API_GROUP, ProvisioningRequest, "provisioning_requests", namespaced=True),
         Kind("ProvisioningClass", API_GROUP, ProvisioningClass, "provisioning_classes", False, "v1alpha1"),
         Kind("CapacityQuota", API_GROUP, CapacityQuota, "capacity_quotas", False, "v1beta1"),
+        Kind("CapacityBuffer", API_GROUP, CapacityBuffer, "capacity_buffers", True, "v1beta1"),
+        Kind("Deployment", "apps", Deployment, "deployments", namespaced=True),
+        Kind("ResourceQuota", "", ResourceQuota, "resource_quotas", namespaced=True),
     )
 }

@@ -58,6 +58,7 @@ class Observer:
             workloads=picture.workloads,
             removing=removing or {},
             provisioning=picture.provisioning,
+            buffers=picture.buffers,
             quotas=picture.quotas,
         )
         return seen, picture.problem

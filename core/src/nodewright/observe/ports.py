@@ -9,6 +9,7 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.pod import Pod
+from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
@@ -30,6 +31,7 @@ class ClusterPicture:
     priorities: str | None = None
     workloads: Workloads = field(default_factory=Workloads)
     provisioning: Provisioning = field(default_factory=Provisioning)
+    buffers: Buffers = field(default_factory=Buffers)
     quotas: tuple[CapacityQuota, ...] = ()
     problem: str = ""
 

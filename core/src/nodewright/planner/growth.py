@@ -1,6 +1,6 @@
 """Growth of one loop: for pods that fit nowhere, and for requests for capacity (behaviour/up.md §1.3, §5.6)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -26,6 +26,9 @@ class Growth:
 
     ``ground`` is the picture with room that was found for requests and needs no machine, ``held`` are pods of others
     for which that is so; ``finds_room``: some request was granted by that alone.
+
+    ``bought`` is the picture with machines for requests (None: with none), without those of ``unplaced``. ``is_over``: as
+    far as one loop can tell, nobody waits for its turn to get machines.
     """
 
     ground: Ground
@@ -34,6 +37,19 @@ class Growth:
     is_put_off: bool = False
     held: tuple[Pod, ...] = ()
     finds_room: bool = False
+    bought: Ground | None = None
+    unplaced: Sequence[ScaleUpReport] = ()
+    is_over: bool = True
+
+
+def picture_after(growth: Growth) -> Ground | None:
+    """A picture of its own with all that is bought; None where that cannot be told, or somebody waits for its turn."""
+    waits = any(report.awaiting or report.partial for report in growth.reports)
+    if waits or growth.is_put_off or not growth.is_over:
+        return None
+    base = growth.bought or growth.ground
+    after, is_told = _with_growth(replace(base, snapshot=base.snapshot.fork()), growth.unplaced)
+    return after if is_told else None
 
 
 def grow(ground: Ground, pods: Sequence[Pod], random: Random) -> Growth:
@@ -45,7 +61,7 @@ def grow(ground: Ground, pods: Sequence[Pod], random: Random) -> Growth:
         report = ScaleUp(ground, pods, random).postpone(wait)
         return Growth(ground=ground, reports=[report], is_put_off=wait == ScaleUpResult.IN_COOLDOWN)
     increases, reports = plan_rounds(ground, pods, random)
-    return Growth(ground=ground, actions=increases, reports=reports)
+    return Growth(ground=ground, actions=increases, reports=reports, unplaced=reports)
 
 
 def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Random) -> Growth:
@@ -63,11 +79,12 @@ def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Ran
     if goes_first:
         service = serve(ground, docket, random, Mode.ATOMIC)
         growth = grow(service.ground, pods, random)
-        actions = [*service.actions, *growth.actions]
+        actions, unplaced, is_told = [*service.actions, *growth.actions], growth.unplaced, True
     else:
         growth = grow(ground, pods, random)
-        service = serve(_with_growth(ground, growth), docket, random, Mode.ATOMIC)
-        actions = [*growth.actions, *service.actions]
+        after, is_told = _with_growth(ground, growth.reports)
+        service = serve(after, docket, random, Mode.ATOMIC)
+        actions, unplaced = [*growth.actions, *service.actions], ()
     docket.prefers_requests = bool(pods) and not goes_first
     return Growth(
         ground=ground,
@@ -76,15 +93,20 @@ def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Ran
         is_put_off=growth.is_put_off,
         held=tuple(service.held),
         finds_room=checked.finds_room or service.finds_room,
+        bought=service.ground,
+        unplaced=unplaced,
+        is_over=is_told,
     )
 
 
-def _with_growth(ground: Ground, growth: Growth) -> Ground:
-    """The picture with what pods get; where it cannot be told how they go on the new nodes, without."""
-    for report in growth.reports:
+def _with_growth(ground: Ground, reports: Iterable[ScaleUpReport]) -> tuple[Ground, bool]:
+    """The picture with what pods get; where it cannot be told how they go on the new nodes, without, and False."""
+    is_told = True
+    for report in reports:
         if report.expansions:
-            ground = grown(ground, report) or ground
-    return ground
+            after = grown(ground, report)
+            ground, is_told = after or ground, is_told and after is not None
+    return ground, is_told
 
 
 def grow_as_ca(ground: Ground, pods: Sequence[Pod], chosen: Chosen, docket: Docket, random: Random) -> Growth:
@@ -105,4 +127,12 @@ def grow_as_ca(ground: Ground, pods: Sequence[Pod], chosen: Chosen, docket: Dock
     docket.prefers_requests = not turn
     found = turn and reports[0].result == ScaleUpResult.SUCCESSFUL and not actions
     is_new = wait == ScaleUpResult.IN_COOLDOWN
-    return Growth(ground=ground, actions=actions, reports=reports, is_put_off=is_new, finds_room=found)
+    return Growth(
+        ground=ground,
+        actions=actions,
+        reports=reports,
+        is_put_off=is_new,
+        finds_room=found,
+        unplaced=reports,
+        is_over=not pods,
+    )

@@ -1,6 +1,6 @@
 """The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -9,6 +9,8 @@ from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.planner.buffers.desk import Desk
+from nodewright.planner.buffers.fill import fill_buffers
 from nodewright.planner.candidates import Ground
 from nodewright.planner.capacity_quotas import read_quotas, with_status
 from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
@@ -25,7 +27,7 @@ from nodewright.planner.pending import (
     split_young,
     take_fitting,
 )
-from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning.as_ca import choose_request
 from nodewright.planner.provisioning.booking import book_as_ca
 from nodewright.planner.provisioning.consumers import set_aside
@@ -54,15 +56,15 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
-    docket = Docket(state, settings)
-    plan = _make_plan(state, settings, random, docket)
+    docket, desk = Docket(state, settings), Desk(state, settings)
+    plan = replace(_make_plan(state, settings, random, docket, desk), buffers=desk.report())
     if docket.is_enabled:
         plan = replace(plan, provisioning=docket.report())
     judged = [(read, with_status(read, state.observation)) for read in read_quotas(state.observation, settings)]
     return replace(plan, quotas=tuple(fresh for read, fresh in judged if fresh is not read.quota))
 
 
-def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: Docket) -> Plan:
+def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: Docket, desk: Desk) -> Plan:
     restored = _RESTORE[settings.size_correction](state, settings)
     state, actions = restored.state, list[PlannedAction](restored.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
@@ -83,17 +85,19 @@ def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: 
     old, young = split_young(pods, settings.pods, state.now)
     old += find_recreated(state.observation.snapshot, state.observation.removing, settings.pods)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
-    if not old and not enforces and not removes and not docket.is_enabled:
+    if not (old or enforces or removes or docket.is_enabled or desk.injects):
         return Plan(actions=tuple(actions), waiting=tuple(young))
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     ground = _prepare(state, settings, corrected)
-    plan = _plan_loop(ground, actions, old, random, docket)
+    plan = _plan_loop(ground, actions, old, random, docket, desk)
     return replace(plan, waiting=tuple(young))
 
 
-def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], random: Random, docket: Docket) -> Plan:
+def _plan_loop(
+    ground: Ground, actions: list[PlannedAction], old: list[Pod], random: Random, docket: Docket, desk: Desk
+) -> Plan:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = ground.settings
     removes = settings.scale_down.scale_down_enabled
@@ -104,8 +108,10 @@ def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], ran
     daemons = find_daemons(old)
     fitting, left = take_fitting(ground.snapshot, old, hints)
     growth = _grow(ground, [pod for pod in left if id(pod) not in daemons] if daemons else left, random, docket)
-    reports = growth.reports
-    actions += growth.actions
+    take_fitting(growth.ground.snapshot, growth.held)
+    spare = fill_buffers(growth, desk, hints or Hints(), random)
+    reports = [*growth.reports, *spare.reports]
+    actions += [*growth.actions, *spare.actions]
     min_size = None
     if settings.scale_up.enforce_node_group_min_size:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
@@ -117,10 +123,11 @@ def _plan_loop(ground: Ground, actions: list[PlannedAction], old: list[Pod], ran
     return Plan(
         actions=tuple(actions),
         scale_up=reports[0],
-        salvo=tuple(reports[1:]),
+        salvo=tuple(growth.reports[1:]),
+        spare=tuple(spare.reports),
         min_size=min_size,
         fitting=tuple(fitting),
-        scale_down=_scale_down(ground, actions, growth, hints) if hints is not None else ScaleDownReport(),
+        scale_down=_scale_down(actions, growth, spare.reports, hints) if hints is not None else ScaleDownReport(),
     )
 
 
@@ -146,12 +153,13 @@ def _grow(ground: Ground, pods: list[Pod], random: Random, docket: Docket) -> Gr
     return grow_as_ca(ground, pods, chosen, docket, random)
 
 
-def _scale_down(ground: Ground, actions: list[PlannedAction], growth: Growth, hints: Hints) -> ScaleDownReport:
+def _scale_down(
+    actions: list[PlannedAction], growth: Growth, spare: Iterable[ScaleUpReport], hints: Hints
+) -> ScaleDownReport:
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
-    grown = {expansion.group for report in growth.reports for expansion in report.expansions}
+    grown = {expansion.group for report in (*growth.reports, *spare) for expansion in report.expansions}
     wait = ALL_NEW if growth.is_put_off else ""
     ground = _after_finding(growth.ground) if growth.finds_room else growth.ground
-    take_fitting(ground.snapshot, growth.held)
     seen = ground.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
     report = plan_scale_down(ground, targets, grown, wait)

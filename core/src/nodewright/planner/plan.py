@@ -11,6 +11,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
+from nodewright.planner.buffers.desk import BufferReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.state import ScaleDownMemory
 
@@ -109,7 +110,7 @@ class Plan:
     """What to do now, in order, and the reasons.
 
     ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are
-    too young to be planned for. ``salvo`` are the reports of further expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
+    too young to be planned for. ``spare`` are the reports of growth for ``buffers``. ``salvo`` are the reports of further expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
     why nothing but clean-up is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next
     loop. ``quotas`` are those whose status is to be written, with it. ``held_back`` is no part of ``actions``; ``paused`` says why
     all of it waits, and until when.
@@ -123,6 +124,8 @@ class Plan:
     waiting: tuple[Pod, ...] = ()
     scale_down: ScaleDownReport = field(default_factory=ScaleDownReport)
     provisioning: ProvisioningReport = field(default_factory=ProvisioningReport)
+    buffers: BufferReport = field(default_factory=BufferReport)
+    spare: tuple[ScaleUpReport, ...] = ()
     halted: str = ""
     cut_short: str = ""
     quotas: tuple[CapacityQuota, ...] = ()

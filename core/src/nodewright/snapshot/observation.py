@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
-from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, NodeGroup
+from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, MachineType, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import Removing
+from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
@@ -43,7 +44,8 @@ class GroupSeen:
 @dataclass(frozen=True, kw_only=True)
 class ProviderSeen:
     """What a provider said of itself; ``problem`` is set when it could not be refreshed. ``provisioning_classes`` are the
-    names of the classes of requests that it serves itself.
+    names of the classes of requests that it serves itself, ``machine_types`` those from which it makes groups, which then
+    have its ``capabilities``.
     """
 
     name: str
@@ -53,6 +55,8 @@ class ProviderSeen:
     gpu_label: str = ""
     gpu_resources: tuple[str, ...] = ()
     provisioning_classes: tuple[str, ...] = ()
+    machine_types: tuple[MachineType, ...] = ()
+    capabilities: frozenset[Capability] = frozenset()
     problem: str = ""
 
 
@@ -75,3 +79,4 @@ class Observation:
     removing: Mapping[str, Removing] = field(default_factory=dict)
     provisioning: Provisioning = field(default_factory=Provisioning)
     quotas: tuple[CapacityQuota, ...] = ()
+    buffers: Buffers = field(default_factory=Buffers)

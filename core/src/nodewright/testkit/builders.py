@@ -11,9 +11,9 @@ from nodewright.model.cluster import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     ReplicaSet,
-    ReplicaSetSpec,
     ReplicationController,
     StatefulSet,
+    TemplatedSpec,
 )
 from nodewright.model.group import NodeGroup, NodeTemplate
 from nodewright.model.meta import LabelSelector, ObjectMeta, OwnerReference, Resources
@@ -155,7 +155,7 @@ def build_controller(kind: str, name: str, replicas: int | None = 2, *, namespac
     if kind == "DaemonSet":
         return DaemonSet(metadata=metadata)
     kinds = {"ReplicaSet": ReplicaSet, "ReplicationController": ReplicationController, "StatefulSet": StatefulSet}
-    replicated: Controller = kinds[kind](metadata=metadata, spec=ReplicaSetSpec(replicas=replicas))
+    replicated: Controller = kinds[kind](metadata=metadata, spec=TemplatedSpec(replicas=replicas))
     return replicated
 
 

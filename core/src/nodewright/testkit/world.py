@@ -5,14 +5,16 @@ from random import Random
 from typing import Any
 
 from nodewright.model.action import IncreaseSize
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.cluster import DaemonSet, PodDisruptionBudget
+from nodewright.model.cluster import DaemonSet, Deployment, PodDisruptionBudget, ResourceQuota
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.model.settings import (
+    BufferSettings,
     DrainSettings,
     FailureSettings,
     LimitSettings,
@@ -28,6 +30,7 @@ from nodewright.model.settings import (
 from nodewright.planner import Plan, make_plan
 from nodewright.registry.fold import fold
 from nodewright.registry.state import ClusterState, Memory
+from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
@@ -42,6 +45,7 @@ _SECTIONS = {
     "templates": TemplateSettings,
     "scale_up": ScaleUpSettings,
     "provisioning": ProvisioningSettings,
+    "buffers": BufferSettings,
     "scale_down": ScaleDownSettings,
     "drain": DrainSettings,
     "limits": LimitSettings,
@@ -73,6 +77,9 @@ class World:
     removing: dict[str, Removing] = field(default_factory=dict)
     requests: list[ProvisioningRequest] = field(default_factory=list)
     templates: list[PodTemplate] = field(default_factory=list)
+    buffers: list[CapacityBuffer] = field(default_factory=list)
+    deployments: list[Deployment] = field(default_factory=list)
+    resource_quotas: list[ResourceQuota] = field(default_factory=list)
     quotas: list[CapacityQuota] = field(default_factory=list)
     priorities: str | None = None
     memory: Memory = field(default_factory=Memory)
@@ -118,6 +125,12 @@ class World:
             removing=dict(self.removing),
             provisioning=Provisioning(
                 requests=tuple(self.requests), templates={one.key: one for one in self.templates}
+            ),
+            buffers=Buffers(
+                buffers=tuple(self.buffers),
+                templates={one.key: one for one in self.templates},
+                deployments={one.key: one for one in self.deployments},
+                quotas=tuple(self.resource_quotas),
             ),
             quotas=tuple(self.quotas),
         )

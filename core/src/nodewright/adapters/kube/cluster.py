@@ -11,6 +11,7 @@ from nodewright.expander.priority import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import KubeApiError
 from nodewright.model.objects import ClusterObjects
+from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.workloads import Workloads
@@ -34,6 +35,12 @@ _WORKLOADS = {
 }
 _QUOTAS = {"CapacityQuota": "capacity_quotas"}
 _PROVISIONING = {"PodTemplate": "pod_templates", "ProvisioningRequest": "provisioning_requests"}
+_BUFFERS = {
+    "CapacityBuffer": "capacity_buffers",
+    "PodTemplate": "pod_templates",
+    "Deployment": "deployments",
+    "ResourceQuota": "resource_quotas",
+}
 
 
 class KubeCluster(KubeWrites):
@@ -51,6 +58,7 @@ class KubeCluster(KubeWrites):
         self._daemon_sets = ClusterObjects().daemon_sets
         self._provisioning = Provisioning()
         self._quotas = ClusterObjects().capacity_quotas
+        self._buffers = Buffers()
 
     def read(self, now: float) -> ClusterPicture:
         """Raises KubeApiError as long as not everything was listed once: a part would look like the whole."""
@@ -66,6 +74,7 @@ class KubeCluster(KubeWrites):
             priorities=self._priorities(),
             workloads=self._workloads,
             provisioning=self._provisioning,
+            buffers=self._buffers,
             quotas=self._quotas,
             problem=self._problem(now),
         )
@@ -78,8 +87,9 @@ class KubeCluster(KubeWrites):
         if self._changed(_CONTEXT):
             self._live.set_context(Context.of(self._objects(_CONTEXT)))
         self._latest_workloads()
-        if self._changed(_PROVISIONING):
+        if self._changed(_PROVISIONING | _BUFFERS):  # both read PodTemplates
             self._provisioning = Provisioning.of(self._objects(_PROVISIONING))
+            self._buffers = Buffers.of(self._objects(_BUFFERS))
         if self._changed(_QUOTAS):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
         self._live.apply_nodes(self._caches.of("Node").take_changes())

@@ -70,7 +70,7 @@ def _pods_of_set(request: ProvisioningRequest, number: int, pod_set: PodSet, tem
         REQUEST_ANNOTATION: meta.name,
         CLASS_ANNOTATION: request.spec.provisioning_class_name,
     }
-    spec, owners = _defaulted(template.template.spec), (owner,)
+    spec, owners = defaulted(template.template.spec), (owner,)
     for replica in range(pod_set.count):
         name = f"{meta.name}-{number}-{replica}"
         yield Pod(
@@ -87,7 +87,7 @@ def _pods_of_set(request: ProvisioningRequest, number: int, pod_set: PodSet, tem
         )
 
 
-def _defaulted(spec: PodSpec) -> PodSpec:
+def defaulted(spec: PodSpec) -> PodSpec:
     """As the API server makes it of a pod: what has a limit and no request requests its limit."""
     return replace(
         spec,

@@ -8,6 +8,7 @@ import numpy as np
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
+from nodewright.planner.buffers.pods import is_virtual
 from nodewright.planner.deadline import deadline
 from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.atomic import is_atomic
@@ -143,9 +144,11 @@ def _try(
     if stuck is not None:
         text = f"pod {stuck.key} would find no other node"
         return Unremovable(code=UnremovableCode.NO_PLACE, pod=stuck.key, message=text)
-    risky = not budgets.can_remove(needing.pods).in_parallel
-    budgets.remove(needing.pods)
-    return Removable(name=name, moving=verdict.pods, awaited=verdict.on_completion, risky=risky)
+    real = [pod for pod in needing.pods if not is_virtual(pod)]
+    risky = not budgets.can_remove(real).in_parallel
+    budgets.remove(real)
+    moving = tuple(pod for pod in verdict.pods if not is_virtual(pod))
+    return Removable(name=name, moving=moving, awaited=verdict.on_completion, risky=risky)
 
 
 def _without_replaced(moving: Load) -> Load:

@@ -1,0 +1,66 @@
+"""Room for the virtual pods of buffers, after everything else: where it is free, and machines for the rest."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from nodewright.model.pod import Pod
+from nodewright.planner.buffers.desk import Desk
+from nodewright.planner.growth import Growth, grow, picture_after
+from nodewright.planner.hints import Hints, hint_key
+from nodewright.planner.pending import take_fitting
+from nodewright.planner.plan import ScaleUpReport
+
+_IN_TURN = "pods or requests that wait for machines come first"
+_MOST_REASONS = 5
+
+
+def fill_buffers(growth: Growth, desk: Desk, hints: Hints, random: Random) -> Growth:
+    """Put virtual pods into the picture that removals are planned in, and plan machines for those without room.
+
+    Real pods and requests are in that picture already, so that no buffer ever takes a place from them.
+    """
+    nothing = Growth(ground=growth.ground, reports=[])
+    if not desk.injects:
+        return nothing
+    pods = list(desk.pods)
+    after = picture_after(growth)
+    fitting, left = take_fitting(growth.ground.snapshot, pods, hints)
+    coming = [pod for pod in fitting if hint_key(pod) not in hints.fresh]
+    for pod in fitting:
+        desk.owner(pod).held += 1
+    for pod in coming:
+        desk.owner(pod).held -= 1
+    spare: Growth | None = None
+    if left and after is not None:
+        fits, rest = take_fitting(after.snapshot, pods, hints)
+        spare = grow(after, rest, random)
+        there = {id(pod) for pod in fitting}
+        coming += [pod for pod in fits if id(pod) not in there]
+        coming += [pod for report in spare.reports for pod in report.triggered]
+    for pod in coming:
+        desk.owner(pod).coming += 1
+    _say_why(desk, left, spare)
+    desk.tell_injected()
+    return spare or nothing
+
+
+def _say_why(desk: Desk, left: Sequence[Pod], spare: Growth | None) -> None:
+    """Of pods that have no room yet: why none is bought for them."""
+    if spare is None:
+        for pod in left:
+            desk.owner(pod).why = _IN_TURN
+        return
+    for report in spare.reports:
+        for pod in report.awaiting:
+            desk.owner(pod).why = "another group was chosen in this loop"
+        for unhelped in report.unhelped:
+            desk.owner(unhelped.pod).why = _listed(unhelped.reasons.values(), report)
+
+
+def _listed(reasons: Iterable[object], report: ScaleUpReport) -> str:
+    """The reasons of all groups, the same ones counted together."""
+    counted = sorted(Counter(map(str, reasons)).items())
+    more = len(counted) - _MOST_REASONS
+    shown = ", ".join(f"{count} {reason}" for reason, count in counted[:_MOST_REASONS])
+    return (shown + (f", and {more} more" if more > 0 else "")) or str(report.result)
