@@ -22,7 +22,13 @@ class VariantWorld(FakeCloudWorld):
         self.clock = FakeClock()
         self.group_id = "a"
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2}
-        options: dict[str, Any] = {"groups": [group], "machine_types": [{"name": "big"}], "parallel_calls": True}
+        served = {"name": "own.example", "group": "a"}
+        options: dict[str, Any] = {
+            "groups": [group],
+            "machine_types": [{"name": "big"}],
+            "parallel_calls": True,
+            "provisioning_classes": [served],
+        }
         provider = variant(ProviderContext(clock=self.clock, random=Random(1), options=options))
         self.cloud = provider.cloud
         self.client = connect("fake", provider, self.clock)

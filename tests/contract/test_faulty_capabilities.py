@@ -150,6 +150,14 @@ class ServesEveryClass(FakeProvider):
         return spec.ProvisioningVerdict(accepted=True, reason="Provisioned", message=request.key)
 
 
+class ServesEachQuestion(FakeProvider):
+    """Takes a request that is asked again for another one."""
+
+    @hookimpl
+    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
+        return super().provision(replace(request, key=f"{request.key}-{self.cloud.group('a').target}"))
+
+
 class SaysThatCaseDoesNotMatter(FakeProvider):
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -217,6 +225,7 @@ REJECTED = [
     (NamesALabelTwice, "similarity_labels_are_keys"),
     (ServesOneClassTwice, "provisioning_classes_have_names"),
     (ServesEveryClass, "unknown_provisioning_classes_are_refused"),
+    (ServesEachQuestion, "provision_under_one_key_makes_nothing_twice"),
     (SaysThatCaseDoesNotMatter, "ids_compare_as_declared"),
     (ForgetsARunningMachine, "simulated_machines_are_the_running_ones"),
     (ProbesByResizing, "diagnosis_changes_nothing"),

@@ -21,7 +21,12 @@ class FakeWorld(FakeCloudWorld):
         self.group_id = "a"
         group = {"name": "a", "size": 2, "request_delay": "100h", "price_per_hour": 0.2, "delete_delay": "30s"}
         group |= own or {}
-        full = {"groups": [group, {"name": "b"}], "machine_types": [{"name": "big", "cpu": 16}], "parallel_calls": True}
+        full = {
+            "groups": [group, {"name": "b"}],
+            "machine_types": [{"name": "big", "cpu": 16}],
+            "parallel_calls": True,
+            "provisioning_classes": [{"name": "own.example", "group": "a"}],
+        }
         provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options={**full, **options}))
         self.cloud = provider.cloud
         self.client = connect("fake", provider, self.clock)

@@ -8,6 +8,7 @@ from nodewright.testkit.contract import (
     failures,
     increases,
     overlaps,
+    provisioning,
     races,
     reads,
     values,
@@ -25,7 +26,19 @@ from nodewright.testkit.contract.suite import (
 )
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch, connect
 
-CHECK_MODULES = (reads, increases, decreases, deletions, failures, races, overlaps, atomic, values, diagnosis)
+CHECK_MODULES = (
+    reads,
+    increases,
+    decreases,
+    deletions,
+    failures,
+    races,
+    overlaps,
+    atomic,
+    values,
+    provisioning,
+    diagnosis,
+)
 
 __all__ = [
     "CHECKS",

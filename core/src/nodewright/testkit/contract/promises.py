@@ -27,7 +27,7 @@ class Promise(Enum):
     ACCELERATORS = "Accelerators are told by a label and by resource names."
     SIMILARITY = "Labels by which groups are compared are keys, each named once."
     AUTOPROVISIONING = "Groups are made empty from known machine types, and only those are removed."
-    PROVISIONING = "Provisioning classes have names, and what they do not serve is refused."
+    PROVISIONING = "Provisioning classes have names, what they do not serve is refused, and a request is served once."
     DIAGNOSIS = "A diagnosis looks and does not touch, and tells what it cost."
     SIMULATION = "A cloud in memory tells the truth about its machines."
 

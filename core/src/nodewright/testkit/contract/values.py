@@ -7,15 +7,13 @@ import msgspec
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupOptions, MachineType
 from nodewright.model.quantity import Quantity
-from nodewright.spec.hooks import ProvisioningRequest, ProvisioningVerdict
 from nodewright.testkit.builders import build_node
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import Violation, check, demand, refusal, unless_refused
+from nodewright.testkit.contract.registry import Violation, check, demand, refusal
 from nodewright.testkit.contract.situations import group, refresh, some_machine
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _HOUR = 3600.0
-_NO_CLASS = "no-such-class.of-the-contract-suite"
 
 
 @check(Promise.VALUES)
@@ -139,23 +137,6 @@ def machine_types_are_complete(world: ContractWorld) -> None:
     for kind in kinds:
         _demand_types(kind, f"machine type {kind.name}")
         _demand_complete(kind)
-
-
-@check(Promise.PROVISIONING, capability=Capability.PROVISIONING_CLASSES)
-def provisioning_classes_have_names(world: ContractWorld) -> None:
-    """Classes of ProvisioningRequests have unique, non-empty names."""
-    names = [served.name for served in world.client.provisioning_classes() or ()]
-    demand(all(names) and len(set(names)) == len(names), f"provisioning_classes names {names}")
-
-
-@check(Promise.PROVISIONING, touches=Touch.REFUSED, capability=Capability.PROVISIONING_CLASSES)
-def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
-    """A request of a class that the provider does not serve is not accepted."""
-    refresh(world)
-    request = ProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
-    no = ProvisioningVerdict(accepted=False, reason="Refused")
-    verdict = unless_refused(lambda: world.client.provision(request), no, "provision of an unknown class")
-    demand(verdict is not None and not verdict.accepted, f"provision accepted the unknown class {_NO_CLASS}")
 
 
 @check(Promise.SIMULATION, capability=Capability.SIMULATION)

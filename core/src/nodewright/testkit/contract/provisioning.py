@@ -1,0 +1,58 @@
+"""Demands on providers that serve classes of ProvisioningRequests themselves."""
+
+from nodewright.model.capability import Capability
+from nodewright.spec.hooks import ProvisioningRequest, ProvisioningVerdict
+from nodewright.testkit.contract.promises import Promise
+from nodewright.testkit.contract.registry import check, demand, unless_refused
+from nodewright.testkit.contract.situations import refresh
+from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
+
+_NO_CLASS = "no-such-class.of-the-contract-suite"
+_REPETITIONS = 2
+
+
+@check(Promise.PROVISIONING, capability=Capability.PROVISIONING_CLASSES)
+def provisioning_classes_have_names(world: ContractWorld) -> None:
+    """Classes of ProvisioningRequests have unique, non-empty names."""
+    names = [served.name for served in world.client.provisioning_classes() or ()]
+    demand(all(names) and len(set(names)) == len(names), f"provisioning_classes names {names}")
+
+
+@check(Promise.PROVISIONING, touches=Touch.REFUSED, capability=Capability.PROVISIONING_CLASSES)
+def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
+    """A request of a class that the provider does not serve is not accepted."""
+    refresh(world)
+    request = ProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
+    no = ProvisioningVerdict(accepted=False, reason="Refused")
+    verdict = unless_refused(lambda: world.client.provision(request), no, "provision of an unknown class")
+    demand(verdict is not None and not verdict.accepted, f"provision accepted the unknown class {_NO_CLASS}")
+
+
+@check(Promise.PROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.PROVISIONING_CLASSES)
+def provision_under_one_key_makes_nothing_twice(world: ContractWorld) -> None:
+    """A request that is asked again under its key, also after a refresh, makes no more machines than the first time."""
+    names = [served.name for served in world.client.provisioning_classes() or ()]
+    if not names:
+        raise CannotSteer("no class of ProvisioningRequests is served here")
+    for name in names:
+        request = ProvisioningRequest(key=f"contract/{name}", class_name=name, pod_count=1)
+        refresh(world)
+        before = _asked_for(world)
+        _provision(world, request)
+        refresh(world)
+        once = _asked_for(world)
+        for _ in range(_REPETITIONS):
+            _provision(world, request)
+        refresh(world)
+        extra = _asked_for(world) - once
+        demand(not extra, f"provision under one key made {once - before} machines, and asked again {extra} more")
+
+
+def _provision(world: ContractWorld, request: ProvisioningRequest) -> None:
+    no = ProvisioningVerdict(accepted=False, reason="Refused")
+    unless_refused(lambda: world.client.provision(request), no, f"provision of class {request.class_name}")
+
+
+def _asked_for(world: ContractWorld) -> int:
+    """Machines of all groups: a request may be served by any."""
+    return sum(world.client.target_size(listed.id) for listed in world.client.node_groups())
