@@ -11,6 +11,7 @@ from nodewright.act import AuditLog
 from nodewright.engine.autoscaler import Autoscaler, Brain
 from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
 from nodewright.model.capability import Capability
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
@@ -100,6 +101,9 @@ class Desk:
 
     def delete_request(self, request: ProvisioningRequest) -> None:
         raise KubeApiError(request.key, retryable=False)
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        raise KubeApiError(buffer.key, retryable=False)
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
         raise KubeApiError(quota.key, retryable=False)

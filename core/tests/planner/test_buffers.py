@@ -2,29 +2,16 @@
 
 from typing import Any
 
-import pytest
-
-from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
+from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec
 from nodewright.model.cluster import (
-    Deployment,
     PodTemplateSpec,
-    QuotaScope,
-    QuotaScopes,
-    ReplicaSet,
-    ReplicaSetSpec,
-    ResourceQuota,
-    ResourceQuotaSpec,
-    ResourceQuotaStatus,
-    StatefulSet,
-    TemplatedSpec,
 )
-from nodewright.model.meta import ObjectMeta, OwnerReference
+from nodewright.model.meta import ObjectMeta
 from nodewright.model.pod import Container, PodSpec, ResourceRequirements
 from nodewright.model.provisioning_request import PodTemplate, TemplateReference
 from nodewright.model.quantity import Quantity
 from nodewright.planner.buffers.desk import Holding
 from nodewright.planner.plan import Plan
-from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, grown
 
 ON = {"capacity_buffer_controller_enabled": True, "capacity_buffer_pod_injection_enabled": True}

@@ -26,7 +26,7 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
     if plan.halted:
         yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
     yield from _waiting_events(plan)
-    reports = [report for report in (plan.scale_up, *plan.salvo, plan.min_size) if report is not None]
+    reports = [report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.min_size) if report is not None]
     expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
     for outcome in outcomes:
         yield from _outcome_events(outcome, expansions, state)

@@ -7,8 +7,9 @@ from typing import Protocol
 import msgspec
 
 from nodewright import spec
-from nodewright.model.condition import Condition
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
+from nodewright.model.condition import Condition
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -101,6 +102,9 @@ class ClusterWrites(Protocol):
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:
         """Write these conditions beside those of others; not ``is_apply``: the whole status, as ``request`` has it."""
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        """Write the buffer's whole status."""
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
         """Write the quota's status, beside the conditions of others."""

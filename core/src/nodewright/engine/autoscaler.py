@@ -7,6 +7,7 @@ from random import Random
 
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
 from nodewright.act.actor import Ended
+from nodewright.act.buffers import buffer_events, write_buffers
 from nodewright.act.conditions import Clerk
 from nodewright.act.quotas import write_quotas
 from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
@@ -20,6 +21,7 @@ from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, R
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
 from nodewright.planner import make_plan
+from nodewright.planner.buffers.desk import BufferReport
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.fold import fold
@@ -100,7 +102,9 @@ class LoopReport:
         """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
             return False
-        if self.plan is not None and (self.plan.provisioning.has_writes or self.plan.quotas):
+        if self.plan is not None and (
+            self.plan.provisioning.has_writes or self.plan.quotas or self.plan.buffers.writes
+        ):
             return False
         seen = self.state.observation
         troubled = any(group.problem for group in seen.groups.values())
@@ -229,13 +233,16 @@ class Autoscaler:
         step.state = replace(state, memory=self._memory)
         self._world.store.save_if_changed(self._with_intent(state, plan))
         step.plan = plan = self._clerk.open(plan)
-        quota_events = write_quotas(self._world.cluster, plan.quotas)
+        written = [
+            *write_quotas(self._world.cluster, plan.quotas),
+            *write_buffers(self._world.cluster, plan.buffers.writes),
+        ]
         step.outcomes = self._actor.act(plan.actions, self._loop_name)
         self._clerk.ask(plan.provisioning, self._loop_name)
         self._clerk.close(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
         events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
-        events += [*self._clerk.take_events(), *quota_events]
+        events += [*buffer_events(plan, step.outcomes), *self._clerk.take_events(), *written]
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
@@ -263,7 +270,14 @@ class Autoscaler:
         """The plan with only what may be done now; what it deletes is remembered."""
         if problem:
             untouched = ScaleDownReport(result=plan.scale_down.result)
-            return replace(plan, actions=(), scale_down=untouched, provisioning=ProvisioningReport(), quotas=())
+            return replace(
+                plan,
+                actions=(),
+                scale_down=untouched,
+                provisioning=ProvisioningReport(),
+                quotas=(),
+                buffers=BufferReport(),
+            )
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or self._settings.is_ca
         limits = self._settings.deletion_limits

@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from nodewright.act.ports import ClusterWrites, Eviction, EvictionAnswer, Sight
 from nodewright.cli.dump import DumpedCluster
 from nodewright.engine.ports import ClusterPicture, ClusterReader
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.decode import convert_object
@@ -54,6 +55,9 @@ class Cluster(ClusterReader, ClusterWrites):
         self._world.remove("Pod", pod.metadata.namespace, pod.metadata.name)
         self.evicted.append(pod.key)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        raise KubeApiError(f"no case has a buffer like {buffer.key}", retryable=False)
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
         raise KubeApiError(f"no case has a quota like {quota.key}", retryable=False)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from nodewright.act.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.engine.ports import Loaded, Pause, StateStore
-from nodewright.model.condition import Condition
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
+from nodewright.model.condition import Condition
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -29,6 +30,9 @@ class DryCluster(KubeCluster):
 
     def delete_request(self, request: ProvisioningRequest) -> None:
         """Nothing is deleted."""
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        """Nothing is written."""
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
         """Nothing is written."""

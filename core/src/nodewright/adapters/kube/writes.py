@@ -8,6 +8,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from nodewright.act.ports import Eviction, EvictionAnswer, Sight
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, find, get
+from nodewright.adapters.kube.buffer_writes import BufferWrites
 from nodewright.adapters.kube.quota_writes import QuotaWrites
 from nodewright.adapters.kube.request_writes import RequestWrites
 from nodewright.adapters.kube.resources import Resource
@@ -26,7 +27,7 @@ _TWO_BUDGETS = "more than one PodDisruptionBudget"
 FindWorkloads = Callable[[], Workloads]
 
 
-class KubeWrites(RequestWrites, QuotaWrites):
+class KubeWrites(RequestWrites, QuotaWrites, BufferWrites):
     """Implements ClusterWrites."""
 
     def __init__(self, api: Api, find_workloads: FindWorkloads) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from nodewright.adapters.simulated.agenda import Agenda
+from nodewright.adapters.simulated.buffers import CapacityBuffers
 from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
 from nodewright.adapters.simulated.controllers import start_daemons
 from nodewright.adapters.simulated.crash import Tripwire
@@ -11,6 +12,7 @@ from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
 from nodewright.adapters.simulated.quotas import Quotas
 from nodewright.adapters.simulated.requests import Requests
 from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.clock import Clock
 from nodewright.model.condition import Condition
@@ -51,6 +53,7 @@ class ApiServer:
         self._wire = wire
         self.requests = Requests(wire)
         self.quotas = Quotas(wire)
+        self.buffers = CapacityBuffers(wire)
 
     def read(self, now: float) -> ClusterPicture:
         return replace(
@@ -58,6 +61,7 @@ class ApiServer:
             workloads=self._workloads(),
             provisioning=self.requests.read(),
             quotas=self.quotas.read(),
+            buffers=self.buffers.read(self._cluster.deployments),
         )
 
     def look(self, node: str) -> Sight:
@@ -101,6 +105,9 @@ class ApiServer:
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
         self.quotas.write_status(quota)
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        self.buffers.write_status(buffer)
 
     def _write(self, node: Node) -> None:
         self._cluster.change_node(node)

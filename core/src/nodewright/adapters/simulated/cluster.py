@@ -10,7 +10,7 @@ from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.scheduler import Scheduler
 from nodewright.adapters.simulated.tally import Tally
 from nodewright.engine.ports import ClusterPicture
-from nodewright.model.cluster import DaemonSet
+from nodewright.model.cluster import DaemonSet, Deployment
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodCondition, PodStatus
 from nodewright.snapshot.pod_class import PodClass
@@ -52,12 +52,13 @@ class SimulatedPod:
 class SimulatedCluster:
     """Implements ClusterReader. Every change carries its own moment; nothing here looks at a clock.
 
-    ``controllers`` are the objects behind the pods, as in Workloads.
+    ``controllers`` are the objects behind the pods, as in Workloads; ``deployments`` by ``namespace/name``.
     """
 
     def __init__(self, scheduler: Scheduler, journal: Journal, daemon_sets: tuple[DaemonSet, ...] = ()) -> None:
         self.daemon_sets = daemon_sets
         self._controllers: dict[tuple[str, str], Controller] = {}
+        self.deployments: dict[str, Deployment] = {}
         self.priorities: str | None = None
         self._scheduler = scheduler
         self._journal = journal

@@ -7,7 +7,16 @@ from msgspec.structs import replace
 
 from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
-from nodewright.model.cluster import DaemonSet, Job, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
+from nodewright.model.cluster import (
+    DaemonSet,
+    Job,
+    PodTemplateSpec,
+    ReplicaSet,
+    ReplicaSetSpec,
+    ReplicaSetStatus,
+    TemplatedSpec,
+)
+from nodewright.model.cluster import Deployment as DeploymentObject
 from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.pod import Pod, Toleration
 from nodewright.predicates import feasible
@@ -47,7 +56,17 @@ class Deployment:
         self._name = name
         self._template = owned(template, "ReplicaSet", name)
         meta = template.metadata
-        self._meta = ObjectMeta(name=name, namespace=meta.namespace, uid=_uid("ReplicaSet", meta.namespace, name))
+        uid = _uid("Deployment", meta.namespace, name)
+        self._owner = ObjectMeta(name=name, namespace=meta.namespace, uid=uid)
+        self._shape = PodTemplateSpec(
+            metadata=ObjectMeta(labels=meta.labels, annotations=meta.annotations), spec=template.spec
+        )
+        self._meta = ObjectMeta(
+            name=name,
+            namespace=meta.namespace,
+            uid=_uid("ReplicaSet", meta.namespace, name),
+            owner_references=(OwnerReference(kind="Deployment", name=name, uid=uid, controller=True),),
+        )
         self._pods: list[SimulatedPod] = []
         self._made = 0
 
@@ -55,6 +74,8 @@ class Deployment:
         """Create or delete pods; those that wait go first, then the youngest."""
         spec, status = ReplicaSetSpec(replicas=replicas), ReplicaSetStatus(replicas=replicas)
         self._cluster.declare(ReplicaSet(metadata=self._meta, spec=spec, status=status))
+        wanted = DeploymentObject(metadata=self._owner, spec=TemplatedSpec(replicas=replicas, template=self._shape))
+        self._cluster.deployments = {**self._cluster.deployments, wanted.key: wanted}
         self._pods = [held for held in self._pods if not held.gone]
         while len(self._pods) < replicas:
             self._create(at)
