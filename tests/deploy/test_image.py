@@ -11,7 +11,11 @@ def test_what_is_copied_is_there() -> None:
     sources = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", TEXT, re.MULTILINE) for word in line.split()]
     assert sources == ["constraints.txt", "core", "plugins"]
     assert all((ROOT / source).exists() for source in sources)
-    assert len([*(ROOT / "plugins").glob("*/pyproject.toml")]) >= 3
+
+
+def test_every_provider_is_in_it_unless_others_are_named() -> None:
+    [named] = re.findall(r'^ARG PROVIDERS="(.*)"$', TEXT, re.MULTILINE)
+    assert named.split() == sorted(path.parent.name for path in (ROOT / "plugins").glob("*/pyproject.toml"))
 
 
 def test_it_does_not_run_as_root() -> None:
