@@ -1,5 +1,6 @@
 """Buffers of spare capacity in a story: somebody sets them up, and reads their status."""
 
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -45,7 +46,7 @@ class Sparing:
         pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **shape}))
         deployment = Deployment(self.story.simulation.cluster, name, pod)
         for at, replicas in steps:
-            self.story.simulation.agenda.at(at, lambda moment, count=replicas: deployment.scale(count, moment))
+            self.story.simulation.agenda.at(at, partial(deployment.scale, replicas))
 
     def conditions(self, name: str = "spare") -> dict[str, str]:
         """What the buffer says at the end: type → ``status/reason``."""

@@ -14,6 +14,7 @@ from nodewright.adapters.kube.cache import ObjectCache
 from nodewright.adapters.kube.reflector import PAGE, Reflector
 from nodewright.adapters.kube.resources import Resource
 from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.node import Node
 
 NODES = "/api/v1/nodes"
@@ -199,3 +200,24 @@ def test_a_watch_that_ends_at_once_is_no_success(server: ApiServer, follower: Fo
         follower.wait(lambda: server.watches)
         server.cut()
         follower.wait(lambda: "ended at once" in follower.cache.problem)
+
+
+def test_a_kind_whose_definition_is_not_installed_is_empty_until_it_is(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    came = threading.Event()
+    cache: ObjectCache[CapacityBuffer] = ObjectCache(lambda _: came.set())
+    reflector = Reflector(server, Resource[CapacityBuffer]("CapacityBuffer"), cache, clock, _NoWait())
+    collection = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
+    server.refusals[collection] = ApiError("no such kind", status=404)
+    thread = threading.Thread(target=reflector.run, daemon=True)
+    thread.start()
+    try:
+        assert cache.wait_synced(5)
+        assert (cache.all(), cache.heard_at) == ((), 1000.0)
+        server.put(f"{collection}/spare", {"metadata": {"name": "spare", "namespace": "shop"}, "spec": {}})
+        del server.refusals[collection]
+        assert came.wait(5)
+        assert [buffer.key for buffer in cache.all()] == ["shop/spare"]
+    finally:
+        reflector.stop()
+        thread.join(5)

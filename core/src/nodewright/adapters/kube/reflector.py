@@ -111,12 +111,19 @@ class Reflector(Generic[T]):
         try:
             found, version = self._pages(limit=PAGE)
         except ApiError as error:
+            if error.is_missing and self.resource.is_custom:
+                self._is_unknown()
             if not error.is_expired:
                 raise
             found, version = self._pages(limit=0)  # the pages went stale while they were read
         self.lists += 1
         self._version = version
         self.cache.replace(found)
+        self.cache.heard(self._clock.now())
+
+    def _is_unknown(self) -> None:
+        """The API server does not know the kind: there is nothing of it, until somebody installs its definition."""
+        self.cache.replace(())
         self.cache.heard(self._clock.now())
 
     def _pages(self, limit: int) -> tuple[list[T], str]:

@@ -11,6 +11,7 @@ from nodewright.model.entries import BROKEN
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object
 from nodewright.model.objects import KINDS
+from nodewright.model.provisioning_request import API_GROUP
 from nodewright.model.sharing import Sharing
 
 T = TypeVar("T", bound=Object)
@@ -32,6 +33,8 @@ class Resource(Generic[T]):
         self.plural = _PLURALS.get(kind, f"{kind.lower()}s")
         self.path = collection_path(known.api_group, self.plural, namespace, known.version)
         self.query = dict(query or {})
+        # A cluster need not know the kind: it comes with a CustomResourceDefinition.
+        self.is_custom = known.api_group == API_GROUP
         self._type: type[Any] = known.type
         self._object: msgspec.json.Decoder[Any] = msgspec.json.Decoder(known.type, dec_hook=decode_amount)
         self._share: Any = Sharing().pod if kind == "Pod" else _as_it_is

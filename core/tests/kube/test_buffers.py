@@ -1,0 +1,87 @@
+"""CapacityBuffers on an API server: read where they are served, and their status written whole."""
+
+from datetime import UTC, datetime
+
+import msgspec
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.adapters.kube.api import MERGE_PATCH
+from nodewright.adapters.kube.caches import OPTIONAL_KINDS, optional_kinds
+from nodewright.adapters.kube.writes import KubeWrites
+from nodewright.model.capacity_buffer import READY, CapacityBuffer, CapacityBufferStatus
+from nodewright.model.condition import Condition
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.provisioning_request import TemplateReference
+from nodewright.snapshot.workloads import Workloads
+from nodewright.testkit.world import settings_with
+
+ROOT = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare"
+CONDITION = Condition(
+    type=READY,
+    status="True",
+    reason="AttributesSetSuccessfully",
+    message="ready",
+    last_transition_time=datetime.fromtimestamp(1_800_000_000.0, tz=UTC),
+    observed_generation=3,
+)
+
+
+def write(server: ApiServer, status: CapacityBufferStatus) -> dict[str, object]:
+    server.put(f"{ROOT}/status", {"metadata": {"name": "spare"}})
+    meta = ObjectMeta(name="spare", namespace="shop", uid="u1")
+    KubeWrites(server, Workloads).write_buffer_status(CapacityBuffer(metadata=meta, status=status))
+    call = server.writes[-1]
+    assert (call.method, call.path, call.content_type) == ("PATCH", f"{ROOT}/status", MERGE_PATCH)
+    assert call.body is not None
+    found: dict[str, object] = msgspec.json.decode(call.body)
+    return found
+
+
+def test_the_status_is_written_of_this_very_buffer(server: ApiServer) -> None:
+    status = CapacityBufferStatus(
+        pod_template_ref=TemplateReference(name="chunk"),
+        replicas=5,
+        pod_template_generation=2,
+        provisioning_strategy="buffer.x-k8s.io/active-capacity",
+        conditions=(CONDITION,),
+    )
+    assert write(server, status) == {
+        "metadata": {"uid": "u1"},
+        "status": {
+            "podTemplateRef": {"name": "chunk"},
+            "replicas": 5,
+            "podTemplateGeneration": 2,
+            "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+            "conditions": [
+                {
+                    "type": "ReadyForProvisioning",
+                    "status": "True",
+                    "reason": "AttributesSetSuccessfully",
+                    "message": "ready",
+                    "lastTransitionTime": "2027-01-15T08:00:00Z",
+                    "observedGeneration": 3,
+                }
+            ],
+        },
+    }
+
+
+def test_what_does_not_hold_any_more_is_taken_away(server: ApiServer) -> None:
+    body = write(server, CapacityBufferStatus(conditions=(CONDITION,)))
+    status = body["status"]
+    assert isinstance(status, dict)
+    assert {name for name, value in status.items() if value is None} == {
+        "podTemplateRef",
+        "replicas",
+        "podTemplateGeneration",
+        "provisioningStrategy",
+    }
+
+
+def test_what_is_followed_depends_on_the_settings() -> None:
+    assert optional_kinds(settings_with()) == frozenset()
+    injecting = settings_with(capacity_buffer_pod_injection_enabled=True)
+    assert optional_kinds(injecting) == {"PodTemplate", "CapacityBuffer"}
+    controlling = settings_with(capacity_buffer_controller_enabled=True)
+    assert optional_kinds(controlling) == {"PodTemplate", "CapacityBuffer", "Deployment", "ResourceQuota"}
+    assert optional_kinds(controlling) <= OPTIONAL_KINDS
