@@ -9,7 +9,11 @@ import pytest
 
 from awscloud import AwsCloud
 from doctoring import bad, run_doctor, said
-from nodewright.spec import Capability, FindingLevel
+from environment import only_variables
+from nodewright.spec import Capability, FindingLevel, ProviderContext, ProviderError
+from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import connect
+from nodewright_aws.provider import AwsProvider
 
 Attach = Callable[..., Any]
 _WRITES = {
@@ -59,6 +63,19 @@ def test_what_else_moves_a_group(cloud: AwsCloud, attach: Attach) -> None:
     assert "process Launch: Launch is suspended" in lines
     assert "limits: --nodes says 0:10, AWS 0:5" in lines
     assert "--nodes: --nodes names it, and there is no such Auto Scaling group" in lines
+
+
+def test_what_was_never_looked_for_is_not_said_to_be_missing(attach: Attach) -> None:
+    assert "--nodes" not in bad(attach("0:3:gone", read=False).client.diagnose())
+
+
+def test_without_a_region_nothing_is_said_to_be_granted(clock: FakeClock) -> None:
+    with only_variables(("AWS_",), {"AWS_CONFIG_FILE": "/nowhere"}):
+        provider = AwsProvider(ProviderContext(clock=clock, node_group_specs=("0:3:web",)))
+        client = connect("aws", provider, clock)
+        with pytest.raises(ProviderError, match=r"no region: set providers\.aws\.options\.region, or AWS_REGION"):
+            client.refresh()
+        assert client.diagnose() == ()
 
 
 def test_protection_makes_rebalancing_harmless(cloud: AwsCloud, attach: Attach) -> None:

@@ -83,6 +83,10 @@ def test_what_else_moves_a_set_or_holds_it(cloud: AzureCloud, attach: Attach) ->
     assert "meant is meant and not used: it has no tag min" in lines
 
 
+def test_what_was_never_looked_for_is_not_said_to_be_missing(attach: Attach) -> None:
+    assert "--nodes" not in bad(attach("0:3:gone", read=False).client.diagnose())
+
+
 def test_sizes_that_the_subscription_may_not_have(cloud: AzureCloud, attach: Attach) -> None:
     cloud.add_sku("Standard_L8s_v3", vCPUs="8", MemoryGB="64", denied="NotAvailableForSubscription")
     name = cloud.add_set(size="Standard_L8s_v3")

@@ -45,6 +45,11 @@ def test_permissions_that_are_not_told_are_a_warning(cloud: GceCloud, attach: At
     assert "Cloud Resource Manager API has not been used" in wrong["permissions"].message
 
 
+def test_what_was_never_looked_for_is_not_said_to_be_missing(cloud: GceCloud, attach: Attach) -> None:
+    name = cloud.add_group(size=1)
+    assert "group" not in bad(attach(f"0:10:{name}", read=False).client.diagnose())
+
+
 def test_what_else_moves_a_group(cloud: GceCloud, attach: Attach) -> None:
     template = cloud.add_template()
     update = {"type": "PROACTIVE", "minimalAction": "REPLACE"}

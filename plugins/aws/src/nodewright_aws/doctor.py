@@ -13,6 +13,7 @@ from nodewright.spec import AccessDenied, Capability, Finding, FindingLevel, Pro
 from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
+from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Group
 
@@ -98,9 +99,12 @@ class Doctor:
         self._options = options
         self._selection = selection
 
-    def examine(self, groups: Mapping[str, Group]) -> tuple[Finding, ...]:
-        """Permissions first, then each group."""
-        missing = (_missing(name) for name in self._selection.named if name not in groups)
+    def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
+        """Permissions first, then each group. Nothing is said of a cloud that is nowhere, nor of groups never looked for."""
+        if isinstance(ask(self._api.region), ProviderError):
+            return ()
+        groups = fleet.groups
+        missing = (_missing(name) for name in self._selection.named if fleet.was_read and name not in groups)
         return (*self._permissions(list(groups.values())), *missing, *self._surroundings(groups.values()))
 
     def _permissions(self, groups: Sequence[Group]) -> Iterator[Finding]:

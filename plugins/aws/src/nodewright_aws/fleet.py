@@ -35,6 +35,11 @@ class Fleet:
         """What exists, by name."""
         return self._groups
 
+    @property
+    def was_read(self) -> bool:
+        """Has a listing ever come through?"""
+        return self._read_at > float("-inf")
+
     def refresh(self, wanted: frozenset[str]) -> None:
         """All groups when the interval is over; until then only those that are wanted."""
         now = self._clock.now()

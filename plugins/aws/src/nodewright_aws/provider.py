@@ -149,7 +149,7 @@ class AwsProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        return (*doctor.examine(self._fleet.groups), *self._templateless())
+        return (*doctor.examine(self._fleet), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:

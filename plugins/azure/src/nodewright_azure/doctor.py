@@ -34,7 +34,7 @@ class Doctor:
         sets = fleet.sets
         return (
             *self._permissions(list(sets.values())),
-            *(self._missing(name) for name in fleet.names() if name not in sets),
+            *(self._missing(name) for name in fleet.names() if fleet.was_read and name not in sets),
             *(_unusable(name, why) for name, why in fleet.unusable.items()),
             *self._surroundings(sets),
         )

@@ -78,6 +78,11 @@ class Fleet:
         """What exists, by group id."""
         return {self.name(key): self._held[key].scale_set for key in self._order()}
 
+    @property
+    def was_read(self) -> bool:
+        """Has a listing ever come through?"""
+        return self._read_at > float("-inf")
+
     def names(self) -> Sequence[str]:
         """Explicit groups, also those that do not exist, then the discovered ones."""
         return [self.name(key) for key in self._order(every=True)]

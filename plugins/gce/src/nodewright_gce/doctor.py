@@ -101,7 +101,7 @@ class Doctor:
             remedy = "correct the options project, zones or region, or the permissions"
             message = f"zone {place.zone} of project {place.project} cannot be read: {trouble}"
             yield Finding(level=_PROBLEM, subject="zone", message=message, remedy=remedy)
-        for group_id in fleet.names():
+        for group_id in fleet.names() if fleet.was_read else ():
             found = ask(lambda group_id=group_id: fleet.group(group_id))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             if isinstance(found, ProviderError):
                 remedy = "correct the URL, or the permissions"

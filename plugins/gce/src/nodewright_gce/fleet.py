@@ -54,6 +54,11 @@ class Fleet:
         """Zones that could not be read."""
         return self._troubles
 
+    @property
+    def was_read(self) -> bool:
+        """Has a listing ever come through?"""
+        return self._read_at > float("-inf")
+
     def refresh(self, wanted: frozenset[str]) -> None:
         """All groups when the interval is over; until then only those that are wanted, or were missed."""
         now = self._clock.now()
