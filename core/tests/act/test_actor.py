@@ -16,7 +16,7 @@ from nodewright.model.errors import (
     QuotaExceeded,
     TargetChanged,
 )
-from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef, GroupSpec, NodeGroup
 from nodewright.testkit import FakeClock
 
 A, B, C = (GroupRef("p", name) for name in "abc")
@@ -31,6 +31,7 @@ class Provider:
         self.calls: list[tuple[Any, ...]] = []
         self.raises: dict[str, ProviderError] = {}
         self.at_most = 1000
+        self.is_dry = False
 
     def _accept(self, hook: str, group_id: str, *rest: object) -> None:
         self.calls.append((hook, group_id, *rest))
@@ -58,6 +59,14 @@ class Provider:
     ) -> tuple[str, ...]:
         self._accept("force", group_id, tuple(instance_ids), expected_target)
         return tuple(instance_ids)
+
+    def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
+        self._accept("create", spec.group_id, spec)
+        return None if self.is_dry else NodeGroup(id=spec.group_id, min_size=0, max_size=spec.max_size)
+
+    def delete_node_group(self, group_id: str) -> bool:
+        self._accept("delete group", group_id)
+        return True
 
 
 def increase(group: GroupRef, *, atomic: bool = False) -> IncreaseSize:

@@ -8,7 +8,7 @@ from nodewright.act import Actor, AuditLog, AuditRecord, Inbox
 from nodewright.act.audit import Write
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError, OutcomeUnknown, OutOfCapacity, ProviderError
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupRef, GroupSpec, NodeGroup
 from nodewright.testkit import FakeClock
 
 A, B = GroupRef("p", "a"), GroupRef("p", "b")
@@ -40,6 +40,13 @@ class Cloud:
         return tuple(instance_ids)[: self.increase_size(group_id, expected_target, expected_target + len(instance_ids))]
 
     force_delete_instances = delete_instances
+
+    def create_node_group(self, spec: GroupSpec) -> NodeGroup:
+        self.increase_size(spec.group_id, 0, 1)
+        return NodeGroup(id=spec.group_id, min_size=0, max_size=spec.max_size)
+
+    def delete_node_group(self, group_id: str) -> bool:
+        return bool(self.increase_size(group_id, 0, 1))
 
 
 class Ledger:

@@ -15,7 +15,15 @@ from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity, ProviderError
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.group import (
+    FailedInstance,
+    GroupOptions,
+    GroupSpec,
+    Instance,
+    NodeGroup,
+    NodeTemplate,
+    ProviderInfo,
+)
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -165,8 +173,18 @@ class Desk:
     same_group_labels = ignored_labels
     gpu_resources = ignored_labels
 
+    def machine_types(self) -> None:
+        """None: groups are made by people."""
+
     def provisioning_classes(self) -> None:
         """None of its own."""
+
+    def create_node_group(self, spec: GroupSpec) -> None:
+        self.order.append(f"create {spec.group_id}")
+
+    def delete_node_group(self, group_id: str) -> bool:
+        self.order.append(f"delete group {group_id}")
+        return True
 
     def provision(self, request: spec.ProvisioningRequest) -> None:
         self.order.append(f"provision {request.key}")

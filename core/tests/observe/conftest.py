@@ -77,6 +77,9 @@ class BentProvider:
     def gpu_resources(self) -> tuple[str, ...] | None:
         return ("vendor.example/gpu",)
 
+    def machine_types(self) -> None:
+        """None: groups are made by people."""
+
     def provisioning_classes(self) -> None:
         """None of its own."""
 

@@ -1,11 +1,21 @@
 """Carries out a plan's actions. A refusal is an outcome, never an exception."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from nodewright.act.audit import AuditSink, Write, answered, asked
 from nodewright.act.inbox import Inbox
 from nodewright.act.ports import ProviderWrites
-from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.action import (
+    Action,
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    Done,
+    Failed,
+    IncreaseSize,
+    Unknown,
+)
 from nodewright.model.clock import Clock
 from nodewright.model.errors import OutcomeUnknown, OutOfCapacity, ProviderError, QuotaExceeded, TargetChanged
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
@@ -34,11 +44,12 @@ class Actor:
         self._audit = audit
         self._stops_at_refusal = stops_at_refusal
 
-    def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]:
+    def act(self, actions: Sequence[Write], loop: str = "") -> tuple[Ended, ...]:
         """Every action in order; ``loop`` names this loop in the audit. After one that was not done, or not in full,
         its group is left alone until the next loop, for what follows was planned for a target that the group does not
-        have; unless that was foreseen, and it was planned for the target as it is.
+        have; unless that was foreseen, and it was planned for the target as it is. No group is made that is not to grow.
         """
+        growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
         outcomes: list[Ended] = []
         targets: dict[GroupRef, int | None] = {}
         refused: set[tuple[str, ...]] = set()
@@ -47,10 +58,12 @@ class Actor:
                 continue
             if isinstance(action, IncreaseSize) and action.pods in refused:
                 continue
+            if isinstance(action, CreateNodeGroup) and action.group not in growing:
+                continue
             record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)
             outcome = self._attempt(action)
-            if not isinstance(outcome, Done):
+            if not isinstance(outcome, Done) or (isinstance(action, CreateNodeGroup) and not outcome.accepted):
                 targets[action.group] = _unchanged_target(outcome)
                 if self._stops_at_refusal and isinstance(action, IncreaseSize):
                     refused.add(action.pods)
@@ -90,6 +103,10 @@ class Actor:
             case DeleteInstances():
                 delete = provider.force_delete_instances if action.force else provider.delete_instances
                 return len(delete(group_id, action.instance_ids, action.expected_target))
+            case CreateNodeGroup():
+                return int(provider.create_node_group(action.spec) is not None)
+            case DeleteNodeGroup():
+                return int(provider.delete_node_group(group_id))
 
     def _provider(self, action: Action) -> ProviderWrites:
         try:
@@ -99,7 +116,7 @@ class Actor:
             raise ProviderError(f"no provider {name} is loaded", provider=name, code="unknownProvider") from None
 
 
-def _unchanged_target(outcome: Failed | Unknown) -> int | None:
+def _unchanged_target(outcome: Ended) -> int | None:
     """The target after a decrease that was refused; None when nobody knows it, or nothing else is planned for it."""
     refused = isinstance(outcome, Failed) and outcome.code != TargetChanged.code
     return outcome.action.expected_target if refused and isinstance(outcome.action, DecreaseTargetSize) else None

@@ -4,12 +4,22 @@ from typing import Protocol
 
 import msgspec
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Outcome
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DeleteInstances,
+    DeleteNodeGroup,
+    Done,
+    Failed,
+    GroupWrite,
+    IncreaseSize,
+    Outcome,
+    SizeWrite,
+)
 from nodewright.model.condition import Condition
 from nodewright.model.provisioning_request import PROVISIONED
 from nodewright.planner.provisioning.docket import Question
 
-Write = IncreaseSize | DecreaseTargetSize | DeleteInstances
+Write = SizeWrite | GroupWrite
 
 ASKED = "asked"
 SERVE = "Provision"
@@ -18,7 +28,7 @@ _MOST_PODS = 3
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One cloud write. ``time`` in epoch seconds; sizes count machines, and pods where a provider is asked to serve a
-    request (``Provision``; ``group`` is then the provider).
+    request (``Provision``; ``group`` is then the provider). A group that is made or deleted has none.
 
     A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and with what
     became of it: ``done``, ``partial``, ``refused`` or ``unknown``. One that stays ``asked`` was the last that its
@@ -68,6 +78,8 @@ def asked(action: Write, *, time: float, loop: str, request: str) -> AuditRecord
     match action:
         case DeleteInstances():
             ids, target = action.instance_ids, action.expected_target - len(action.instance_ids)
+        case CreateNodeGroup() | DeleteNodeGroup():
+            ids, target = (), 0
         case _:
             ids, target = (), action.target
     return AuditRecord(
@@ -100,7 +112,7 @@ def asked_to_serve(question: Question, *, time: float, loop: str) -> AuditRecord
 
 def answered(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
     """The record with what became of the write."""
-    size = abs(record.target - record.expected_target)
+    size = 1 if isinstance(outcome.action, GroupWrite) else abs(record.target - record.expected_target)
     match outcome:
         case Done():
             became, accepted, message = ("done" if outcome.accepted == size else "partial"), outcome.accepted, ""

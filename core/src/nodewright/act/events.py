@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodewright.act.actor import Ended
 from nodewright.act.ports import STATUS_KIND, STATUS_NAME, WARNING, Event
 from nodewright.expander.priority import CONFIG_MAP
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    Done,
+    Failed,
+    GroupWrite,
+    IncreaseSize,
+)
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
@@ -104,6 +113,8 @@ def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state
             yield _of_status("FailedToRevertScaleUp", message, WARNING)
         case DeleteInstances():
             yield from _deletion_events(outcome, outcome.action, state)
+        case CreateNodeGroup() | DeleteNodeGroup():
+            yield from _group_events(outcome, outcome.action)
 
 
 def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
@@ -114,6 +125,21 @@ def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[Group
         return _of_status("ScaledUpGroup", f"Scale-up: group {group} size set to {size} instead of {current}{limit}")
     why = NO_MACHINE if isinstance(outcome, Done) else outcome.message
     return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {why}", WARNING)
+
+
+def _group_events(outcome: Ended, action: GroupWrite) -> Iterator[Event]:
+    """In CA's words."""
+    made = isinstance(action, CreateNodeGroup)
+    if not isinstance(outcome, Done):
+        reason, verb = ("FailedToCreateNodeGroup", "create") if made else ("FailedToDeleteNodeGroup", "delete")
+        message = f"NodeAutoprovisioning: attempt to {verb} node group {action.group} failed: {outcome.message}"
+        yield _of_status(reason, message, WARNING)
+    elif outcome.accepted and made:
+        message = f"NodeAutoprovisioning: created new node group {action.group} ({action.reason})"
+        yield _of_status("CreatedNodeGroup", message)
+    elif outcome.accepted:
+        message = f"NodeAutoprovisioning: node group {action.group} removed ({action.reason})"
+        yield _of_status("DeletedNodeGroup", message)
 
 
 def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterState) -> Iterator[Event]:

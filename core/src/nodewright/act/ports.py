@@ -10,6 +10,7 @@ from nodewright import spec
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
+from nodewright.model.group import GroupSpec, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -49,6 +50,10 @@ class ProviderWrites(Protocol):
     def force_delete_instances(
         self, group_id: str, instance_ids: Sequence[str], expected_target: int
     ) -> tuple[str, ...]: ...
+    def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
+        """None: a dry run kept it from the cloud."""
+
+    def delete_node_group(self, group_id: str) -> bool: ...
 
 
 class ServesRequests(Protocol):

@@ -79,6 +79,9 @@ class DumpedGroups:
     def gpu_resources(self) -> tuple[str, ...] | None:
         return None
 
+    def machine_types(self) -> None:
+        return None
+
     def provisioning_classes(self) -> None:
         return None
 

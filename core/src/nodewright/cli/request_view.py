@@ -7,7 +7,7 @@ from rich.console import Console
 
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.screen import count, make_table, safe
-from nodewright.model.action import IncreaseSize
+from nodewright.model.action import CreateNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
 from nodewright.planner.explain import RequestFacts, RequestPhase
@@ -50,13 +50,15 @@ def print_requests(console: Console, requests: Sequence[RequestFacts], now: floa
 
 def request_expansions(trial: Trial) -> Iterator[Expansion]:
     """What groups grow by for requests of all or nothing."""
+    most = {ref: group.seen.group.max_size for ref, group in trial.state.groups.items()}
+    most |= {action.group: action.spec.max_size for action in trial.plan.actions if isinstance(action, CreateNodeGroup)}
     for action in trial.plan.actions:
         if isinstance(action, IncreaseSize) and action.request is not None:
             yield Expansion(
                 group=action.group,
                 current=action.expected_target,
                 target=action.target,
-                maximum=trial.state.groups[action.group].seen.group.max_size,
+                maximum=most[action.group],
             )
 
 

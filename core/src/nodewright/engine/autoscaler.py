@@ -14,7 +14,7 @@ from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.ports import World
 from nodewright.engine.timers import next_timer
-from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError, TargetChanged
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
@@ -86,15 +86,15 @@ class LoopReport:
 
     @property
     def was_refused(self) -> bool:
-        """Did an increase fail? Then its group is backed off, and its pods are planned anew at once.
+        """Did an increase fail, or the making of a group? Then it is backed off, and its pods are planned anew at once.
 
         Where somebody else wrote the size, nothing is backed off: asking again at once might go on for ever.
         """
-        increases = (outcome for outcome in self.outcomes if isinstance(outcome.action, IncreaseSize))
+        growth = (outcome for outcome in self.outcomes if isinstance(outcome.action, (IncreaseSize, CreateNodeGroup)))
         return any(
             (isinstance(outcome, Failed) and outcome.code != TargetChanged.code)
-            or (isinstance(outcome, Done) and not outcome.accepted)
-            for outcome in increases
+            or (isinstance(outcome, Done) and isinstance(outcome.action, IncreaseSize) and not outcome.accepted)
+            for outcome in growth
         )
 
     @property

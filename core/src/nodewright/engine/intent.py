@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from nodewright.act.budget import Machine
 from nodewright.model.action import Action, IncreaseSize
+from nodewright.model.group import GroupOptions
 from nodewright.model.removal import NodeRemoval
 from nodewright.registry.grants import opened_grants
 from nodewright.registry.requests import opened
@@ -22,8 +23,10 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
     requests, last_known = dict(memory.requests), dict(memory.last_known)
     for action in actions:
         group = state.groups.get(action.group)
-        if isinstance(action, IncreaseSize) and group is not None:
-            patience = group.seen.options.max_node_provision_seconds
+        if isinstance(action, IncreaseSize):
+            # A group that is made for it is seen for the first time in the next loop.
+            options = group.seen.options if group is not None else GroupOptions()
+            patience = options.max_node_provision_seconds
             request = opened(action.target - action.expected_target, state.now, patience)
             requests[action.group] = (*requests.get(action.group, ()), request)
             if action.group in last_known:

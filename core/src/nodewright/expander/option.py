@@ -12,7 +12,7 @@ class Option:
     """Grow one group: by how many nodes like ``node``, and which pending pods that helps.
 
     ``hourly_price`` is USD for one node, None where unknown. ``requested`` is what the pods ask in all, by
-    resource, in millicores and bytes.
+    resource, in millicores and bytes. ``exists``: the group need not be made first.
     """
 
     group: GroupRef
@@ -22,3 +22,4 @@ class Option:
     requested: dict[str, int]
     hourly_price: float | None = None
     has_gpu: bool = False
+    exists: bool = True

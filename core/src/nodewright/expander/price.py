@@ -10,6 +10,8 @@ _MIB = 2**20
 # A pod that stands for what will come later, so that nearly free options do not divide by nothing.
 _STANDBY = {"cpu": 500, "memory": 500 * _MIB}
 _GPU_UNFITNESS = 1000.0
+# How much more an option seems to cost whose group would have to be made.
+_NOT_EXISTING = 2.0
 # Up to so many nodes in the cluster, a node of so many cores is preferred.
 _PREFERRED_CORES = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
 _LARGEST_PREFERRED_CORES = 32
@@ -50,7 +52,8 @@ def _score(option: Option, units: UnitPrices, cluster_nodes: int) -> float | Non
     standby = units.of(_STANDBY)
     work = units.of(option.requested) + standby
     price = option.hourly_price * option.node_count + standby
-    return _unfitness(option, cluster_nodes) * (price / work if work else price)
+    penalty = 1.0 if option.exists else _NOT_EXISTING
+    return penalty * _unfitness(option, cluster_nodes) * (price / work if work else price)
 
 
 def _unfitness(option: Option, cluster_nodes: int) -> float:

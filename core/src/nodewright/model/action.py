@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef, GroupSpec
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -50,15 +50,34 @@ class DeleteInstances(Action, frozen=True, kw_only=True):
     force: bool = False
 
 
+class CreateNodeGroup(Action, frozen=True, kw_only=True):
+    """Have a provider make a node group, empty at first; the increase that it is made for follows."""
+
+    expected_target: int = 0
+    spec: GroupSpec
+    reason: str
+
+
+class DeleteNodeGroup(Action, frozen=True, kw_only=True):
+    """Delete an empty node group that was made in this way."""
+
+    expected_target: int = 0
+    reason: str
+
+
+GroupWrite = CreateNodeGroup | DeleteNodeGroup
+SizeWrite = IncreaseSize | DecreaseTargetSize | DeleteInstances
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """How a call ended. ``started`` is when it began, epoch seconds."""
 
-    action: IncreaseSize | DecreaseTargetSize | DeleteInstances
+    action: SizeWrite | GroupWrite
     started: float
 
 
 class Done(Outcome, frozen=True, kw_only=True):
-    """Accepted by the cloud: how many machines of what was asked."""
+    """Accepted by the cloud: how many machines of what was asked, or that one group was made or deleted."""
 
     accepted: int
 

@@ -72,13 +72,15 @@ class MachineType(Value, frozen=True, kw_only=True):
     """A kind of machine from which a node group can be made.
 
     ``template`` is the node that it becomes in a group without labels and taints of its own, ``hourly_price`` is USD,
-    None where unknown. The id of a group made of it begins with ``id_prefix``.
+    None where unknown. The id of a group made of it begins with ``id_prefix``; ``takes_labels``: its nodes can have labels
+    and taints of their own.
     """
 
     name: str
     template: NodeTemplate
     hourly_price: float | None = None
     id_prefix: str = "nap-"
+    takes_labels: bool = True
 
 
 class GroupSpec(Value, frozen=True, kw_only=True):

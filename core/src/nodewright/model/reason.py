@@ -33,6 +33,7 @@ class SkipCode(StrEnum):
     MAX_SIZE = "max_size"
     NODE_LIMIT = "node_limit"
     RESOURCE_LIMIT = "resource_limit"
+    GROUP_LIMIT = "group_limit"
     NO_TEMPLATE = "no_template"
     NOT_CHOSEN = "not_chosen"
     WAITING = "waiting"

@@ -9,8 +9,8 @@ from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import GroupOptions, GroupRef, NodeGroup, NodeTemplate
 from nodewright.model.node import Node
+from nodewright.model.template_node import make_template_node
 from nodewright.observe.ports import ProviderReads
-from nodewright.observe.template import make_template_node
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 T = TypeVar("T")
@@ -122,6 +122,8 @@ class ProviderWatch:
                 gpu_label=provider.gpu_label() or "",
                 gpu_resources=provider.gpu_resources() or (),
                 provisioning_classes=tuple(served.name for served in provider.provisioning_classes() or ()),
+                machine_types=provider.machine_types() or (),
+                capabilities=provider.info.capabilities,
             )
         except ProviderError:
             return replace(held, ignores_id_case=provider.info.ignores_id_case)

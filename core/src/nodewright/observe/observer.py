@@ -1,9 +1,10 @@
 """Every read of one loop, once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from nodewright.model.action import Outcome
-from nodewright.model.group import GroupOptions, GroupRef
+from nodewright.model.action import DeleteNodeGroup, Done, Outcome
+from nodewright.model.default_options import default_options
+from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
 from nodewright.model.settings import Settings
 from nodewright.observe.groups import KEPT_SECONDS, ProviderWatch
@@ -30,7 +31,7 @@ class Observer:
         self,
         now: float,
         memory: Memory,
-        outcomes: Iterable[Outcome] = (),
+        outcomes: Collection[Outcome] = (),
         removing: Mapping[str, Removing] | None = None,
     ) -> tuple[Observation, str]:
         """The world at ``now``, and why it must not be acted upon (empty: it may).
@@ -42,9 +43,14 @@ class Observer:
         in_flight = find_in_flight(memory, outcomes)
         providers: dict[str, ProviderSeen] = {}
         groups: dict[GroupRef, GroupSeen] = {}
+        deleted = {outcome.action.group for outcome in outcomes if _is_deleted(outcome)}
         for watch in self._watches:
             wanted = frozenset(ref.group_id for ref in in_flight if ref.provider == watch.name)
-            last_known = {ref: seen for ref, seen in memory.last_known.items() if ref.provider == watch.name}
+            last_known = {
+                ref: seen
+                for ref, seen in memory.last_known.items()
+                if ref.provider == watch.name and ref not in deleted
+            }
             providers[watch.name], found = watch.read(wanted, last_known, now)
             groups.update(found)
         seen = Observation(
@@ -58,24 +64,15 @@ class Observer:
             workloads=picture.workloads,
             removing=removing or {},
             provisioning=picture.provisioning,
-            buffers=picture.buffers,
             quotas=picture.quotas,
+            buffers=picture.buffers,
         )
         return seen, picture.problem
 
 
-def default_options(settings: Settings) -> GroupOptions:
-    """What holds for a group of which its provider says nothing else."""
-    failures, scale_down = settings.failures, settings.scale_down
-    return GroupOptions(
-        max_node_provision_seconds=failures.ordinary_provision_seconds,
-        max_node_startup_seconds=failures.max_node_startup_time,
-        scale_down_unneeded_seconds=scale_down.scale_down_unneeded_time,
-        scale_down_unready_seconds=scale_down.scale_down_unready_time,
-        scale_down_utilization_threshold=scale_down.scale_down_utilization_threshold,
-        scale_down_gpu_utilization_threshold=scale_down.scale_down_gpu_utilization_threshold,
-        ignore_daemonsets_utilization=scale_down.ignore_daemonsets_utilization,
-    )
+def _is_deleted(outcome: Outcome) -> bool:
+    """Is the group gone because we wanted it gone? Nobody need wait for it to be listed again."""
+    return isinstance(outcome.action, DeleteNodeGroup) and isinstance(outcome, Done) and outcome.accepted > 0
 
 
 def find_in_flight(memory: Memory, outcomes: Iterable[Outcome]) -> frozenset[GroupRef]:

@@ -7,7 +7,15 @@ from typing import Protocol
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
-from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
+from nodewright.model.group import (
+    FailedInstance,
+    GroupOptions,
+    Instance,
+    MachineType,
+    NodeGroup,
+    NodeTemplate,
+    ProviderInfo,
+)
 from nodewright.model.pod import Pod
 from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.provisioning import Provisioning
@@ -31,8 +39,8 @@ class ClusterPicture:
     priorities: str | None = None
     workloads: Workloads = field(default_factory=Workloads)
     provisioning: Provisioning = field(default_factory=Provisioning)
-    buffers: Buffers = field(default_factory=Buffers)
     quotas: tuple[CapacityQuota, ...] = ()
+    buffers: Buffers = field(default_factory=Buffers)
     problem: str = ""
 
 
@@ -63,4 +71,5 @@ class ProviderReads(Protocol):
     def same_group_labels(self) -> tuple[str, ...] | None: ...
     def gpu_label(self) -> str | None: ...
     def gpu_resources(self) -> tuple[str, ...] | None: ...
+    def machine_types(self) -> tuple[MachineType, ...] | None: ...
     def provisioning_classes(self) -> tuple[ProvisioningClass, ...] | None: ...

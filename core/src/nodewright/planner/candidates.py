@@ -1,13 +1,13 @@
 """Which groups may grow at all, and by what expansion each would help (behaviour/up.md §4.4, §4.5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nodewright.estimator.binpacking import Estimate, Template
 from nodewright.estimator.limits import node_limit
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupRef, GroupSpec
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.planner.deadline import deadline
@@ -24,7 +24,8 @@ from nodewright.snapshot.snapshot import Snapshot
 class Ground:
     """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way.
 
-    ``corrected`` are groups whose size this plan corrects already.
+    ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
+    they are made when they grow.
     """
 
     state: ClusterState
@@ -34,6 +35,7 @@ class Ground:
     quota: Quota
     accelerators: Accelerators = NO_ACCELERATORS
     corrected: frozenset[GroupRef] = frozenset()
+    new_groups: Mapping[GroupRef, GroupSpec] = field(default_factory=dict)
 
     @property
     def node_count(self) -> int:
@@ -50,11 +52,19 @@ class Ground:
         limit = self.settings.limits.max_nodes_total
         return limit - self.node_count if limit else None
 
+    @property
+    def new_groups_left(self) -> int:
+        """How many groups may still be made; those that this plan makes have grown in its picture."""
+        groups, listed = self.state.groups, self.state.observation.groups
+        made = sum(bool(seen.group.autoprovisioned) for ref, seen in listed.items() if ref not in self.new_groups)
+        planned = sum(bool(groups[ref].seen.target) for ref in self.new_groups)
+        return self.settings.autoprovisioning.max_autoprovisioned_node_group_count - made - planned
+
 
 def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
     """Why a group may not grow now, whatever the pod; None when it may."""
     group = ground.state.groups[ref]
-    unsafe = unsafe_reason(ground, ref)
+    unsafe = unsafe_reason(ground, ref) or _too_many(ground, ref)
     if unsafe is not None:
         return unsafe
     if (group.seen.target or 0) >= group.seen.group.max_size:
@@ -90,10 +100,22 @@ def unsafe_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
     return None
 
 
+def _too_many(ground: Ground, ref: GroupRef) -> SkipReason | None:
+    """Why a group that would have to be made may not be."""
+    if ref not in ground.new_groups or ground.state.groups[ref].seen.target or ground.new_groups_left > 0:
+        return None
+    most = ground.settings.autoprovisioning.max_autoprovisioned_node_group_count
+    message = f"max autoprovisioned node group count reached ({most})"
+    return SkipReason(code=SkipCode.GROUP_LIMIT, message=message)
+
+
 def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gallery: Gallery) -> list[GroupRef]:
-    """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to."""
+    """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to. Those that
+    do not exist are alike to none: one option makes one group.
+    """
     own = ground.state.groups[ref].seen
-    if not ground.settings.scale_up.balance_similar_node_groups or own.options.zero_or_max_node_scaling:
+    balances = ground.settings.scale_up.balance_similar_node_groups and ref not in ground.new_groups
+    if not balances or own.options.zero_or_max_node_scaling:
         return []
     needed = {group.pod_class for group in groups if ref in gallery.fits(group.pod_class)}
     if not needed:
@@ -103,6 +125,7 @@ def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gall
         for other in ground.state.groups
         if other != ref
         and other in ground.templates
+        and other not in ground.new_groups
         and unsafe_reason(ground, other) is None
         and is_similar(ground, ref, other)
         and all(other in gallery.fits(pod_class) for pod_class in needed)
@@ -136,6 +159,7 @@ def option_of(ground: Ground, ref: GroupRef, found: Estimate) -> Option | None:
         requested=_requested(found),
         hourly_price=seen.hourly_price,
         has_gpu=bool(ground.accelerators.count(template.node)[0]),
+        exists=ref not in ground.new_groups or bool(seen.target),
     )
 
 

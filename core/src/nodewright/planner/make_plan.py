@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from random import Random
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.buffers.desk import Desk
 from nodewright.planner.buffers.fill import fill_buffers
 from nodewright.planner.candidates import Ground
@@ -27,7 +28,7 @@ from nodewright.planner.pending import (
     split_young,
     take_fitting,
 )
-from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport, ScaleUpReport
+from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning.as_ca import choose_request
 from nodewright.planner.provisioning.booking import book_as_ca
 from nodewright.planner.provisioning.consumers import set_aside
@@ -66,7 +67,7 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
 
 def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: Docket, desk: Desk) -> Plan:
     restored = _RESTORE[settings.size_correction](state, settings)
-    state, actions = restored.state, list[PlannedAction](restored.actions)
+    state, actions = restored.state, list[SizeWrite](restored.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
     if not is_unstaffed:
         keep_house(docket)
@@ -96,7 +97,7 @@ def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: 
 
 
 def _plan_loop(
-    ground: Ground, actions: list[PlannedAction], old: list[Pod], random: Random, docket: Docket, desk: Desk
+    ground: Ground, actions: list[SizeWrite], old: list[Pod], random: Random, docket: Docket, desk: Desk
 ) -> Plan:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = ground.settings
@@ -107,7 +108,9 @@ def _plan_loop(
     hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
     daemons = find_daemons(old)
     fitting, left = take_fitting(ground.snapshot, old, hints)
-    growth = _grow(ground, [pod for pod in left if id(pod) not in daemons] if daemons else left, random, docket)
+    left = [pod for pod in left if id(pod) not in daemons] if daemons else left
+    ground = offer_groups(ground, [*(pod.spec for pod in left), *docket.specs_of_wholes(), *desk.specs], random)
+    growth = _grow(ground, left, random, docket)
     take_fitting(growth.ground.snapshot, growth.held)
     spare = fill_buffers(growth, desk, hints or Hints(), random)
     reports = [*growth.reports, *spare.reports]
@@ -121,7 +124,8 @@ def _plan_loop(
     if settings.size_correction == "prompt":
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
     return Plan(
-        actions=tuple(actions),
+    emptied = delete_empty_groups(ground, {action.group for action in actions})
+        actions=(*with_creations(actions, ground), *emptied),
         scale_up=reports[0],
         salvo=tuple(growth.reports[1:]),
         spare=tuple(spare.reports),
@@ -131,12 +135,12 @@ def _plan_loop(
     )
 
 
-def _gives_way(action: PlannedAction, settings: Settings) -> bool:
+def _gives_way(action: SizeWrite, settings: Settings) -> bool:
     """Is it the removal of machines that never joined? It may wait, for a budget or a second look too, and pods may not."""
     return settings.size_correction == "prompt" and isinstance(action, DeleteInstances) and not action.failure_ids
 
 
-def _growth_first(actions: list[PlannedAction], settings: Settings) -> list[PlannedAction]:
+def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrite]:
     """One write a group: where pods or the minimum want it to grow, what may wait does."""
     growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
     return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
@@ -154,7 +158,7 @@ def _grow(ground: Ground, pods: list[Pod], random: Random, docket: Docket) -> Gr
 
 
 def _scale_down(
-    actions: list[PlannedAction], growth: Growth, spare: Iterable[ScaleUpReport], hints: Hints
+    actions: list[SizeWrite], growth: Growth, spare: Iterable[ScaleUpReport], hints: Hints
 ) -> ScaleDownReport:
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
     grown = {expansion.group for report in (*growth.reports, *spare) for expansion in report.expansions}
@@ -173,7 +177,7 @@ def _after_finding(ground: Ground) -> Ground:
     return replace(ground, state=replace(ground.state, memory=memory))
 
 
-def _target_after(action: PlannedAction, group: GroupSeen) -> int:
+def _target_after(action: SizeWrite, group: GroupSeen) -> int:
     """The target once the action is done; a cloud refuses a decrease below the machines that exist."""
     if isinstance(action, DeleteInstances):
         return action.expected_target - len(action.instance_ids)

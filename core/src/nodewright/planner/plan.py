@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
@@ -15,7 +15,7 @@ from nodewright.planner.buffers.desk import BufferReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.state import ScaleDownMemory
 
-PlannedAction = IncreaseSize | DecreaseTargetSize | DeleteInstances
+PlannedAction = SizeWrite | GroupWrite
 
 
 @dataclass(frozen=True, kw_only=True)

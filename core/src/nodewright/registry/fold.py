@@ -20,6 +20,7 @@ from nodewright.registry.judge_ca import judge_ca
 from nodewright.registry.judge_seed import judge_seed
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
+from nodewright.registry.new_groups import find_empty_since, refused_creations
 from nodewright.registry.nodes import class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.probation import after_deliveries, without_probation
 from nodewright.registry.provisioning import ProvisioningMemory
@@ -92,6 +93,8 @@ def fold(
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
     found = _Findings(seen, states, members, since, arrivals, tried, _provisioning(memory, seen, outcomes, settings))
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+    empty = find_empty_since(memory, states, seen.groups, outcomes, seen.now)
+    state = replace(state, memory=replace(state.memory, empty_since=empty)) if empty else state
     if vanished:
         told = {ref: replace(state.groups[ref], vanished=machines) for ref, machines in vanished.items()}
         state = replace(state, groups={**state.groups, **told})
@@ -132,6 +135,7 @@ def _backoffs(
     """Who is left alone after a failure, and who has proved itself since."""
     now = found.seen.now
     failures = [failure for state in found.states.values() for failure in state.failures]
+    failures += refused_creations(outcomes, found.groups)
     backoffs = without_stale(memory.backoffs, settings.failures, now)
     backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
     if not settings.probes_after_backoff:

@@ -162,6 +162,7 @@ class Memory:
     that counts towards a deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it
     does. ``arrivals`` is what is learned of each
     group's provision time. ``deletion_tried`` says when a machine or failure that is still there was last asked to go.
+    ``empty_since`` is since when each autoprovisioned group has had no machines; it is not kept over a restart.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -183,6 +184,7 @@ class Memory:
     last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
     scale_down: ScaleDownMemory = field(default_factory=ScaleDownMemory)
     provisioning: ProvisioningMemory = field(default_factory=ProvisioningMemory)
+    empty_since: Mapping[GroupRef, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,14 +6,22 @@ Written from the rules alone, over plain nodes and pods: it shares no code with 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    GroupWrite,
+    IncreaseSize,
+    SizeWrite,
+)
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
 
-Planned = IncreaseSize | DecreaseTargetSize | DeleteInstances
+Planned = SizeWrite | GroupWrite
 
 
 @dataclass(frozen=True)
@@ -26,41 +34,54 @@ class Violation:
 
 def check_actions(seen: Observation, actions: Sequence[Planned], settings: Settings) -> tuple[Violation, ...]:
     """Every violation of sizes, limits and identities; none for a sound plan."""
-    course = _Course(seen, leaves_refusing_to_cloud=settings.size_correction == "ca")
+    course = _Course(seen, settings)
     found = [Violation(action, rule) for action in actions for rule in course.follow(action)]
-    growth = [action for action in actions if isinstance(action, IncreaseSize)]
-    found += [Violation(action, rule) for action in growth[-1:] for rule in _broken_limits(seen, growth, settings)]
+    growth = [
+        (course.groups[action.group], action)
+        for action in actions
+        if isinstance(action, IncreaseSize) and action.group in course.groups
+    ]
+    found += [Violation(action, rule) for _, action in growth[-1:] for rule in _broken_limits(seen, growth, settings)]
     return tuple(found)
 
 
 class _Course:
-    """Target sizes and machines as one action after the other leaves them.
+    """``groups``, their target sizes and machines as one action after the other leaves them.
 
     CA asks for decreases without looking whether machines exist for them: clouds refuse those.
     """
 
-    def __init__(self, seen: Observation, *, leaves_refusing_to_cloud: bool) -> None:
+    def __init__(self, seen: Observation, settings: Settings) -> None:
+        self.groups = dict(seen.groups)
         self._seen = seen
-        self._leaves_refusing_to_cloud = leaves_refusing_to_cloud
+        self._settings = settings
+        self._leaves_refusing_to_cloud = settings.size_correction == "ca"
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
         self._deleted: set[tuple[GroupRef, str]] = set()
 
     def follow(self, action: Planned) -> list[str]:
         """The rules that the action breaks; it counts as done for those after it."""
         broken = list(self._broken_rules(action))
-        group = self._seen.groups.get(action.group)
+        group = self.groups.get(action.group)
+        if isinstance(action, CreateNodeGroup):
+            broken = list(broken_by_creation(self._seen, self.groups, action, self._settings))
+            if not broken:
+                self.groups[action.group], self._targets[action.group] = as_made(self._seen, action), 0
+            return broken
         if group is not None and not broken:
             self._targets[action.group] = self._target_after(group, action)
         return broken
 
-    def _broken_rules(self, action: Planned) -> Iterator[str]:
-        group, target = self._seen.groups.get(action.group), self._targets.get(action.group)
+    def _broken_rules(self, action: SizeWrite | DeleteNodeGroup) -> Iterator[str]:
+        group, target = self.groups.get(action.group), self._targets.get(action.group)
         if group is None or target is None or group.instances is None:
             yield "the group's size is unknown"
         elif action.expected_target != target:
             yield f"planned for a target of {action.expected_target}, observed {target}"
         elif isinstance(action, IncreaseSize):
             yield from _broken_by_increase(group, action)
+        elif isinstance(action, DeleteNodeGroup):
+            yield from broken_by_group_deletion(group, action, target)
         elif isinstance(action, DeleteInstances):
             yield from _broken_by_deletion(group, action)
         elif not action.target < target:
@@ -68,7 +89,10 @@ class _Course:
         elif action.target < self._there(group) and not self._leaves_refusing_to_cloud:
             yield f"a target of {action.target} is below the {self._there(group)} machines that exist"
 
-    def _target_after(self, group: GroupSeen, action: Planned) -> int:
+    def _target_after(self, group: GroupSeen, action: SizeWrite | DeleteNodeGroup) -> int | None:
+        """None: the group is gone."""
+        if isinstance(action, DeleteNodeGroup):
+            return None
         if isinstance(action, IncreaseSize):
             return action.target
         if isinstance(action, DecreaseTargetSize):
@@ -100,15 +124,16 @@ def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[s
         yield "a machine is named twice"
 
 
-def _broken_limits(seen: Observation, growth: Sequence[IncreaseSize], settings: Settings) -> Iterator[str]:
+def _broken_limits(
+    seen: Observation, growth: Sequence[tuple[GroupSeen, IncreaseSize]], settings: Settings
+) -> Iterator[str]:
     """Cluster limits, from the nodes that are there and the machines asked for."""
     limits = make_resource_limits(settings.limits)
-    known = [action for action in growth if action.group in seen.groups]
-    added = [(seen.groups[action.group], action.target - action.expected_target) for action in known]
+    added = [(group, action.target - action.expected_target) for group, action in growth]
     most = settings.limits.max_nodes_total
     if settings.is_ca:  # it holds the limit against each group that it fills up to its minimum, not against their sum
-        known = [action for action in known if action.target > seen.groups[action.group].group.min_size]
-    count = sum(action.target - action.expected_target for action in known)
+        growth = [(group, action) for group, action in growth if action.target > group.group.min_size]
+    count = sum(action.target - action.expected_target for _, action in growth)
     nodes = [node for _, node in seen.snapshot.nodes()]
     if most and count and len(nodes) + count > most:
         yield f"{len(nodes)} nodes and {count} more exceed --max-nodes-total={most}"

@@ -6,7 +6,7 @@ from typing import Protocol
 from nodewright.act.actor import Ended
 from nodewright.act.audit import Write
 from nodewright.act.removals.batch import Batch
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.action import DeleteInstances, Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
 from nodewright.model.errors import TargetChanged
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval
@@ -19,7 +19,7 @@ REMOVAL = "scale-down: "
 class Calls(Protocol):
     """As ``Actor``."""
 
-    def act(self, actions: Iterable[Write], loop: str = "") -> tuple[Ended, ...]: ...
+    def act(self, actions: Sequence[Write], loop: str = "") -> tuple[Ended, ...]: ...
 
 
 class Deleter:
@@ -68,5 +68,7 @@ def as_deletion(removals: Sequence[NodeRemoval], expected_target: int) -> Delete
     )
 
 
-def _sign(action: IncreaseSize | DecreaseTargetSize | DeleteInstances) -> int:
+def _sign(action: SizeWrite | GroupWrite) -> int:
+    if isinstance(action, GroupWrite):
+        return 0
     return 1 if isinstance(action, IncreaseSize) else -1

@@ -16,7 +16,7 @@ from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNode
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
-from nodewright.planner.explain import requests_seen
+from nodewright.planner.explain import buffers_planned, requests_seen
 from nodewright.planner.plan import Plan
 from nodewright.registry.backoff import is_active
 from nodewright.registry.state import ClusterState, GroupState
@@ -79,6 +79,7 @@ class Metrics:
             self._node_metrics.observe(report.state, report.plan, self._settings.templates)
         if report.plan is not None:
             self._observe_plan(report.plan)
+            self._observe_buffers(report.plan)
             if report.state is not None:
                 self._observe_requests(report.state, report.plan)
             for activity in _PLANNED:
@@ -177,6 +178,8 @@ class Metrics:
             "capacity_requests", "ProvisioningRequests by class and state.", "class", "state", prefix=_OWN
         )
         self._booked = self._gauge("booked_pods", "Pods of requests for which room is held.", prefix=_OWN)
+        self._buffers = self._gauge("capacity_buffers", "CapacityBuffers by state.", "state", prefix=_OWN)
+        self._spare = self._gauge("buffer_pods", "Pods that buffers hold room for.", "room", prefix=_OWN)
         self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
 
     def _make_group_metrics(self) -> None:
@@ -259,6 +262,14 @@ class Metrics:
         for one in requests_seen(state, plan):
             self._capacity.labels(one.class_name, one.phase.value).inc()
         self._booked.set(sum(plan.provisioning.booked.values()))
+
+    def _observe_buffers(self, plan: Plan) -> None:
+        self._buffers.clear()
+        found = buffers_planned(plan)
+        for one in found:
+            self._buffers.labels(one.state.value).inc()
+        for room in ("held", "coming", "missing"):
+            self._spare.labels(room).set(sum(getattr(one, room) for one in found))
 
     def _observe_outcomes(self, outcomes: Iterable[Ended]) -> None:
         for outcome in outcomes:

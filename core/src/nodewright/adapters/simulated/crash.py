@@ -15,6 +15,8 @@ _WRITES = frozenset(
         "decrease_target_size",
         "delete_instances",
         "force_delete_instances",
+        "create_node_group",
+        "delete_node_group",
         "provision",
     }
 )

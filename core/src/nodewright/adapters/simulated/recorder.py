@@ -18,8 +18,18 @@ from nodewright.adapters.simulated.result import (
     WaitingTimes,
 )
 from nodewright.engine.autoscaler import LoopReport
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    Done,
+    Failed,
+    GroupWrite,
+    IncreaseSize,
+)
 from nodewright.model.clock import Clock
+from nodewright.model.group import NodeGroup
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.plan import Plan
@@ -30,6 +40,8 @@ _WRITES = {
     IncreaseSize.__name__: "increase",
     DecreaseTargetSize.__name__: "withdraw",
     DeleteInstances.__name__: "delete",
+    CreateNodeGroup.__name__: "create group",
+    DeleteNodeGroup.__name__: "delete group",
 }
 _DIED = "the engine died before the answer"
 
@@ -99,9 +111,9 @@ class Recorder:
             elif answer is None:
                 continue  # it died before the call
             else:
-                accepted = answer if isinstance(answer, int) else len(cast("Sequence[str]", answer))
+                deleted = () if isinstance(answer, (int, NodeGroup)) else cast("Sequence[str]", answer)
+                accepted = answer if isinstance(answer, int) else len(deleted)
                 lost = _from_audit(record, accepted, "unknown", _DIED)
-                deleted = () if isinstance(answer, int) else cast("Sequence[str]", answer)
                 self.take_removals(
                     _over(held, record.time) for held in under_way if held.removal.instance_id in deleted
                 )
@@ -161,11 +173,14 @@ def describe(outcome: Ended) -> Decision:
             what, pods, asked = "withdraw", 0, before - action.target
         case DeleteInstances():
             what, pods, asked = "delete", 0, len(action.instance_ids)
+        case CreateNodeGroup() | DeleteNodeGroup():
+            what, pods, asked = _WRITES[type(action).__name__], 0, 1
     if not isinstance(outcome, Done):
         ended, message = ("refused" if isinstance(outcome, Failed) else "unknown"), outcome.message
     else:
         ended, message = ("done" if outcome.accepted == asked else "partial"), ""
-        after += outcome.accepted if what == "increase" else -outcome.accepted
+        if not isinstance(action, GroupWrite):
+            after += outcome.accepted if what == "increase" else -outcome.accepted
     reason = "" if isinstance(action, IncreaseSize) else action.reason
     return Decision(
         at=outcome.started,
@@ -182,12 +197,13 @@ def describe(outcome: Ended) -> Decision:
 def _from_audit(record: AuditRecord, accepted: int, outcome: str, message: str) -> Decision:
     """A write that is only known from the audit, which does not count pods."""
     what = _WRITES[record.action]
+    change = 0 if what.endswith("group") else accepted if what == "increase" else -accepted
     return Decision(
         at=record.time,
         what=what,
         group=record.group,
         before=record.expected_target,
-        after=record.expected_target + (accepted if what == "increase" else -accepted),
+        after=record.expected_target + change,
         pods=0,
         outcome=outcome,
         message=message,

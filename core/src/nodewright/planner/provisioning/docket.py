@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
-from nodewright.model.pod import Pod
+from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
@@ -136,6 +136,14 @@ class Docket:
         """None: it is somebody else's, or nobody's."""
         own = find_mode(request, self.settings)
         return Mode.PROVIDER if own is None and self.server_of(request) else own
+
+    def specs_of_wholes(self) -> Iterator[PodSpec]:
+        """The pods, one of each kind, for which machines may be asked for all at once."""
+        for request in self:
+            if self.mode(request) == Mode.ATOMIC:
+                names = (pod_set.pod_template_ref.name for pod_set in request.spec.pod_sets)
+                found = (self.templates.get(f"{request.metadata.namespace}/{name}") for name in names)
+                yield from (template.template.spec for template in found if template is not None)
 
     def server_of(self, request: ProvisioningRequest) -> str:
         """The provider that serves the request's class itself; empty: none does."""
