@@ -89,10 +89,12 @@ class ProvisioningSettings(Section, frozen=True, kw_only=True):
     What was not found is looked for again after ``provisioning_request_initial_backoff_time``, twice as long with each
     failure, up to the maximum. ``check_capacity_processor_instance`` is the name under which this process serves requests.
     CA examines one request of a loop, or with ``check_capacity_batch_processing`` as many as fit in a batch; here as many
-    are examined in every profile but "ca".
+    are examined in every profile but "ca". ``enable_provisioning_classes``: ProvisioningClass objects say which classes
+    there are, for whom, and how much each namespace may hold; CA knows none.
     """
 
     enable_provisioning_requests: bool = False
+    enable_provisioning_classes: bool = False
     provisioning_request_initial_backoff_time: Duration = 60.0
     provisioning_request_max_backoff_time: Duration = 600.0
     check_capacity_batch_processing: bool = False
@@ -315,6 +317,12 @@ class Settings(Section, frozen=True, kw_only=True):
     def is_ca(self) -> bool:
         """Whether everything is to be decided as CA does."""
         return self.loop.profile == "ca"
+
+    @property
+    def serves_classes(self) -> bool:
+        """Whether ProvisioningClass objects say which requests are served: CA does not know them."""
+        provisioning = self.provisioning
+        return provisioning.enable_provisioning_requests and provisioning.enable_provisioning_classes and not self.is_ca
 
     @property
     def stops_at_refusal(self) -> bool:

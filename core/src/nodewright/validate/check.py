@@ -20,6 +20,7 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
+from nodewright.validate.quotas import exceeded_quotas
 
 Planned = SizeWrite | GroupWrite
 
@@ -144,3 +145,5 @@ def _broken_limits(
         wanted = sum(offer[name].value * more for offer, more in templates if name in offer)
         if wanted and held + wanted > limit:
             yield f"{name} of {held} and {wanted} more exceeds the cluster's limit of {limit}"
+    if settings.limits.capacity_quotas_enabled:
+        yield from exceeded_quotas(seen, added)

@@ -33,11 +33,11 @@ class Minima:
         """Of cores and memory what the machine has, of devices what pods may use."""
         held = node.status.capacity
         offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
-        kind, devices = _devices(node, self._providers)
+        kind, devices = devices_of(node, self._providers)
         return {**offers, kind: devices} if kind in self._least else offers
 
 
-def _devices(node: Node, providers: Iterable[ProviderSeen]) -> tuple[str, int]:
+def devices_of(node: Node, providers: Iterable[ProviderSeen]) -> tuple[str, int]:
     """The kind of a node's devices, which a label of its provider tells, and how many it offers."""
     for provider in providers:
         kind = node.metadata.labels.get(provider.gpu_label, "") if provider.gpu_label else ""

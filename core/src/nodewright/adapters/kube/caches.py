@@ -51,6 +51,8 @@ def optional_kinds(settings: Settings) -> frozenset[str]:
     kinds: set[str] = set()
     if settings.provisioning.enable_provisioning_requests:
         kinds |= {"PodTemplate", "ProvisioningRequest"}
+    if settings.serves_classes:
+        kinds.add("ProvisioningClass")
     if settings.buffers.are_read:
         kinds |= {"PodTemplate", "CapacityBuffer"}
     if settings.buffers.capacity_buffer_controller_enabled:
