@@ -1,5 +1,6 @@
 """Requests for capacity in a story: somebody asks, and reads the conditions."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,13 +41,14 @@ class Asking:
         kind: str = CHECK_CAPACITY,
         parameters: dict[str, str] | None = None,
         templates: bool = True,
+        template: str = "",
         **shape: Any,
     ) -> None:
-        """So many pods a set, each of 1 cpu unless ``shape`` says otherwise."""
-        made = [self._template(f"{name}-{number}", shape) for number in range(len(counts))]
+        """So many pods a set, each of 1 cpu unless ``shape`` says otherwise; or all of one ``template`` that is there."""
+        made = [_template(f"{name}-{number}", shape) for number in range(len(counts))]
         sets = tuple(
-            PodSet(pod_template_ref=TemplateReference(name=template.name), count=count)
-            for template, count in zip(made, counts, strict=True)
+            PodSet(pod_template_ref=TemplateReference(name=template or fresh.name), count=count)
+            for fresh, count in zip(made, counts, strict=True)
         )
         request = ProvisioningRequest(
             metadata=ObjectMeta(name=name, namespace="default"),
@@ -56,14 +58,51 @@ class Asking:
         )
 
         def create() -> None:
-            for template in made if templates else ():
-                self.requests.add_template(template)
+            for fresh in made if templates and not template else ():
+                self.requests.add_template(fresh)
             self.requests.add(request, self.story.clock.now())
 
         self.story.at(at, create)
 
+    def template(self, name: str, *, at: float, **shape: Any) -> None:
+        """A template is changed."""
+        self.story.at(at, lambda: self.requests.add_template(_template(name, shape)))
+
     def withdraw(self, name: str, *, at: float) -> None:
         self.story.at(at, lambda: self.requests.delete(f"default/{name}"))
+
+    def begin_to_delete(self, name: str, *, at: float) -> None:
+        """Somebody's finalizer keeps it there."""
+
+        def begin() -> None:
+            held = self.requests.get(f"default/{name}")
+            if held is not None:
+                going = datetime.fromtimestamp(self.story.clock.now(), tz=UTC)
+                self.requests.put(replace(held, metadata=replace(held.metadata, deletion_timestamp=going)))
+
+        self.story.at(at, begin)
+
+    def date(self, name: str, kind: str, since: float, *, at: float) -> None:
+        """A condition is dated otherwise."""
+
+        def change() -> None:
+            held = self.requests.get(f"default/{name}")
+            condition = held.condition(kind) if held is not None else None
+            assert held is not None
+            assert condition is not None
+            moment = datetime.fromtimestamp(since, tz=UTC)
+            self.requests.put(held.with_condition(replace(condition, last_transition_time=moment)))
+
+        self.story.at(at, change)
+
+    def refuse_writes(self, start: float, end: float) -> None:
+        """The API server takes no status in between."""
+
+        def refuse(refuses: bool) -> None:
+            self.requests.refuses = refuses
+
+        self.story.at(start, lambda: refuse(True))
+        self.story.at(end, lambda: refuse(False))
 
     def consume(self, name: str, count: int, *, at: float, kind: str = CHECK_CAPACITY) -> None:
         """The pods of a request come."""
@@ -98,7 +137,8 @@ class Asking:
         said = {one.type: f"{one.status}/{one.reason}" for one in request.status.conditions}
         self.history.append((at, request.key, said))
 
-    def _template(self, name: str, shape: dict[str, Any]) -> PodTemplate:
-        pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **shape}))
-        meta = replace(pod.metadata, namespace="default", name=name)
-        return PodTemplate(metadata=meta, template=PodTemplateSpec(metadata=pod.metadata, spec=pod.spec))
+
+def _template(name: str, shape: dict[str, Any]) -> PodTemplate:
+    pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **shape}))
+    meta = replace(pod.metadata, namespace="default", name=name)
+    return PodTemplate(metadata=meta, template=PodTemplateSpec(metadata=pod.metadata, spec=pod.spec))

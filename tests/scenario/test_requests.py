@@ -143,12 +143,7 @@ def test_status_survives_a_restart(keeps_memory: bool) -> None:
 def test_a_status_that_cannot_be_written_is_decided_anew() -> None:
     asking = make(POOL, minutes=10)
     asking.ask("a", 3, at=60)
-
-    def refuse(refuses: bool) -> None:
-        asking.requests.refuses = refuses
-
-    asking.story.at(50, lambda: refuse(True))
-    asking.story.at(200, lambda: refuse(False))
+    asking.refuse_writes(50, 200)
     assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [200]
     assert asking.story.events("StatusNotWritten")
 

@@ -11,7 +11,7 @@ from nodewright.act.audit import AuditSink, asked_to_serve, heard
 from nodewright.act.ports import WARNING, ClusterWrites, Event, ServesRequests
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.clock import Clock
-from nodewright.model.condition import Condition
+from nodewright.model.condition import MOST_TEXT, Condition
 from nodewright.model.errors import KubeApiError, ProviderError
 from nodewright.model.provisioning_request import CAPACITY_REVOKED, FAILED, ProvisioningRequest
 from nodewright.planner.plan import Plan, PlannedAction
@@ -96,11 +96,11 @@ class Clerk:
         try:
             verdict = self._providers[question.provider].provision(asked)
         except ProviderError as error:
-            return changed(question.waiting, reason="ProviderFailed", message=str(error))
+            return changed(question.waiting, reason="ProviderFailed", message=str(error)[:MOST_TEXT])
         if verdict is None:
             return None
         held = question.met if verdict.accepted else question.unmet
-        return changed(held, reason=verdict.reason, message=verdict.message)
+        return changed(held, reason=verdict.reason, message=verdict.message[:MOST_TEXT])
 
     def _write(self, request: ProvisioningRequest, conditions: tuple[Condition, ...], *, is_apply: bool = True) -> bool:
         try:

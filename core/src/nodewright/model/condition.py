@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from nodewright.model.meta import Kube, Time
 
+# The API server takes no longer message, in characters.
+MOST_TEXT = 32_768
+
 
 class Condition(Kube, frozen=True, kw_only=True):
     """One observation of an object."""

@@ -34,7 +34,7 @@ from nodewright.planner.provisioning.booking import book_as_ca
 from nodewright.planner.provisioning.consumers import set_aside
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import keep_house
-from nodewright.planner.provisioning.promises import hold_room, remove_partial, settle_grants
+from nodewright.planner.provisioning.promises import hold_room, remove_partial, settle_grants, without_taken_back
 from nodewright.planner.provisioning.served import tell_unserved
 from nodewright.planner.quota import Quota
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
@@ -81,7 +81,8 @@ def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: 
     if docket.treats_fairly:
         tell_unserved(state, docket)
         settle_grants(state, docket)
-        actions += remove_partial(state, docket, [action.group for action in actions])
+        partial = remove_partial(state, docket, [action.group for action in actions])
+        state, actions = without_taken_back(state, partial), [*actions, *partial]
     pods = find_pending(state.observation.pending, settings.pods)
     old, young = split_young(pods, settings.pods, state.now)
     old += find_recreated(state.observation.snapshot, state.observation.removing, settings.pods)
@@ -104,7 +105,7 @@ def _plan_loop(
     removes = settings.scale_down.scale_down_enabled
     if docket.treats_fairly:
         old = set_aside(old, docket)
-        hold_room(ground.snapshot, docket)
+        hold_room(ground.snapshot, ground.state, docket)
     hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
     daemons = find_daemons(old)
     fitting, left = take_fitting(ground.snapshot, old, hints)
@@ -123,8 +124,8 @@ def _plan_loop(
     actions = _growth_first(actions, settings)
     if settings.size_correction == "prompt":
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
-    return Plan(
     emptied = delete_empty_groups(ground, {action.group for action in actions})
+    return Plan(
         actions=(*with_creations(actions, ground), *emptied),
         scale_up=reports[0],
         salvo=tuple(growth.reports[1:]),

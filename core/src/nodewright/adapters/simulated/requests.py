@@ -46,6 +46,10 @@ class Requests:
         fresh = self._held[request.key] = replace(request, metadata=meta)
         return fresh
 
+    def put(self, request: ProvisioningRequest) -> None:
+        """Somebody changes what is there."""
+        self._held[request.key] = request
+
     def delete(self, key: str) -> None:
         """Somebody deletes it, if it is there."""
         self._held.pop(key, None)

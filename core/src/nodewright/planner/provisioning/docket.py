@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from nodewright.model.condition import Condition
+from nodewright.model.condition import MOST_TEXT, Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
@@ -118,7 +118,7 @@ class Docket:
         self.examined = False
         self.next_change = float("inf")
         self._servers = self._find_servers(state)
-        self._held = {request.key: request for request in seen.requests} if self.is_enabled else {}
+        self._held = {request.key: request for request in seen.requests if self._counts(request)}
 
     @property
     def treats_fairly(self) -> bool:
@@ -152,18 +152,18 @@ class Docket:
     def condition(self, request: ProvisioningRequest, what: tuple[str, str], reason: str, message: str) -> Condition:
         """A condition as of now; ``what`` is its type and status.
 
-        CA dates every write anew; elsewhere a condition is as old as its status.
+        CA dates every write anew; elsewhere a condition is as old as its status, and never of the future.
         """
         kind, status = what
         held = request.condition(kind)
         since = datetime.fromtimestamp(self.now, tz=UTC)
         if held is not None and held.status == status and not self.settings.is_ca:
-            since = held.last_transition_time or since
+            since = min(since, held.last_transition_time or since)
         return Condition(
             type=kind,
             status=status,
             reason=reason,
-            message=message,
+            message=message[:MOST_TEXT],
             last_transition_time=since,
             observed_generation=request.metadata.generation,
         )
@@ -203,6 +203,10 @@ class Docket:
             memory=self._memory(),
             next_change=self.next_change,
         )
+
+    def _counts(self, request: ProvisioningRequest) -> bool:
+        """Deletion cancels at once, also where somebody's finalizer keeps the object; CA does not look."""
+        return self.is_enabled and (self.settings.is_ca or request.metadata.deletion_timestamp is None)
 
     def _find_servers(self, state: ClusterState) -> dict[str, str]:
         """Provider by class. The core's own names stay its own, and the first of several providers serves. CA knows no

@@ -1,8 +1,9 @@
 """Requests as we treat them: every one that is due in every loop, beside ordinary pods (docs/provisioning-requests.md)."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from random import Random
 
 from nodewright.model.action import IncreaseSize
@@ -30,8 +31,9 @@ from nodewright.snapshot.snapshot import Snapshot
 
 # A condition's message is no list of five hundred groups.
 _MOST_REFUSALS = 5
-# So many requests are looked at in one loop; the others in the next ones.
+# So many requests, and so many pods of theirs, are looked at in one loop; the others in the next ones.
 _MOST_A_LOOP = 500
+_MOST_PODS_A_LOOP = 32 * 16_384  # of the largest request that there may be
 
 # What a request asks for: the class and number of each set of pods.
 _Wish = tuple[tuple[PodClass, int], ...]
@@ -54,7 +56,7 @@ class Service:
 
 
 def serve(ground: Ground, docket: Docket, random: Random, mode: Mode) -> Service:
-    """Look for the room of every request of that mode that is due: new ones first, then the oldest.
+    """Look for the room of every request of that mode that is due, in turn.
 
     Room that is there is taken in the very picture of ``ground``, machines only in a fork of it.
     """
@@ -75,12 +77,22 @@ def serve(ground: Ground, docket: Docket, random: Random, mode: Mode) -> Service
 
 
 def in_turn(docket: Docket, mode: Mode, most: int) -> list[ProvisioningRequest]:
-    """The requests of that mode that are due, so many at most: new ones first, then the oldest."""
+    """The requests of that mode that are due, so many at most: new ones first, then those looked at longest ago.
+
+    What is wrong costs nothing; the largest that is not is looked at in a loop of its own.
+    """
     due = [request for request in due_requests(docket) if docket.mode(request) == mode]
-    due.sort(key=lambda one: (one.id in docket.retries, one.created, one.key))
-    if len(due) > most:
+    due.sort(key=lambda one: (_looked_at(one, docket), one.created, one.key))
+    pods = accumulate(0 if find_problem(request) else request.pod_count for request in due)
+    taken = [request for request, so_far in zip(due[:most], pods, strict=False) if so_far <= _MOST_PODS_A_LOOP]
+    if len(taken) < len(due):
         docket.wake(docket.now)
-    return due[:most]
+    return taken
+
+
+def _looked_at(request: ProvisioningRequest, docket: Docket) -> float:
+    held = docket.retries.get(request.id)
+    return held.at if held is not None else -math.inf
 
 
 def pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:

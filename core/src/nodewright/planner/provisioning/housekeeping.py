@@ -33,7 +33,7 @@ def keep_house(docket: Docket) -> None:
         if docket.mode(request) is None or is_over(request, docket):
             continue
         if request.has(PROVISIONED):
-            if _ends(docket, _booked_since(request) + BOOKING_SECONDS):
+            if _ends(docket, _booked_since(request, docket) + BOOKING_SECONDS):
                 bookings.append(request)
         elif len(overdue) < most - len(bookings) and _ends(docket, request.created + time_to_try(request, docket)):
             overdue.append(request)
@@ -74,9 +74,14 @@ def read_seconds(text: str) -> float:
     return seconds
 
 
-def _booked_since(request: ProvisioningRequest) -> float:
+def _booked_since(request: ProvisioningRequest, docket: Docket) -> float:
+    """A moment that is still to come is of a clock that was set back: from now, then."""
     held = request.condition(PROVISIONED)
-    return held.since if held is not None else 0.0
+    assert held is not None
+    if held.since <= docket.now or docket.settings.is_ca:
+        return held.since
+    docket.mark(request, docket.condition(request, (PROVISIONED, held.status), held.reason, held.message))
+    return docket.now
 
 
 def _ends(docket: Docket, at: float) -> bool:

@@ -1,6 +1,7 @@
 """What was promised to requests: machines under way, and room that is held until their pods run (docs/adr/0013)."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
@@ -77,8 +78,22 @@ def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]
     return list(found.values())
 
 
-def hold_room(snapshot: Snapshot, docket: Docket) -> None:
+def without_taken_back(state: ClusterState, removals: Iterable[Removal]) -> ClusterState:
+    """The state in which what is taken back is on its way no more: nobody may count on it."""
+    groups = dict(state.groups)
+    for removal in removals:
+        group = groups[removal.group]
+        if isinstance(removal, DecreaseTargetSize):
+            gone = removal.expected_target - removal.target
+        else:
+            gone = len(set(removal.instance_ids) - _ready_machines(state, removal.group))
+        groups[removal.group] = replace(group, upcoming=max(0, group.upcoming - gone))
+    return replace(state, groups=groups)
+
+
+def hold_room(snapshot: Snapshot, state: ClusterState, docket: Docket) -> None:
     """Fill the room of provisioned requests, and of those whose machines are under way, with pods that are to come."""
+    _leave_out_going(snapshot, state, docket)
     held = [request for request in docket if is_booked(request, docket)]
     coming = {held.key for held in docket.grants.values() if not held.broken}
     waiting = [request for request in docket if request.key in coming and not is_over(request, docket)]
@@ -95,6 +110,19 @@ def hold_room(snapshot: Snapshot, docket: Docket) -> None:
     for request in waiting:
         if not request.has(PROVISIONED):
             take_fitting(snapshot, pods_to_book(request, docket))
+
+
+def _leave_out_going(snapshot: Snapshot, state: ClusterState, docket: Docket) -> None:
+    """Empty nodes that the cloud takes away, or is asked to in this loop, are no room that anybody can be promised."""
+    names = {name for group in state.groups.values() for name in group.readiness.deleted}
+    broken = (part for held in docket.grants.values() if held.broken for part in held.parts)
+    machines = {machine.lower() for part in broken for machine in part.machines}
+    if not (names or machines):
+        return
+    for row, node in tuple(snapshot.nodes()):
+        goes = node.name in names or node.spec.provider_id.lower() in machines
+        if goes and _is_idle(snapshot, row):
+            snapshot.remove_node(row)
 
 
 def _hold(snapshot: Snapshot, request: ProvisioningRequest, pods: list[Pod], docket: Docket) -> None:
@@ -148,10 +176,14 @@ def _idle_machines(part: GrantPart, state: ClusterState) -> tuple[str, ...]:
     busy = {
         node.spec.provider_id.lower()
         for row, node in snapshot.nodes()
-        if node.spec.provider_id.lower() in wanted
-        and any(not (pod.is_daemonset_pod or pod.is_mirror) for pod in snapshot.pods(row))
+        if node.spec.provider_id.lower() in wanted and not _is_idle(snapshot, row)
     }
     return tuple(machine for machine in part.machines if machine.lower() not in busy)
+
+
+def _is_idle(snapshot: Snapshot, row: int) -> bool:
+    """Does nothing run there but what runs on every node?"""
+    return all(pod.is_daemonset_pod or pod.is_mirror for pod in snapshot.pods(row))
 
 
 def _without_others(held: Grant, part: GrantPart, idle: tuple[str, ...]) -> Grant:
