@@ -1,4 +1,4 @@
-"""What ``explain`` says of a node, a pod, a group or a request for capacity, as values; planner/explain has the part about nodes."""
+"""What ``explain`` says of a node, a pod, a group, a request for capacity or a buffer, as values; planner/explain has the part about nodes."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,12 +12,14 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.planner.explain import (
+    BufferFacts,
     GroupFacts,
     NodeExplanation,
     NodeFate,
     PodOutlook,
     Refusal,
     RequestFacts,
+    buffers_planned,
     explain_node,
     facts_of,
     fate_of,
@@ -79,7 +81,15 @@ class RequestExplanation(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[tuple[str, str], ...] = ()
 
 
-Answer = NodeExplanation | PodExplanation | GroupExplanation | RequestExplanation
+class BufferExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A buffer of spare capacity as it will stand after the loop; ``notes`` are its conditions, by type."""
+
+    now: float
+    facts: BufferFacts
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+Answer = NodeExplanation | PodExplanation | GroupExplanation | RequestExplanation | BufferExplanation
 _Ask = Callable[[Trial, str], Answer | None]
 
 
@@ -145,6 +155,15 @@ def _request(trial: Trial, key: str) -> RequestExplanation | None:
     return None
 
 
+def _buffer(trial: Trial, key: str) -> BufferExplanation | None:
+    found = next((one for one in buffers_planned(trial.plan) if one.buffer == key), None)
+    if found is None:
+        return None
+    held = next(one.buffer for one in trial.plan.buffers.holdings if one.buffer.key == key)
+    told = ((one.type, ": ".join(filter(None, (one.status, one.message)))) for one in held.status.conditions)
+    return BufferExplanation(now=trial.state.now, facts=found, notes=tuple(told))
+
+
 def _alike(trial: Trial, ref: GroupRef) -> tuple[NodesAlike, ...]:
     report = trial.plan.scale_down
     found: dict[tuple[NodeFate, str], list[str]] = {}
@@ -179,6 +198,10 @@ def _request_keys(trial: Trial) -> Iterator[str]:
     return (request.key for request in trial.state.observation.provisioning.requests)
 
 
+def _buffer_keys(trial: Trial) -> Iterator[str]:
+    return (one.buffer for one in buffers_planned(trial.plan))
+
+
 def _group_names(trial: Trial) -> Iterator[str]:
     return map(str, trial.state.groups)
 
@@ -188,4 +211,5 @@ KINDS: dict[str, tuple[_Ask, Callable[[Trial], Iterator[str]]]] = {
     "pod": (_pod, _pod_keys),
     "group": (_group, _group_names),
     "request": (_request, _request_keys),
+    "buffer": (_buffer, _buffer_keys),
 }

@@ -17,16 +17,16 @@ from nodewright.model.settings import Settings
 
 
 @click.command("explain", cls=SettingsCommand)
-@click.argument("kind", metavar="node|pod|group|request", type=click.Choice(list(KINDS)))
+@click.argument("kind", metavar="node|pod|group|request|buffer", type=click.Choice(list(KINDS)))
 @click.argument("name", metavar="NAME")
 @click.argument("dump", metavar="[DUMP]", required=False)
 @dump_options
 @output_option
 @settings_options
 def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
-    """Say why a node is still there, what would become of a pod, why a group does not grow, or how a request stands.
+    """Say why a node is still there, what would become of a pod, why a group does not grow, or how a request or a buffer stands.
 
-    NAME is that of a node, NAMESPACE/NAME of a pod or a ProvisioningRequest, or PROVIDER/ID of a group. With DUMP, the node groups and the
+    NAME is that of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a group. With DUMP, the node groups and the
     settings are those of nodewright plan. Without, the daemon at --debug-address is asked; where none answers, one
     loop is run on the cluster that --kubeconfig names, without its writes. simulate --explain does the same in a
     simulation.

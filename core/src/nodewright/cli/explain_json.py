@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.cli.answers import Answer, GroupExplanation, PodExplanation, RequestExplanation
+from nodewright.cli.answers import Answer, BufferExplanation, GroupExplanation, PodExplanation, RequestExplanation
+from nodewright.cli.buffer_view import buffer_json
 from nodewright.cli.request_view import request_json
 from nodewright.model.moment import format_moment
 from nodewright.planner.explain import GroupFacts, NodeExplanation, PodOutlook
@@ -21,6 +22,8 @@ def as_json(found: Answer) -> dict[str, Any]:
         return (
             head | request_json(found.facts) | {"told": [{"to": name, "message": said} for name, said in found.notes]}
         )
+    if isinstance(found, BufferExplanation):
+        return head | buffer_json(found.facts) | {"conditions": dict(found.notes)}
     return head | (_pod(found) if isinstance(found, PodExplanation) else _group(found))
 
 

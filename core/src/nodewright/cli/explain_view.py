@@ -6,7 +6,8 @@ from math import ceil
 from rich.console import Console
 from rich.table import Table
 
-from nodewright.cli.answers import RUNS, Answer, GroupExplanation, PodExplanation, RequestExplanation
+from nodewright.cli.answers import RUNS, Answer, BufferExplanation, GroupExplanation, PodExplanation, RequestExplanation
+from nodewright.cli.buffer_view import buffer_line
 from nodewright.cli.request_view import request_line
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.duration import format_duration
@@ -42,6 +43,8 @@ def print_answer(console: Console, found: Answer) -> None:
         _print_pod(console, found)
     elif isinstance(found, GroupExplanation):
         _print_group(console, found)
+    elif isinstance(found, BufferExplanation):
+        _print_buffer(console, found)
     else:
         _print_request(console, found)
 
@@ -131,6 +134,19 @@ def _print_request(console: Console, found: RequestExplanation) -> None:
     facts.add_row(safe(one.phase), safe(f"since {_when(one.since, found.now)}"))
     for name, message in found.notes:
         facts.add_row(safe(name), safe(message))
+    console.print(facts)
+
+
+def _print_buffer(console: Console, found: BufferExplanation) -> None:
+    one, facts = found.facts, _facts_table()
+    console.print(safe(f"Buffer {one.buffer}, as of {format_moment(found.now)}: {one.state}.", "bold"))
+    facts.add_row("why", safe(buffer_line(one) or f"all of its room is there, for {count(one.pods, 'pod')}"))
+    facts.add_row("pods like", safe(one.shape))
+    facts.add_row(
+        "pods", safe(f"{one.pods:,}: {one.held:,} with room, {one.coming:,} on its way, {one.missing:,} without")
+    )
+    for kind, said in found.notes:
+        facts.add_row(safe(kind), safe(said))
     console.print(facts)
 
 

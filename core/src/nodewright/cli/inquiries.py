@@ -4,6 +4,7 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
@@ -25,7 +26,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.moment import format_moment
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
-from nodewright.planner.explain import requests_seen
+from nodewright.planner.explain import buffers_planned, requests_seen
 
 _JSON = "application/json"
 _TABLE = "table"
@@ -118,7 +119,7 @@ class Inquiries:
     def _make_status(self, report: LoopReport) -> StatusReport:
         state, limits = report.state, self._settings.deletion_limits
         assert state is not None
-        return make_status(
+        status = make_status(
             state.memory,
             self._clock.now(),
             pause=self._pause,
@@ -126,6 +127,7 @@ class Inquiries:
             removing=report.removing,
             capacity=requests_seen(state, report.plan),
         )
+        return replace(status, buffers=buffers_planned(report.plan) if report.plan is not None else ())
 
     @contextmanager
     def _last(self) -> Iterator[LoopReport | None]:

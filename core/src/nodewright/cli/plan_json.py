@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from nodewright.cli.buffer_view import buffer_expansions, buffer_json
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_nodes import nodes_json
 from nodewright.cli.request_view import request_expansions, request_json
@@ -12,7 +13,7 @@ from nodewright.cli.verdicts import Verdict, find_verdicts
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
-from nodewright.planner.explain import requests_planned
+from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion, PlannedAction
 from nodewright.registry.state import GroupState
 
@@ -39,6 +40,7 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         "expansions": [
             *_expansions(plan.scale_up.expansions, "pods"),
             *_expansions(request_expansions(trial), "request"),
+            *_expansions(buffer_expansions(trial), "buffer"),
             *_expansions(plan.min_size.expansions if plan.min_size is not None else (), "min_size"),
         ],
         "options": [
@@ -50,6 +52,7 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         "scale_down": nodes_json(plan.scale_down),
         "pods": [_pod(verdict) for verdict in find_verdicts(trial)],
         "capacity_requests": [request_json(one) for one in requests_planned(trial.state, plan)],
+        "capacity_buffers": [buffer_json(one) for one in buffers_planned(plan)],
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
+from nodewright.cli.buffer_view import buffer_expansions, print_buffers
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_nodes import print_nodes
 from nodewright.cli.request_view import print_requests, request_expansions
@@ -15,7 +16,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
-from nodewright.planner.explain import requests_planned
+from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion
 from nodewright.registry.state import GroupState
 
@@ -43,6 +44,7 @@ def print_trial(console: Console, trial: Trial, source: str, strays: Sequence[Po
     _print_other_actions(console, trial)
     print_nodes(console, trial)
     print_requests(console, requests_planned(trial.state, trial.plan), trial.state.now)
+    print_buffers(console, buffers_planned(trial.plan))
     _print_pods(console, verdicts, folded=folded)
     console.print(_conclusion(trial, verdicts))
 
@@ -61,6 +63,10 @@ def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
     if unserved and not trial.settings.provisioning.enable_provisioning_requests:
         are = "is" if unserved == 1 else "are"
         yield f"{count(unserved, 'request')} for capacity {are} left alone: --enable-provisioning-requests is off."
+    unserved = len(trial.state.observation.buffers.buffers)
+    if unserved and not trial.settings.buffers.are_read:
+        are = "is" if unserved == 1 else "are"
+        yield f"{count(unserved, 'buffer')} of spare capacity {are} left alone: --capacity-buffer-controller-enabled is off."
     if strays:
         names = name_some([pod.key for pod in strays])
         yield f"{count(len(strays), 'pod')} on nodes that the dump does not hold, left out: {names}."
@@ -97,6 +103,7 @@ def _by_group(expansions: Iterable[Expansion]) -> dict[GroupRef, Expansion]:
 def _expansions(trial: Trial) -> Iterator[Expansion]:
     yield from trial.plan.scale_up.expansions
     yield from request_expansions(trial)
+    yield from buffer_expansions(trial)
     if trial.plan.min_size is not None:
         yield from trial.plan.min_size.expansions
 
@@ -115,8 +122,12 @@ def why_group(trial: Trial, ref: GroupRef) -> str:
         f"grows for {'request' if len(requests) == 1 else 'requests'} {name_some(requests)}" if requests else ""
     )
     has_grown = any(expansion.group == ref for expansion in trial.plan.scale_up.expansions)
-    for_pods = _why_for_pods(trial, ref) if has_grown or not requests else ""
-    return "; ".join(filter(None, (for_pods, for_requests)))
+    spare = sum(
+        len(report.triggered) for report in trial.plan.spare if any(one.group == ref for one in report.expansions)
+    )
+    for_buffers = f"grows for {count(spare, 'pod')} of buffers" if spare else ""
+    for_pods = _why_for_pods(trial, ref) if has_grown or not (requests or spare) else ""
+    return "; ".join(filter(None, (for_pods, for_requests, for_buffers)))
 
 
 def _why_for_pods(trial: Trial, ref: GroupRef) -> str:
@@ -193,6 +204,8 @@ def _conclusion(trial: Trial, verdicts: Iterable[Verdict]) -> Text:
         return safe(f"Plan: no group grows{left}.", "bold")
     where = count(len(_by_group(grown)), "group")
     asked = {one.request.key for one in trial.plan.actions if isinstance(one, IncreaseSize) and one.request is not None}
-    whom = [count(helped, "pod")] if helped or not asked else []
+    spare = any(True for _ in buffer_expansions(trial))
+    whom = [count(helped, "pod")] if helped or not (asked or spare) else []
     whom += [count(len(asked), "request")] if asked else []
+    whom += ["spare capacity"] if spare else []
     return safe(f"Plan: {count(added, 'more node')} in {where} for {' and '.join(whom)}{left}.", "bold")

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from nodewright.cli.buffer_view import buffer_json, print_buffers
 from nodewright.cli.request_view import print_requests, request_json
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.engine.status import Detection, GroupStatus, StatusReport
@@ -31,6 +32,7 @@ def print_status(console: Console, report: StatusReport) -> None:
         named = name_some([_on_its_way(held, report) for held in report.removing], most=10)
         console.print(safe(f"{count(len(report.removing), 'node')} on the way out: {named}."))
     print_requests(console, report.capacity or (), report.now)
+    print_buffers(console, report.buffers or ())
     if not report.groups:
         return
     table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
@@ -54,6 +56,7 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "removals": [_removal(held) for held in report.removing],
         "groups": [_group(group, report.now) for group in report.groups],
         "capacity_requests": None if report.capacity is None else [request_json(one) for one in report.capacity],
+        "capacity_buffers": None if report.buffers is None else [buffer_json(one) for one in report.buffers],
     }
 
 

@@ -10,7 +10,7 @@ from nodewright.act import Pause
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
-from nodewright.planner.explain import RequestFacts
+from nodewright.planner.explain import BufferFacts, RequestFacts
 from nodewright.registry.backoff import is_active
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.learned import ArrivalHistory
@@ -65,7 +65,7 @@ class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
     ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not known, which decides it.
     ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on their way out. ``capacity``
-    are the requests for capacity; None where nobody has asked the API server for them.
+    are the requests for capacity, ``buffers`` those of spare capacity; None where nobody has asked the API server for them.
     """
 
     now: float = 0.0
@@ -77,6 +77,7 @@ class StatusReport:
     unneeded: Mapping[str, float] = field(default_factory=dict)
     removing: tuple[Removing, ...] = ()
     capacity: tuple[RequestFacts, ...] | None = None
+    buffers: tuple[BufferFacts, ...] | None = None
 
 
 def make_status(

@@ -27,7 +27,7 @@ from nodewright.engine.ports import Pause, ProviderPort, World
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
-from nodewright.planner.explain import requests_seen
+from nodewright.planner.explain import buffers_planned, requests_seen
 from nodewright.registry.state import Memory
 from nodewright.spec.simulation import NodeStart
 
@@ -369,7 +369,7 @@ class Simulation:
     def _status(self, at: float) -> StatusReport:
         """How the engine sees things, as a running one would tell."""
         state, limits = self._recorder.state, self._options.settings.deletion_limits
-        return make_status(
+        status = make_status(
             state.memory if state is not None else Memory(),
             at,
             pause=self.store.load_pause(),
@@ -377,3 +377,5 @@ class Simulation:
             removing=self._engine.under_way() if self._engine is not None else (),
             capacity=requests_seen(state, self._recorder.plan) if state is not None else None,
         )
+        plan = self._recorder.plan
+        return replace(status, buffers=buffers_planned(plan) if plan is not None else None)

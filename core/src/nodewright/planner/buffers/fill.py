@@ -33,7 +33,7 @@ def fill_buffers(growth: Growth, desk: Desk, hints: Hints, random: Random) -> Gr
         desk.owner(pod).held -= 1
     spare: Growth | None = None
     if left and after is not None:
-        fits, rest = take_fitting(after.snapshot, pods, hints)
+        fits, rest = take_fitting(after.snapshot, pods, Hints(before=hints.fresh))
         spare = grow(after, rest, random)
         there = {id(pod) for pod in fitting}
         coming += [pod for pod in fits if id(pod) not in there]

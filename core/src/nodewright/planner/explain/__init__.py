@@ -1,5 +1,6 @@
 """Why things are as they are: pure answers drawn from a state and its plan, for whoever shows them."""
 
+from nodewright.planner.explain.buffers import BufferFacts, BufferState, buffers_planned
 from nodewright.planner.explain.node import explain_node, facts_of, fate_of
 from nodewright.planner.explain.picture import pending_refusals, place_of
 from nodewright.planner.explain.requests import RequestFacts, RequestPhase, requests_planned, requests_seen
@@ -14,6 +15,8 @@ from nodewright.planner.explain.values import (
 )
 
 __all__ = [
+    "BufferFacts",
+    "BufferState",
     "GroupFacts",
     "NodeExplanation",
     "NodeFate",
@@ -23,6 +26,7 @@ __all__ = [
     "RequestPhase",
     "Timers",
     "Usage",
+    "buffers_planned",
     "explain_node",
     "facts_of",
     "fate_of",

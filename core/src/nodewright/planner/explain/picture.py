@@ -40,7 +40,8 @@ def planned_picture(state: ClusterState, plan: Plan, settings: Settings) -> Snap
         for name in group.readiness.not_started if group.upcoming > 0 else ():
             snapshot.remove_node(snapshot.row(name))
     places = Hints(before=memory_of(state, plan).pending_hints)
-    for pod in plan.fitting:
+    spare = (pod for holding in plan.buffers.holdings if holding.injected for pod in holding.pods)
+    for pod in (*plan.fitting, *spare):
         _put(snapshot, pod, places)
     return snapshot
 
