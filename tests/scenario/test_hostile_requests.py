@@ -94,7 +94,10 @@ def test_a_request_of_the_same_name_is_another_one() -> None:
 @pytest.mark.parametrize("at", [380, 390, 420])
 def test_machines_that_are_taken_back_are_no_room_for_others(at: float) -> None:
     """Three of five came, and go again after five minutes; somebody else asks in that very loop, and while they go."""
-    cloud = {"switched_off": ("atomic_resize", "fast_failure_detection"), "stock_outs": [{"remaining": 3, "end": 3600}]}
+    cloud: dict[str, Any] = {
+        "switched_off": ("atomic_resize", "fast_failure_detection"),
+        "stock_outs": [{"remaining": 3, "end": 3600}],
+    }
     flags = {**ON, "max-node-provision-time": "5m"}
     asking = Asking(Story({**POOL, "delete_delay": 120}, minutes=10, settings=flags, **cloud))
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)

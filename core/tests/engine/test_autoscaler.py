@@ -26,6 +26,30 @@ def test_intent_is_saved_before_anything_is_written(desk: Any) -> None:
     assert (report.started, report.finished, report.problem) == (1000.0, 1000.0, "")
 
 
+class Wall:
+    """A clock that people set."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+def test_a_clock_that_is_set_back_makes_nothing_wait_until_it_is_there_again(desk: Any) -> None:
+    desk.clock = Wall(100_000.0)
+    desk.plans = [Plan(actions=(GROW,))]
+    engine = desk.engine()
+    engine.run_once()
+    desk.clock.at = 5_000.0
+    engine.run_once()  # learns how the call of the first one ended
+    engine.run_once()
+    assert {(one.started, one.deadline) for one in desk.saved[-1].requests[A]} == {(5_000.0, 5_900.0)}
+
+
 def test_a_failed_save_means_no_write(desk: Any) -> None:
     desk.plans = [Plan(actions=(GROW,))]
     desk.save_error = KubeApiError("the API server is away", retryable=True)

@@ -142,7 +142,7 @@ class Autoscaler:
         self._clerk = Clerk(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         loaded = world.store.load()
-        self._memory: Memory = recalled(loaded.memory, clock.now())
+        self._memory: Memory = loaded.memory
         self._warning = loaded.warning
         self._has_looked = False
         self._name = f"{clock.now():.3f}"
@@ -165,6 +165,7 @@ class Autoscaler:
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
         started = self._clock.now()
+        self._memory = recalled(self._memory, started)  # a clock may be set back at any time
         self._loops += 1
         step = _Step()
         try:

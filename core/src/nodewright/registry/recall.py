@@ -1,4 +1,4 @@
-"""Memory as a new engine takes it up: nothing in it lies in the future, whatever the clock did meanwhile."""
+"""Memory as a loop takes it up: nothing in it lies in the future, whatever the clock did meanwhile."""
 
 from collections.abc import Mapping
 from dataclasses import replace
