@@ -1,56 +1,27 @@
-"""Buffers of spare capacity: what they stand for, where it is, and that nobody else goes without for it."""
+"""Buffers of spare capacity: where it is, and that nobody else goes without for it."""
 
-from typing import Any
+from datetime import UTC, datetime
 
-from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec
-from nodewright.model.cluster import (
-    PodTemplateSpec,
-)
+from core.tests.planner.buffering import ON, add_buffer, holding, make_world, said
+
+from nodewright.model.action import IncreaseSize
+from nodewright.model.condition import Condition
+from nodewright.model.group import GroupOptions
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.pod import Container, PodSpec, ResourceRequirements
-from nodewright.model.provisioning_request import PodTemplate, TemplateReference
-from nodewright.model.quantity import Quantity
-from nodewright.planner.buffers.desk import Holding
-from nodewright.planner.plan import Plan
-from nodewright.testkit.world import World, grown
+from nodewright.model.provisioning_request import (
+    CHECK_CAPACITY,
+    PROVISIONED,
+    PodSet,
+    ProvisioningRequest,
+    ProvisioningRequestSpec,
+    ProvisioningRequestStatus,
+    TemplateReference,
+)
+from nodewright.registry.state import ScaleDownMemory
+from nodewright.testkit.builders import build_pod
+from nodewright.testkit.world import grown
 
-ON = {"capacity_buffer_controller_enabled": True, "capacity_buffer_pod_injection_enabled": True}
-
-
-def shape(cpu: str = "1", **extras: Any) -> PodTemplateSpec:
-    requests = {"cpu": Quantity.of(cpu), "memory": Quantity.of("1Gi")}
-    container = Container(name="main", resources=ResourceRequirements(requests=requests))
-    return PodTemplateSpec(spec=PodSpec(containers=(container,), **extras))
-
-
-def add_template(world: World, name: str = "chunk", generation: int = 1, **extras: Any) -> None:
-    meta = ObjectMeta(name=name, namespace="shop", generation=generation)
-    world.templates.append(PodTemplate(metadata=meta, template=shape(**extras)))
-
-
-def add_buffer(world: World, name: str = "spare", **spec: Any) -> None:
-    """Of a PodTemplate ``chunk``, unless ``spec`` says otherwise."""
-    if "scalable_ref" not in spec:
-        spec.setdefault("pod_template_ref", TemplateReference(name="chunk"))
-    meta = ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", generation=1)
-    world.buffers.append(CapacityBuffer(metadata=meta, spec=CapacityBufferSpec(**spec)))
-
-
-def make_world(size: int = 1, **group: Any) -> World:
-    world = World()
-    world.add_group("pool", size, **group)
-    add_template(world)
-    return world
-
-
-def holding(plan: Plan, name: str = "spare") -> Holding:
-    (found,) = [one for one in plan.buffers.holdings if one.buffer.name == name]
-    return found
-
-
-def said(plan: Plan, kind: str, name: str = "spare") -> str:
-    held = holding(plan, name).buffer.status.condition(kind)
-    return f"{held.status}/{held.reason}/{held.message}" if held is not None else ""
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def test_a_buffer_makes_its_group_grow_by_what_has_no_room() -> None:
@@ -69,3 +40,88 @@ def test_a_buffer_makes_its_group_grow_by_what_has_no_room() -> None:
     assert said(plan, "LimitedByQuotas") == "False/ResourceQuotasAllocated/"
     assert plan.buffers.writes == (held.buffer,)
     assert plan.scale_up.triggered == ()
+
+
+def test_real_pods_come_first_and_the_rest_of_their_nodes_is_used() -> None:
+    world = make_world(0)
+    world.pending = [build_pod(f"web-{n}", "3") for n in range(2)]
+    add_buffer(world, replicas=3)
+    plan = world.plan(**ON)
+    # Two nodes for the pods have room for two of three virtual ones.
+    increases = [(one.expected_target, one.target) for one in plan.actions if isinstance(one, IncreaseSize)]
+    assert increases == [(0, 2), (2, 3)]
+    assert (holding(plan).held, holding(plan).coming) == (0, 3)
+    assert {pod.name for pod in plan.scale_up.triggered} == {"web-0", "web-1"}
+
+
+def test_real_pods_take_the_room_that_a_buffer_held() -> None:
+    world = make_world(1, max_size=1)
+    world.pending = [build_pod("web", "3")]
+    add_buffer(world, replicas=4)
+    plan = world.plan(**ON)
+    assert [pod.name for pod in plan.fitting] == ["web"]
+    held = holding(plan)
+    assert (held.held, held.coming, held.missing) == (1, 0, 3)
+    assert held.why == "1 max node group size reached"
+    assert said(plan, "Provisioning") == "True/FakePodsInjected/3 of 4 pods have no room yet"
+
+
+def test_a_buffer_buys_nothing_while_pods_wait_for_their_turn() -> None:
+    world = make_world(0)
+    world.add_group("other", 0, labels={"disk": "ssd"})
+    world.pending = [
+        build_pod("here", "1", node_selector={"disk": "ssd"}),
+        *(build_pod(f"there-{n}", "1", node_selector={"kubernetes.io/arch": "arm64"}) for n in range(1)),
+    ]
+    world.add_group("arm", 0, labels={"kubernetes.io/arch": "arm64"})
+    add_buffer(world, replicas=1)
+    plan = world.plan(**ON)
+    assert plan.scale_up.awaiting
+    assert plan.spare == ()
+    assert holding(plan).why == "pods or requests that wait for machines come first"
+
+
+def test_the_limit_of_nodes_is_for_real_pods_first() -> None:
+    world = make_world(0)
+    world.pending = [build_pod("web", "4")]
+    add_buffer(world, replicas=1)
+    plan = world.plan(**ON, max_nodes_total=1)
+    assert grown(plan) == {"pool": (0, 1)}
+    assert holding(plan).missing == 1
+
+
+def test_nodes_that_hold_a_buffer_are_needed() -> None:
+    world = make_world(3)
+    assert set(world.plan(**ON).scale_down.unneeded) == {"pool-0", "pool-1", "pool-2"}
+    add_buffer(world, replicas=8)
+    assert len(world.plan(**ON).scale_down.unneeded) == 1
+
+
+def test_a_node_with_virtual_pods_that_fit_elsewhere_counts_as_empty() -> None:
+    world = make_world(2, options=GroupOptions(scale_down_unneeded_seconds=0.0))
+    world.running = [build_pod("web", "3", node_name="pool-1")]
+    add_buffer(world, replicas=1)
+    plan = world.plan(**ON)
+    assert "pool-0" in (plan.scale_down.memory or ScaleDownMemory()).pending_hints.values()
+    (removal,) = plan.scale_down.removals
+    assert (removal.node, removal.pods) == ("pool-0", ())
+
+
+def test_what_a_request_holds_is_not_the_room_of_a_buffer() -> None:
+    world = make_world(1, max_size=1)
+    condition = Condition(type=PROVISIONED, status="True", reason="CapacityIsFound", last_transition_time=NOON)
+    world.now = NOON.timestamp() + 60
+    world.requests = [
+        ProvisioningRequest(
+            metadata=ObjectMeta(name="train", namespace="shop", uid="r"),
+            spec=ProvisioningRequestSpec(
+                pod_sets=(PodSet(pod_template_ref=TemplateReference(name="chunk"), count=3),),
+                provisioning_class_name=CHECK_CAPACITY,
+            ),
+            status=ProvisioningRequestStatus(conditions=(condition,)),
+        )
+    ]
+    add_buffer(world, replicas=4)
+    plan = world.plan(**ON, enable_provisioning_requests=True)
+    assert plan.provisioning.booked == {"shop/train": 3}
+    assert (holding(plan).held, holding(plan).missing) == (1, 3)

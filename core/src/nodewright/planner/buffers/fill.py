@@ -26,20 +26,17 @@ def fill_buffers(growth: Growth, desk: Desk, hints: Hints, random: Random) -> Gr
     pods = list(desk.pods)
     after = picture_after(growth)
     fitting, left = take_fitting(growth.ground.snapshot, pods, hints)
-    coming = [pod for pod in fitting if hint_key(pod) not in hints.fresh]
-    for pod in fitting:
-        desk.owner(pod).held += 1
-    for pod in coming:
-        desk.owner(pod).held -= 1
-    spare: Growth | None = None
+    spare, placed = None, list(fitting)
     if left and after is not None:
         fits, rest = take_fitting(after.snapshot, pods, Hints(before=hints.fresh))
         spare = grow(after, rest, random)
-        there = {id(pod) for pod in fitting}
-        coming += [pod for pod in fits if id(pod) not in there]
-        coming += [pod for report in spare.reports for pod in report.triggered]
-    for pod in coming:
-        desk.owner(pod).coming += 1
+        placed += [*fits, *(pod for report in spare.reports for pod in report.triggered)]
+    for pod in {id(pod): pod for pod in placed}.values():
+        holding = desk.owner(pod)
+        if hint_key(pod) in hints.fresh:
+            holding.held += 1
+        else:
+            holding.coming += 1
     _say_why(desk, left, spare)
     desk.tell_injected()
     return spare or nothing
