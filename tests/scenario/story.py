@@ -1,5 +1,6 @@
 """A whole world on virtual time that a scenario test steers and then asks what happened."""
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from random import Random
@@ -67,11 +68,13 @@ class Story:
 
     # What is to happen
 
-    def pods(self, count: int, *, at: float = 0.0, name: str = "web", **template: Any) -> None:
-        """A deployment of so many pods from ``at`` on."""
+    def pods(self, count: int, *, at: float = 0.0, until: float = math.inf, name: str = "web", **template: Any) -> None:
+        """A deployment of so many pods from ``at`` on, and of none from ``until`` on."""
         pod = pod_of(name, PodTemplate(**{"cpu": "1", "memory": "1Gi", **template}))
         deployment = Deployment(self.simulation.cluster, name, pod)
         self.simulation.agenda.at(at, lambda moment: deployment.scale(count, moment))
+        if until < math.inf:
+            self.simulation.agenda.at(until, lambda moment: deployment.scale(0, moment))
 
     def at(self, moment: float, happening: Moment) -> None:
         """Somebody else does something to the cloud or the cluster."""

@@ -68,7 +68,8 @@ class Clerk:
 
     def close(self, report: ProvisioningReport, outcomes: Sequence[Ended]) -> None:
         """What became of each request that was examined, now that the cloud has answered."""
-        grown = {outcome.action.group for outcome in outcomes if isinstance(outcome, Done) and outcome.accepted}
+        increases = (outcome for outcome in outcomes if isinstance(outcome.action, IncreaseSize))
+        grown = {outcome.action.group for outcome in increases if isinstance(outcome, Done) and outcome.accepted}
         for verdict in report.verdicts:
             if all(group in grown for group in verdict.groups):
                 self._write(verdict.request, verdict.conditions, is_apply=verdict.is_apply)

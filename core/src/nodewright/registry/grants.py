@@ -95,7 +95,7 @@ def _deal(found: dict[str, Grant], group: GroupSeen, before: GroupSeen | None) -
     failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
     there = [one.id for one in group.instances if one.state != InstanceState.DELETING]
     living = [machine for machine in there if machine not in failed]
-    known = {one.id for one in before.instances or ()} if before is not None else set(living)
+    known = _known_before(group, before, living)
     owners = sorted((grant.started, name) for name, grant in found.items() if _part(grant, group.ref) is not None)
     parts = {name: part for _, name in owners if (part := _part(found[name], group.ref)) is not None}
     known.update(machine for part in parts.values() for machine in part.machines)
@@ -109,6 +109,13 @@ def _deal(found: dict[str, Grant], group: GroupSeen, before: GroupSeen | None) -
         coming -= kept.missing
         parts[name] = replace(kept, ahead=min(kept.ahead, coming))
         found[name] = _with_part(found[name], parts[name], broken)
+
+
+def _known_before(group: GroupSeen, before: GroupSeen | None, living: Sequence[str]) -> set[str]:
+    """The machines that were there already. One that was made for a request, and is seen for the first time, had none."""
+    if before is not None:
+        return {one.id for one in before.instances or ()}
+    return set() if group.group.autoprovisioned else set(living)
 
 
 def _part(grant: Grant, ref: GroupRef) -> GrantPart | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nodewright.model.action import DecreaseTargetSize, Done, IncreaseSize
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done
 from nodewright.model.group import InstanceState
 from nodewright.registry.case import GroupCase
 from nodewright.registry.failures import failed_to_start, late_machines, refused, without_effect
@@ -66,7 +66,9 @@ def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
 def _lowers_target(case: GroupCase) -> bool:
     """Whether the target may fall through what we do ourselves: its machines may be listed for a while after."""
     deleting = any(ref == case.ref for ref, _ in case.memory.scale_down.deleting)
-    return deleting or any(not isinstance(outcome.action, IncreaseSize) for outcome in case.outcomes)
+    return deleting or any(
+        isinstance(outcome.action, (DecreaseTargetSize, DeleteInstances)) for outcome in case.outcomes
+    )
 
 
 def _still_given_up(group: GroupSeen, memory: Memory) -> int:
