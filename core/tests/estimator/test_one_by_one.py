@@ -174,6 +174,34 @@ class Reference:
         return False
 
 
+@st.composite
+def single_pod(draw: st.DrawFn, number: int) -> Pod:
+    """A pod of no controller that is like no other; it may ask for nothing of some resource."""
+    kind = draw(st.sampled_from(("plain",) * 6 + ("gpu", "picky", "tolerant")))
+    extras = extras_of(kind, "", "", 1) | {"labels": {"number": str(number)}}
+    cpu, memory = draw(st.integers(0, 500)), draw(st.integers(0, 500))
+    return build_pod(f"s{number}", f"{cpu}m", memory, owner=None, **extras)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_many_pods_that_are_all_different_go_where_one_pod_at_a_time_puts_them(data: DataObject) -> None:
+    snapshot = Snapshot()
+    others = [pod for k in range(data.draw(st.integers(0, 2))) for pod in data.draw(pods_alike(k))]
+    pods = others + [data.draw(single_pod(k)) for k in range(data.draw(st.integers(16, 40)))]
+    daemons = (build_pod("agent", "50m", data.draw(st.sampled_from((10, 2000))), owner=("DaemonSet", "agent")),)
+    template, limit = Template(data.draw(nodes_of("template")), daemons), data.draw(st.integers(0, 12))
+    found = estimate(snapshot, template, group_pods(pods, snapshot), limit)
+
+    fork = snapshot.fork()
+    reference = Reference(fork, template, limit)
+    for group in decreasing(group_pods(pods, fork), template.node):
+        reference.add(group)
+    packing = [[pod.name for pod in node] for node in found.packing]
+    assert told(packing) == told(reference.packed)
+    assert others or packing == reference.packed
+
+
 @settings(max_examples=300)
 @given(st.data())
 def test_estimates_equal_ca_steps_one_pod_at_a_time(data: DataObject) -> None:

@@ -1,7 +1,8 @@
 """First-fit-decreasing packing of pending pods on copies of one template node (behaviour/up.md §4.6b)."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nodewright.estimator.fastpath import move_fastest_last
@@ -72,8 +73,7 @@ def estimate(
     if fastpath:
         ordered = [single for group in ordered for single in _singly(group)]
         ordered, fast = move_fastest_last(ordered, template.node)
-    for group in _merged(group for group in ordered if group is not fast):
-        packing.add(group)
+    packing.add(_merged(group for group in ordered if group is not fast))
     if fast is not None:
         packing.multiply(fast)
     return Estimate(packing, is_partial=budget.was_late)
@@ -81,33 +81,35 @@ def estimate(
 
 def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
     """Groups by share of the template that one pod asks, largest first; ties keep their order."""
-    amounts = node_amounts(node.allocatable)
-    offered = [(name, amounts[name]) for name in ("cpu", "memory") if amounts.get(name)]
+    offered = node_amounts(node.allocatable)
+    cpu, memory = (offered.get(name) or math.inf for name in ("cpu", "memory"))
 
     def score(group: PodGroup) -> float:
         asked = group.pod_class.requests
-        return sum([asked.get(name, 0) / amount for name, amount in offered])
+        return asked.get("cpu", 0) / cpu + asked.get("memory", 0) / memory
 
     return sorted(groups, key=score, reverse=True)
 
 
 def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
     """Neighbouring groups of pods of one plain class that all stand alone, as one."""
-    runs: list[list[PodGroup]] = []
-    last: PodClass | None = None
+    merged: list[PodGroup] = []
+    last: PodGroup | None = None
+    copied: PodGroup | None = None
     for group in groups:
-        if group.alone and group.pod_class is last and last.is_plain:
-            runs[-1].append(group)
+        if not group.alone or not group.pod_class.is_plain:
+            merged.append(group)
+            last = None
+        elif last is None or last.pod_class is not group.pod_class:
+            merged.append(group)
+            last = group
         else:
-            runs.append([group])
-        last = group.pod_class if group.alone else None
-    return [run[0] if len(run) == 1 else _joined(run) for run in runs]
+            if last is not copied:
+                last = copied = merged[-1] = replace(last, pods=[*last.pods])
+            last.pods += group.pods
+    return merged
 
 
 def _singly(group: PodGroup) -> list[PodGroup]:
     """The groups as CA sees them."""
     return [PodGroup(group.pod_class, [pod], alone=True) for pod in group.pods] if group.alone else [group]
-
-
-def _joined(groups: Sequence[PodGroup]) -> PodGroup:
-    return PodGroup(groups[0].pod_class, [pod for group in groups for pod in group.pods], alone=True)

@@ -32,11 +32,15 @@ class NewNodes:
     @property
     def used(self) -> int:
         """How many nodes have pods beside what every copy has."""
-        return int(np.count_nonzero(self.column(PODS) != self._empty[PODS]))
+        return int(np.count_nonzero(self.column(PODS) != self.offers(PODS)))
 
     @property
     def last_is_empty(self) -> bool:
-        return self._count > 0 and bool(self.column(PODS)[-1] == self._empty[PODS])
+        return self._count > 0 and bool(self.column(PODS)[-1] == self.offers(PODS))
+
+    def offers(self, name: str) -> int:
+        """What an empty node has of a resource."""
+        return self._empty.get(name, 0)
 
     def grow(self, count: int) -> range:
         """Add empty nodes; answers their indices."""
@@ -54,7 +58,7 @@ class NewNodes:
         """How many pods of a class an empty node takes, by amounts."""
         room = _UNLIMITED
         for name, amount, held in demands(pod_class):
-            free = self._empty.get(name, 0)
+            free = self.offers(name)
             if free < amount:
                 return 0
             room = min(room, (free - amount) // held + 1 if held else _UNLIMITED)
@@ -66,33 +70,6 @@ class NewNodes:
         for name, amount in pod_class.requests.items():
             found &= self.column(name) >= amount
         return found
-
-    def first_fitting(self, pod_class: PodClass, start: int) -> int | None:
-        """The first node, from ``start`` on and then from the beginning, that takes a pod, by amounts."""
-        name, amount = next(iter(pod_class.requests.items()), (PODS, 1))
-        column = self.column(name)
-        for offset, part in ((start, column[start:]), (0, column[:start])):
-            if not len(part):
-                continue
-            enough = part >= amount
-            first = int(enough.argmax())
-            if not enough[first]:
-                continue
-            # Where there is enough of one resource, there mostly is of the others.
-            if self._has_room(pod_class, offset + first):
-                return offset + first
-            enough &= self.fitting(pod_class)[offset : offset + len(part)]
-            first = int(enough.argmax())
-            if enough[first]:
-                return offset + first
-        return None
-
-    def _has_room(self, pod_class: PodClass, index: int) -> bool:
-        """Whether a node takes one more pod, by amounts."""
-        for name, amount in pod_class.requests.items():
-            if self.column(name)[index] < amount:
-                return False
-        return bool(self.column(PODS)[index] >= 1)
 
     def room(self, pod_class: PodClass, indices: Ints) -> Ints:
         """How many more pods of a class some nodes take that take one, by amounts."""
@@ -114,7 +91,7 @@ class NewNodes:
         return known if known is not None else self._make(name)
 
     def _make(self, name: str) -> Ints:
-        buffer: Ints = np.full(max(64, 2 * self._count), self._empty.get(name, 0), dtype=np.int64)
+        buffer: Ints = np.full(max(64, 2 * self._count), self.offers(name), dtype=np.int64)
         if self._reread is not None:
             count, read = self._reread
             buffer[:count] = read(name)[:count]
@@ -125,7 +102,7 @@ class NewNodes:
     def _extend(self, name: str, start: int) -> None:
         buffer = self._buffers[name]
         if self._count > len(buffer):
-            larger: Ints = np.full(2 * self._count, self._empty.get(name, 0), dtype=np.int64)
+            larger: Ints = np.full(2 * self._count, self.offers(name), dtype=np.int64)
             larger[:start] = buffer[:start]
             self._buffers[name] = buffer = larger
         self._free[name] = buffer[: self._count]

@@ -1,13 +1,14 @@
 """One estimation under way (behaviour/up.md §4.6b)."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
 
 import numpy as np
 
 from nodewright.estimator.apart import Room, find_room
 from nodewright.estimator.limits import NodeBudget
 from nodewright.estimator.new_nodes import NewNodes
+from nodewright.estimator.open_nodes import OpenNodes
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.estimator.spread import dealt_in_turn, round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
@@ -19,9 +20,14 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS, node_amounts
 from nodewright.snapshot.snapshot import Snapshot
 
-# Pods of a list, from an offset on, on new nodes: how many on each, and the node from which they were dealt in turn
-# (None: one node was filled after the other).
-Placed = tuple[PodClass, Sequence[Pod], int, Ints | list[int], Ints | list[int], int | None]
+# Pods of a list on new nodes: from which on, how many, how many on each node, and the node from which they were dealt
+# in turn (None: one node was filled after the other).
+Placed = tuple[PodClass, Sequence[Pod], int, int, Ints | list[int], Ints | list[int], int | None]
+_ONE = [1]
+
+
+# For so many groups of one pod it pays to make plain numbers of the nodes' columns.
+_MANY = 16
 
 
 class Packing:
@@ -56,7 +62,7 @@ class Packing:
     def packed(self) -> tuple[tuple[Pod, ...], ...]:
         """The pods of each new node."""
         nodes: list[list[Pod]] = [[] for _ in range(len(self._nodes))]
-        for _, pods, start, indices, counts, first in self._placed:
+        for _, pods, start, _, indices, counts, first in self._placed:
             if first is None:
                 order = np.repeat(indices, counts).tolist()
             else:
@@ -68,14 +74,17 @@ class Packing:
     @property
     def pods(self) -> tuple[Pod, ...]:
         """All pods helped, those on existing nodes last."""
-        return tuple(chain.from_iterable(pods for _, pods in self._parts()))
+        parts = (
+            pods if count == len(pods) else pods[start : start + count] for _, pods, start, count, *_ in self._placed
+        )
+        return tuple(chain.from_iterable(chain(parts, (pods for _, pods in self._beside))))
 
     @property
     def helped(self) -> dict[PodClass, int]:
         """How many pods of each class are helped."""
         helped: dict[PodClass, int] = {}
-        for pod_class, _, _, _, counts, _ in self._placed:
-            helped[pod_class] = helped.get(pod_class, 0) + int(sum(counts))
+        for pod_class, _, _, count, *_ in self._placed:
+            helped[pod_class] = helped.get(pod_class, 0) + count
         for pod_class, pods in self._beside:
             helped[pod_class] = helped.get(pod_class, 0) + len(pods)
         return helped
@@ -85,15 +94,18 @@ class Packing:
         """Nodes that got pods."""
         return self._nodes.used + len(self._existing_rows) + self._multiplied
 
-    def _parts(self) -> Iterator[tuple[PodClass, Sequence[Pod]]]:
-        for pod_class, pods, start, _, counts, _ in self._placed:
-            end = start + int(sum(counts))
-            yield pod_class, pods if not start and end == len(pods) else pods[start:end]
-        yield from self._beside
+    def add(self, groups: Iterable[PodGroup]) -> None:
+        """Pack groups in this order."""
+        for is_single, run in groupby(groups, self._is_single):
+            if is_single:
+                self._add_singles(list(run))
+            else:
+                for group in run:
+                    self._add_group(group)
 
-    def add(self, group: PodGroup) -> None:
+    def _add_group(self, group: PodGroup) -> None:
         pod_class = group.pod_class
-        if pod_class.is_plain and not (self._has_guards and is_guarded_against(self._picture, pod_class)):
+        if self._is_countable(pod_class):
             self._add_plain(pod_class, group.pods, alone=group.alone)
             return
         shared = self._shared()
@@ -104,6 +116,38 @@ class Packing:
             self._add_one_by_one(pod_class, group.pods)
             self._nodes.reread(len(self._nodes), self._read)
         self._has_guards = self._has_guards or pod_class.has_anti_affinity
+
+    def _is_countable(self, pod_class: PodClass) -> bool:
+        """Whether only amounts keep pods of the class apart."""
+        return pod_class.is_plain and not (self._has_guards and is_guarded_against(self._picture, pod_class))
+
+    # Pods that only amounts tell apart, each different
+
+    def _is_single(self, group: PodGroup) -> bool:
+        return len(group.pods) == 1 and self._schedulable_scan and self._is_countable(group.pod_class)
+
+    def _add_singles(self, groups: Sequence[PodGroup]) -> None:
+        if len(groups) < _MANY:
+            for group in groups:
+                self._add_group(group)
+            return
+        nodes = OpenNodes(self._nodes, [group.pod_class for group in groups])
+        for group in groups:
+            index = self._place_single(nodes, group.pod_class)
+            if index is not None:
+                self._placed.append((group.pod_class, group.pods, 0, 1, [index], _ONE, None))
+        nodes.settle()
+
+    def _place_single(self, nodes: OpenNodes, pod_class: PodClass) -> int | None:
+        is_admitted = self._is_admitted(pod_class)
+        index = nodes.place(pod_class, self._cursor) if is_admitted else None
+        if index is not None:
+            self._cursor = index + 1
+            return index
+        if self._exhausted or nodes.last_is_empty or not self._grant(1):
+            return None
+        added = nodes.add()
+        return nodes.place(pod_class, added) if is_admitted else None
 
     # Identical pods that only amounts tell apart. ``start`` is how many of them have a place.
 
@@ -135,14 +179,6 @@ class Packing:
         A template that is unschedulable is never scanned: only its last copy is tried.
         """
         nodes = self._nodes
-        if len(pods) == 1 and self._schedulable_scan:
-            index = nodes.first_fitting(pod_class, self._cursor % len(nodes))
-            if index is None:
-                return 0
-            nodes.take(pod_class, index, 1)
-            self._placed.append((pod_class, pods, 0, [index], [1], None))
-            self._cursor = index + 1
-            return 1
         mask = nodes.fitting(pod_class)
         if not self._schedulable_scan:
             mask[:-1] = False
@@ -181,8 +217,9 @@ class Packing:
         first: int | None = None,
     ) -> int:
         self._nodes.take(pod_class, indices, counts)
-        self._placed.append((pod_class, pods, start, indices, counts, first))
-        return start + int(counts.sum())
+        count = int(counts.sum())
+        self._placed.append((pod_class, pods, start, count, indices, counts, first))
+        return start + count
 
     # Pods whose places depend on other pods
 
@@ -270,7 +307,7 @@ class Packing:
     def _put(self, pod_class: PodClass, row: int, pod: Pod) -> bool:
         self._shared().place(pod_class, row)
         if row >= self._first:
-            self._placed.append((pod_class, (pod,), 0, [row - self._first], [1], None))
+            self._placed.append((pod_class, (pod,), 0, 1, [row - self._first], _ONE, None))
             self._told = len(self._placed)
         else:
             self._beside.append((pod_class, (pod,)))
@@ -312,9 +349,13 @@ class Packing:
 
     def _grow(self, wanted: int) -> range | None:
         """Add up to ``wanted`` nodes with their daemon pods; None when no more may be added at all."""
+        granted = self._grant(wanted)
+        return self._nodes.grow(granted) if granted else None
+
+    def _grant(self, wanted: int) -> int:
         granted = self._budget.grant(wanted)
         self._exhausted = granted < wanted
-        return self._nodes.grow(granted) if granted else None
+        return granted
 
     def _is_admitted(self, pod_class: PodClass) -> bool:
         """Whether a new node takes pods of a plain class at all, room or not."""
@@ -337,7 +378,7 @@ class Packing:
             rows = fork.add_copies(self._node, missing)
             for daemon in self._daemons:
                 fork.place_many(daemon, np.arange(rows.start, rows.stop), np.ones(missing, dtype=np.int64))
-        for pod_class, _, _, indices, counts, _ in self._placed[self._told :]:
+        for pod_class, _, _, _, indices, counts, _ in self._placed[self._told :]:
             fork.place_many(pod_class, np.asarray(indices) + self._first, np.asarray(counts))
         self._told = len(self._placed)
         return fork

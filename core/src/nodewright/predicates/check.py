@@ -73,10 +73,7 @@ def is_admitted(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 
 def static_key(pod: PodClass) -> tuple[object, ...]:
     """Plain classes of one key are admitted to the same nodes."""
-    spec = pod.spec
-    if spec.tolerations or spec.node_name or spec.node_selector or spec.affinity or spec.resource_claims:
-        return _static_key(pod)
-    return ()
+    return _static_key(pod) if pod.is_choosy else ()
 
 
 @per_class

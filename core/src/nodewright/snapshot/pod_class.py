@@ -24,8 +24,9 @@ class PodClass:
     """What the pods of one class have in common. Compared and hashed by identity.
 
     ``requests`` counts as an incoming pod, ``placed_requests`` as one that runs (in-place resizes). ``is_plain``
-    holds where, of nodes that a pod may use at all, only amounts decide how many of the class one takes. ``pod``
-    stands for the class: only its scheduling side may be read.
+    holds where, of nodes that a pod may use at all, only amounts decide how many of the class one takes; ``is_choosy``
+    where the pod says anything of which nodes these are. ``pod`` stands for the class: only its scheduling side may be
+    read.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class PodClass:
         "claims",
         "compiled",
         "id",
+        "is_choosy",
         "is_plain",
         "labels",
         "namespace",
@@ -49,8 +51,9 @@ class PodClass:
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.terminating = pod.metadata.deletion_timestamp is not None
         self.requests: Mapping[str, int] = pod_requests(pod, placed=False)
-        self.placed_requests: Mapping[str, int] = pod_requests(pod, placed=True)
+        self.placed_requests = pod_requests(pod, placed=True) if _is_resized(pod) else self.requests
         self.is_plain = _is_plain(pod.spec)
+        self.is_choosy = _is_choosy(pod.spec)
         self.claims = tuple(claim_key(pod, volume) for volume in pod.spec.volumes if has_claim(volume))
         self.compiled: dict[object, Any] = {}
 
@@ -150,6 +153,11 @@ def _is_plain(spec: PodSpec) -> bool:
     return free and not ports and not spec.topology_spread_constraints and not volumes
 
 
+def _is_choosy(spec: PodSpec) -> bool:
+    named = spec.node_name or spec.node_selector or spec.affinity
+    return bool(named or spec.tolerations or spec.resource_claims)
+
+
 def has_claim(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
@@ -181,7 +189,11 @@ def _identity(pod: Pod) -> tuple[object, ...]:
     if any(is_content(volume) for volume in spec.volumes):
         # The volume with a pod's token has a name of its own in every pod.
         spec = msgspec.structs.replace(spec, volumes=tuple(v for v in spec.volumes if not is_content(v)))
-    resized = any(s.resources for s in (*pod.status.container_statuses, *pod.status.init_container_statuses))
-    requests = pod_requests(pod, placed=True) if resized else None
+    requests = pod_requests(pod, placed=True) if _is_resized(pod) else None
     own_claims = (meta.name, meta.uid) if any(volume.ephemeral for volume in pod.spec.volumes) else None
     return (meta.namespace, meta.labels, spec, meta.deletion_timestamp is not None, requests, own_claims)
+
+
+def _is_resized(pod: Pod) -> bool:
+    """Whether a status tells what containers have been given: it counts beside what they ask for."""
+    return any(status.resources for status in (*pod.status.container_statuses, *pod.status.init_container_statuses))
