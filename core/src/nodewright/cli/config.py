@@ -9,7 +9,7 @@ import msgspec
 from nodewright.cli.flags import SettingsCommand, SettingsSource, source_options
 from nodewright.cli.reload import is_safe
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
-from nodewright.cli.setting_checks import check_lease
+from nodewright.cli.setting_checks import check_daemon
 from nodewright.cli.setting_names import SECTIONS, SETTINGS
 from nodewright.cli.settings import Loaded
 from nodewright.cli.values import Kind, Setting, write_value
@@ -39,7 +39,7 @@ def check(source: SettingsSource, file: str, output: str) -> None:
     Exit codes: 0 it can be used; 2 it cannot: the key and what is wrong with it are named.
     """
     loaded = SettingsSource(source.flags, file, "FILE").load()
-    check_lease(loaded.settings)
+    check_daemon(loaded.settings)
     if output == "json":
         write_json(as_json(loaded))
         return

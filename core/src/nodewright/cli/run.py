@@ -10,7 +10,7 @@ import click
 from nodewright.cli.daemon import LiveEngine
 from nodewright.cli.daemon_parts import DaemonOptions
 from nodewright.cli.flags import SettingsCommand, SettingsSource, source_options
-from nodewright.cli.setting_checks import check_lease
+from nodewright.cli.setting_checks import check_daemon
 
 LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 
@@ -37,7 +37,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     3 with --once, the loop could not be run; 4 another process leads by now.
     """
     loaded = source.load()
-    check_lease(loaded.settings)
+    check_daemon(loaded.settings)
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
     engine = LiveEngine(source, loaded.settings, options, sys.stderr.buffer)
     for note in loaded.idle:

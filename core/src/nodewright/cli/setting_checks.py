@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nodewright.adapters.web import is_loopback, parse_address
 from nodewright.cli.ca_flags import CA_FLAGS
 from nodewright.cli.setting_names import SETTINGS, Layer
 from nodewright.model.complaint import printable
@@ -70,7 +71,23 @@ def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
         raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")
 
 
-def check_lease(settings: Settings) -> None:
+def check_daemon(settings: Settings) -> None:
+    """What only the daemon asks of its settings."""
+    _check_lease(settings)
+    _check_debug_address(settings.serving.debug_address)
+
+
+def _check_debug_address(address: str) -> None:
+    """Whoever can reach it sees pods and nodes."""
+    flag = "--debug-address"
+    if address and not is_loopback(parse_address(flag, address)[0]):
+        raise ConfigError(
+            f"{flag}: {address} can be reached from other machines, and shows pods to whoever asks: only a loopback "
+            "address such as 127.0.0.1:8086 is taken"
+        )
+
+
+def _check_lease(settings: Settings) -> None:
     """Raises ConfigError for times with which nothing could ever be written, or two could write at once."""
     leader = settings.leader
     if not leader.leader_elect:

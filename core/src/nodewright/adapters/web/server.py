@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -88,3 +89,11 @@ def parse_address(flag: str, address: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{flag}: '{address}' is no address like 127.0.0.1:8085 or :8085")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine, or this pod, can reach it."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
