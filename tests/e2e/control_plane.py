@@ -22,7 +22,7 @@ from typing import Any, Self
 from tests.e2e import farm_files
 from tests.e2e.binary import Unavailable
 
-_STARTS_WITHIN = 120.0
+_STARTS_WITHIN = 300.0
 _LOOK_EVERY = 0.05
 # An API server that lost its etcd takes minutes over a polite end.
 _ENDS_POLITELY = ("etcd", "kwok")
@@ -71,7 +71,7 @@ class ControlPlane:
         }
         asked = urllib.request.Request(self.server + path, data=data, method=method, headers=headers)  # noqa: S310 - https to our own server
         context = ssl.create_default_context(cafile=str(self._authority))
-        with urllib.request.urlopen(asked, context=context, timeout=60) as reply:  # noqa: S310 - as above
+        with urllib.request.urlopen(asked, context=context, timeout=240) as reply:  # noqa: S310 - as above
             raw = reply.read()
         return json.loads(raw) if raw.startswith((b"{", b"[")) else raw
 

@@ -7,6 +7,8 @@ from typing import Any
 # Node annotations: a Go duration until the fake kubelet is ready, and one whose presence keeps it from it for ever.
 READY_AFTER = "farm/ready-after"
 NEVER_READY = "farm/never-ready"
+# Pod annotation: a Go duration for which the pod goes on after it was told to end.
+ENDS_AFTER = "farm/ends-after"
 
 CONTROLLERS = (
     "serviceaccount-controller",
@@ -138,11 +140,14 @@ def _serving(folder: Path, port: int) -> list[str]:
 
 
 def _tuned(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """kwok's own stages, with the two annotations above."""
+    """kwok's own stages, with the annotations above."""
+    waits = {"node-initialize": READY_AFTER, "pod-delete": ENDS_AFTER}
     for stage in stages:
-        if stage["metadata"]["name"] == "node-initialize":
-            wait = {"expressionFrom": f'.metadata.annotations["{READY_AFTER}"]'}
+        name = stage["metadata"]["name"]
+        if name in waits:
+            wait = {"expressionFrom": f'.metadata.annotations["{waits[name]}"]'}
             stage["spec"]["delay"] = {"durationMilliseconds": 0, "durationFrom": wait}
+        if name == "node-initialize":
             never = {"key": f'.metadata.annotations["{NEVER_READY}"]', "operator": "DoesNotExist"}
             stage["spec"]["selector"]["matchExpressions"].append(never)
     return stages

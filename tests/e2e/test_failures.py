@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.cloud import SharedCloud
+from tests.e2e.cloud import SharedCloud, silence
 from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
+from tests.e2e.test_scale_down import QUICK
 from tests.e2e.test_scale_up import count_running, deploy, find_events
 
 from nodewright_fake import GroupConfig, StockOut
@@ -49,17 +50,34 @@ def test_a_machine_that_never_comes_is_given_up(clean: ControlPlane, shared: Sha
     with shared.lock:
         shared.cloud.supply.dead_boots.append(DeadBoot(group="first"))
     prefer(clean, "first")
-    start("--max-node-provision-time=4s", "--expander=priority")
+    start("--max-node-provision-time=12s", "--expander=priority")
     deploy(clean, "web", 4)
     wait_until(lambda: count_running(clean) == 4, "running pods")
     assert [args[0] for args in increases(shared)] == ["first", "second"]
     wait_until(lambda: find_events(clean, "ScaleUpTimedOut", "kube-system"), "event")
-    wait_until(lambda: not shared.cloud.living("first"), "deletion of what never came", 30.0)
+    wait_until(lambda: not shared.cloud.living("first"), "deletion of what never came")
+
+
+def test_a_node_that_falls_silent_is_replaced(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    """The control plane evicts its pods; they get another machine, and the silent one goes."""
+    # As in CA, a node that is not ready counts as one that is coming while its start-up time lasts.
+    start(*QUICK, "--scale-down-unready-time=2s", "--max-node-startup-time=15s")
+    soon = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 1}
+    deploy(clean, "web", 8, tolerations=[{**soon, "effect": "NoExecute"}])
+    wait_until(lambda: count_running(clean) == 8, "running pods")
+    silent, alive = names_of_nodes(clean)  # of two: where all are silent, the control plane evicts nothing
+    silence(clean, silent)
+    wait_until(lambda: silent not in names_of_nodes(clean), "end of the silent node")
+    wait_until(lambda: count_running(clean) == 8, "running pods elsewhere")
+    assert alive in names_of_nodes(clean)
+    assert len(names_of_nodes(clean)) == 2
+    assert sum(args[2] - args[1] for args in increases(shared)) == 3
+    assert len([call for call in shared.calls if call[0] == "delete"]) == 1
 
 
 def test_an_api_server_that_restarts(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     """Every connection is cut; what happened meanwhile is seen, nothing is done twice."""
-    daemon = start("--leader-elect-lease-duration=30s", "--leader-elect-renew-deadline=20s")
+    daemon = start("--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m")
     deploy(clean, "web", 4)
     wait_until(lambda: count_running(clean) == 4, "running pods")
     clean.restart_apiserver(down=1.0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.e2e.cloud import RealClock
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.daemon import wait_until
+from tests.e2e.daemon import PATIENCE, wait_until
 
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.kube.cluster import KubeCluster
@@ -105,7 +105,7 @@ def caches(clean: ControlPlane) -> Iterator[Caches]:
     api = connect(kubeconfig=str(clean.kubeconfig()))
     held = Caches(api, RealClock(), Random(1), CacheOptions(config_maps=(CONFIG_MAP,)))
     held.start()
-    assert held.wait_synced(60)
+    assert held.wait_synced(PATIENCE)
     yield held
     held.stop()
 
@@ -113,7 +113,7 @@ def caches(clean: ControlPlane) -> Iterator[Caches]:
 def decide(plane: ControlPlane, pod: dict[str, Any]) -> tuple[str, str]:
     """The node that the scheduler chose, or its words when it found none."""
     plane.request(PODS, method="POST", body=pod)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         held = plane.request(f"{PODS}/{pod['metadata']['name']}")
         if held["spec"].get("nodeName"):

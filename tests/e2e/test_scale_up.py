@@ -16,13 +16,18 @@ SYSTEM = "/api/v1/namespaces/kube-system"
 
 
 def make_deployment(name: str, replicas: int, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    """``spec`` is of its pods; ``annotations`` among it are theirs, too."""
+    annotations = spec.pop("annotations", {})
     container = {"name": "c", "image": "none.invalid/c", "resources": {"requests": {"cpu": cpu}}}
     return {
         "metadata": {"name": name},
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}},
+            "template": {
+                "metadata": {"labels": {"app": name}, "annotations": annotations},
+                "spec": {"containers": [container], **spec},
+            },
         },
     }
 
