@@ -1,16 +1,15 @@
 """How long requests for capacity take: many small ones, and a huge one (seed 004, scalability).
 
-``python bench/capacity_requests.py`` prints a line for each: loops until the last decision, the longest of their plans, and status
-writes. No API server is asked.
+What was decided is taken for written, and the next loop is 10 s later. No API server is asked, and no cloud.
 """
 
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from math import ceil
 
+from measure import Benchmark, Prepared, Result
 from nodewright.model.action import IncreaseSize
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta
@@ -27,8 +26,7 @@ from nodewright.model.provisioning_request import (
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World
 
-_SMALL_REQUESTS, _NODES = 5000, 1000
-_BIG_COUNT, _BIG_SETS = 16_384, 32
+_LOOP_SECONDS = 10.0
 
 
 def make_template(name: str, cpu: str, memory: str) -> PodTemplate:
@@ -47,71 +45,103 @@ def make_request(name: str, kind: str, sets: Sequence[tuple[str, int]]) -> Provi
     )
 
 
-def many_small(count: int = _SMALL_REQUESTS, nodes: int = _NODES) -> "Measured":
-    """So many requests for room for 2 pods each; for half of them there is room on nodes of 4 cpu."""
+class Course:
+    """One world from loop to loop, until nothing new is decided or machines are asked for.
+
+    ``loops`` are the seconds of each plan, ``writes`` how many conditions were written, ``nodes`` are asked for.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.loops: list[float] = []
+        self.writes = 0
+        self.nodes = 0
+
+    def run(self) -> None:
+        while not self.nodes and self._turn():
+            self.world.now += _LOOP_SECONDS
+
+    def count(self, status: str) -> int:
+        """How many requests say so of being provisioned."""
+        held = (request.condition(PROVISIONED) for request in self.world.requests)
+        return sum(condition is not None and condition.status == status for condition in held)
+
+    def notes(self) -> Mapping[str, float]:
+        """``last`` is when the last was decided, in seconds from the first loop."""
+        return {
+            "loops": len(self.loops),
+            "longest": round(max(self.loops), 2),
+            "last": _LOOP_SECONDS * (len(self.loops) - 1),
+            "writes": self.writes,
+            "nodes": self.nodes,
+        }
+
+    def _turn(self) -> bool:
+        started = time.perf_counter()
+        plan = self.world.plan(enable_provisioning_requests=True, scale_down_enabled=False)
+        report = plan.provisioning
+        if not report.writes:
+            return False
+        self.loops.append(time.perf_counter() - started)
+        self.writes += len(report.writes)
+        increases = (action for action in plan.actions if isinstance(action, IncreaseSize))
+        self.nodes += sum(action.target - action.expected_target for action in increases)
+        fresh = {write.request.key: write.request for write in report.writes}
+        self.world.requests = [fresh.get(request.key, request) for request in self.world.requests]
+        assert report.memory is not None
+        self.world.memory = replace(self.world.memory, provisioning=report.memory)
+        return True
+
+
+def prepare_small(share: float) -> Prepared:
+    """Requests for room for 2 pods each; for half of them there is room on nodes of 4 cpu."""
+    count, nodes = int(5000 * share), int(1000 * share)
     world = World()
     world.add_group("pool", nodes, max_size=3 * nodes, cpu="4", memory="16Gi")
     world.templates = [make_template("small", "800m", "256Mi")]
     world.requests = [make_request(f"r{number}", CHECK_CAPACITY, [("small", 2)]) for number in range(count)]
-    return _measure(world)
+    found = 5 * nodes // 2
+    return _prepared(
+        world,
+        lambda course: {"found": course.count("True"), "not found": course.count("False")},
+        {"found": found, "not found": count - found},
+    )
 
 
-def one_huge(count: int = _BIG_COUNT, sets: int = _BIG_SETS) -> "Measured":
-    """One request of all or nothing with so many pods in each set, none of which has room."""
+def prepare_huge(share: float) -> Prepared:
+    """One request of all or nothing with so many pods in each set; there is one node, and room for more of its kind."""
+    count, sets = int(16_384 * share), 32
     world = World()
     world.add_group("pool", 1, max_size=100_000, cpu="64", memory="256Gi", pods=512)
     world.templates = [make_template(f"set-{n}", f"{200 + n}m", "512Mi") for n in range(sets)]
     world.requests = [make_request("huge", BEST_EFFORT_ATOMIC, [(one.name, count) for one in world.templates])]
-    return _measure(world)
+    least = ceil(sum(200 + n for n in range(sets)) * count / 64_000)
+
+    def result(course: Course) -> Result:
+        return {"loops": len(course.loops), "writes": course.writes, "too many nodes": max(0, course.nodes - least - 2)}
+
+    return _prepared(world, result, {"loops": 1, "writes": 1, "too many nodes": 0})
 
 
-class Measured(NamedTuple):
-    """``loops`` in seconds, until nothing new was decided; ``nodes`` were asked for."""
+def _prepared(world: World, result: Callable[[Course], Result], expected: Result) -> Prepared:
+    course = Course(world)
 
-    loops: tuple[float, ...]
-    writes: int
-    decided: int
-    nodes: int
+    def run() -> Result:
+        course.run()
+        return result(course)
 
-
-def _measure(world: World) -> Measured:
-    """Loop after loop, 10 s apart, with what was written in between."""
-    loops, writes, nodes = list[float](), 0, 0
-    while True:
-        started = time.perf_counter()
-        plan = world.plan(enable_provisioning_requests=True, scale_down_enabled=False)
-        report = plan.provisioning
-        if not report.writes:
-            break
-        loops.append(time.perf_counter() - started)
-        writes += len(report.writes)
-        nodes += sum(
-            action.target - action.expected_target for action in plan.actions if isinstance(action, IncreaseSize)
-        )
-        fresh = {write.request.key: write.request for write in report.writes}
-        world.requests = [fresh.get(request.key, request) for request in world.requests]
-        assert report.memory is not None
-        world.memory = replace(world.memory, provisioning=report.memory)
-        world.now += 10.0
-        if nodes:  # they are under way: what follows waits for them
-            break
-    decided = sum(request.condition(PROVISIONED) is not None for request in world.requests)
-    return Measured(tuple(loops), writes, decided, nodes)
+    return Prepared(run=run, expected=expected, notes=course.notes)
 
 
-def main() -> int:
-    found = many_small()
-    print(
-        f"{found.decided} small requests: {len(found.loops)} loops, {10 * (len(found.loops) - 1)} s to the last decision at"
-        f" one loop in 10 s, {max(found.loops):.2f} s the longest loop, {found.writes} status writes"
-    )
-    huge = one_huge()
-    print(
-        f"1 request of {_BIG_COUNT} pods x {_BIG_SETS} sets: {len(huge.loops)} loop of {huge.loops[0]:.2f} s,"
-        f" {huge.writes} status write, {huge.nodes} nodes"
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+REQUESTS: dict[str, Benchmark] = {
+    "requests-small": Benchmark(
+        workload="5,000 requests for room for 2 pods each on 1,000 nodes, until each is decided",
+        start="requests",
+        prepare=prepare_small,
+    ),
+    "requests-huge": Benchmark(
+        workload="one request of all or nothing for 32 sets of 16,384 pods; one plan",
+        start="requests",
+        prepare=prepare_huge,
+    ),
+}

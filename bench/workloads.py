@@ -1,9 +1,10 @@
 """All benchmarks by name."""
 
+from capacity_requests import REQUESTS
 from estimates import ESTIMATES
 from large import LARGE
 from loops import LOOPS
 from measure import Benchmark
 from replays import REPLAYS
 
-BENCHMARKS: dict[str, Benchmark] = {**ESTIMATES, **LOOPS, **LARGE, **REPLAYS}
+BENCHMARKS: dict[str, Benchmark] = {**ESTIMATES, **LOOPS, **LARGE, **REPLAYS, **REQUESTS}
