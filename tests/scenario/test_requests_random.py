@@ -1,5 +1,5 @@
-"""Requests, pods, deletions, stock-outs and restarts in any order: nothing half-granted stays, nothing is promised twice, and
-every request comes to one end.
+"""Requests, pods, deletions, templates that change or go, stock-outs, refused writes and restarts in any order: nothing
+half-granted stays, nothing is promised twice, and every request comes to one end.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,18 @@ _CLOUDS: Sequence[tuple[str, ...]] = ((), ("atomic_resize",), ("atomic_resize", 
 
 
 class Wish(NamedTuple):
-    """A request at a moment, with what becomes of it: its pods come, or its owner withdraws it (0: never)."""
+    """A request at a moment, with what becomes of it (0: never): its pods come, or its owner withdraws it; its template is
+    changed to ``cpu`` or, with 0, goes. ``lingers``: a finalizer keeps it after its withdrawal.
+    """
 
     at: float
     kind: str
     pods: int
     consumed_at: float
     withdrawn_at: float
+    lingers: bool
+    template_at: float
+    cpu: float
 
 
 class Course(NamedTuple):
@@ -43,6 +48,7 @@ class Course(NamedTuple):
     pods: tuple[tuple[float, int], ...]
     stock_outs: tuple[tuple[float, float, int], ...]
     restarts: tuple[tuple[float, bool], ...]
+    refusals: tuple[tuple[float, float], ...]
 
 
 def _moments() -> st.SearchStrategy[float]:
@@ -57,7 +63,16 @@ def _perhaps_after(at: float) -> st.SearchStrategy[float]:
 def wishes(draw: st.DrawFn) -> Wish:
     at = draw(_moments())
     kind = draw(st.sampled_from([CHECK_CAPACITY, BEST_EFFORT_ATOMIC, BEST_EFFORT_ATOMIC]))
-    return Wish(at, kind, draw(st.integers(1, 6)), draw(_perhaps_after(at)), draw(_perhaps_after(at)))
+    return Wish(
+        at,
+        kind,
+        pods=draw(st.integers(1, 6)),
+        consumed_at=draw(_perhaps_after(at)),
+        withdrawn_at=draw(_perhaps_after(at)),
+        lingers=draw(st.booleans()),
+        template_at=draw(_perhaps_after(at)),
+        cpu=draw(st.sampled_from([0.0, 1.0, 3.0])),
+    )
 
 
 @st.composite
@@ -72,6 +87,7 @@ def courses(draw: st.DrawFn) -> Course:
             draw(st.lists(st.tuples(_moments(), st.sampled_from([120.0, 900.0]), st.integers(0, 4)), max_size=2))
         ),
         restarts=tuple(draw(st.lists(st.tuples(_moments(), st.booleans()), max_size=2))),
+        refusals=tuple(draw(st.lists(st.tuples(_moments(), st.sampled_from([20.0, 300.0])), max_size=2))),
     )
 
 
@@ -88,17 +104,27 @@ def play(course: Course) -> Asking:
     story = Story(*groups, minutes=_MINUTES, settings=flags, stock_outs=outs, switched_off=course.without)
     asking = Asking(story)
     for number, wish in enumerate(course.wishes):
-        name = f"r{number}"
-        asking.ask(name, wish.pods, at=wish.at, kind=wish.kind, parameters={"ValidUntilSeconds": "1800"})
-        if wish.consumed_at:
-            asking.consume(name, wish.pods, at=wish.consumed_at, kind=wish.kind)
-        if wish.withdrawn_at:
-            asking.withdraw(name, at=wish.withdrawn_at)
+        come_true(asking, f"r{number}", wish)
     for number, (at, count) in enumerate(course.pods):
         story.pods(count, at=at, name=f"web{number}")
     for at, keeps_memory in course.restarts:
         story.simulation.restart_engine(at, down_seconds=20, keeps_memory=keeps_memory)
+    for at, lasts in course.refusals:
+        asking.refuse_writes(at, at + lasts)
     return asking
+
+
+def come_true(asking: Asking, name: str, wish: Wish) -> None:
+    asking.ask(name, wish.pods, at=wish.at, kind=wish.kind, parameters={"ValidUntilSeconds": "1800"})
+    if wish.consumed_at:
+        asking.consume(name, wish.pods, at=wish.consumed_at, kind=wish.kind)
+    if wish.withdrawn_at:
+        leave = asking.begin_to_delete if wish.lingers else asking.withdraw
+        leave(name, at=wish.withdrawn_at)
+    if wish.template_at and wish.cpu:
+        asking.template(f"{name}-0", at=wish.template_at, cpu=str(wish.cpu))
+    elif wish.template_at:
+        asking.story.at(wish.template_at, lambda: asking.requests.drop_template(f"default/{name}-0"))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -107,6 +133,8 @@ def test_any_course_of_events(course: Course) -> None:
     asking = play(course)
     assert asking.story.result.violations == ()
     for request in asking.requests.all():
+        if request.metadata.deletion_timestamp is not None:
+            continue  # nobody looks at it any more
         ends = [end for end in (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED) if request.has(end)]
         assert len(ends) == 1, f"{request.key}: {asking.conditions(request.name)}"
     assert not asking.story.loops[-1][0].memory.provisioning.grants, "machines are still owed to a request"
