@@ -25,10 +25,12 @@ from nodewright.adapters.simulated.scenario import (
     ResumeWrites,
     Scale,
     Scenario,
+    SpareSpec,
 )
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.adapters.simulated.workloads import (
     budget_rule,
+    buffer_objects,
     daemon_set,
     engine_pod,
     job_pod,
@@ -128,6 +130,8 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
     _add_deployments(simulation, scenario)
     for request in scenario.provisioning_requests:
         _add_request(simulation, request)
+    for spare in scenario.capacity_buffers:
+        _add_buffer(simulation, spare, scenario)
     for number, jobs in enumerate(scenario.jobs):
         _add_jobs(simulation, jobs, Random(f"{scenario.seed}/{number}"))
     if trace is not None:
@@ -174,6 +178,21 @@ def _add_request(simulation: Simulation, spec: RequestSpec) -> None:
     simulation.agenda.at(spec.at, create)
     if spec.deleted_at is not None:
         simulation.agenda.at(spec.deleted_at, lambda _: requests.delete(request.key))
+
+
+def _add_buffer(simulation: Simulation, spec: SpareSpec, scenario: Scenario) -> None:
+    """Somebody creates it with its template, and may delete it."""
+    buffer, template = buffer_objects(spec, scenario.deployments)
+    buffers = simulation.api_server.buffers
+
+    def create(at: float) -> None:
+        if template is not None:
+            buffers.put_template(template)
+        buffers.put(buffer, at)
+
+    simulation.agenda.at(spec.at, create)
+    if spec.deleted_at is not None:
+        simulation.agenda.at(spec.deleted_at, lambda _: buffers.delete(buffer.key))
 
 
 def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:

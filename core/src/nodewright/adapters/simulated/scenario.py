@@ -139,6 +139,22 @@ class RequestSpec(Strict, frozen=True, kw_only=True):
     deleted_at: Seconds | None = None
 
 
+class SpareSpec(Strict, frozen=True, kw_only=True):
+    """A CapacityBuffer that somebody creates ``at``, and perhaps deletes ``deleted_at``.
+
+    Its pods are like those of a ``deployment`` or, with a PodTemplate of its own, like ``pod``.
+    """
+
+    name: Name
+    pod: PodTemplate | None = None
+    deployment: Name | None = None
+    replicas: Count | None = None
+    percentage: Count | None = None
+    limits: dict[str, Amount] | None = None
+    at: Seconds = Seconds(0)
+    deleted_at: Seconds | None = None
+
+
 class TraceSpec(Strict, frozen=True, kw_only=True):
     """A recorded workload: a folder with the tables of the openb trace, or the cut that is packaged.
 
@@ -237,6 +253,7 @@ class Scenario(Strict, frozen=True, kw_only=True):
     jobs: tuple[JobsSpec, ...] = ()
     disruption_budgets: tuple[BudgetSpec, ...] = ()
     provisioning_requests: tuple[RequestSpec, ...] = ()
+    capacity_buffers: tuple[SpareSpec, ...] = ()
     engine_pod: PodTemplate | None = None
     trace: TraceSpec | None = None
     timeline: tuple[Event, ...] = ()
@@ -276,14 +293,30 @@ def check_scenario(scenario: Scenario, source: str) -> Scenario:
             raise ConfigError(f"{source}: timeline: no deployment is called {unknown}{hint}")
     for workload in workloads:
         _check_amounts(workload.pod, f"{source}: {workload.name}")
-    for request in scenario.provisioning_requests:
-        for pod_set in request.pod_sets:
-            _check_amounts(pod_set.pod, f"{source}: provisioning_requests: {request.name}")
+    _check_capacity(scenario, deployments, source)
     if scenario.engine_pod is not None:
         _check_amounts(scenario.engine_pod, f"{source}: engine_pod")
     for budget in scenario.disruption_budgets:
         _check_budget(budget, names, f"{source}: disruption_budgets: {budget.name}")
     return scenario
+
+
+def _check_capacity(scenario: Scenario, deployments: Sequence[str], source: str) -> None:
+    for request in scenario.provisioning_requests:
+        for pod_set in request.pod_sets:
+            _check_amounts(pod_set.pod, f"{source}: provisioning_requests: {request.name}")
+    for spare in scenario.capacity_buffers:
+        _check_spare(spare, deployments, f"{source}: capacity_buffers: {spare.name}")
+
+
+def _check_spare(spare: SpareSpec, deployments: Sequence[str], where: str) -> None:
+    if (spare.pod is None) == (spare.deployment is None):
+        raise ConfigError(f"{where}: one of pod and deployment is needed, and not both")
+    if spare.pod is not None:
+        _check_amounts(spare.pod, where)
+    elif spare.deployment not in deployments:
+        unknown = printable(spare.deployment or "")
+        raise ConfigError(f"{where}: no deployment is called {unknown}{suggest(unknown, deployments)}")
 
 
 def _check_budget(budget: BudgetSpec, workloads: Sequence[str], where: str) -> None:

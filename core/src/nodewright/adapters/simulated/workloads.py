@@ -6,8 +6,17 @@ from msgspec.structs import replace
 
 from nodewright.adapters.simulated.controllers import named, owned
 from nodewright.adapters.simulated.disruptions import BudgetRule
-from nodewright.adapters.simulated.scenario import BudgetSpec, PodTemplate, RequestSpec, Workload, amounts_of
+from nodewright.adapters.simulated.scenario import (
+    BudgetSpec,
+    DeploymentSpec,
+    PodTemplate,
+    RequestSpec,
+    SpareSpec,
+    Workload,
+    amounts_of,
+)
 from nodewright.adapters.traces.openb import GPU_RESOURCE, TracePod
+from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
 from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
 from nodewright.model.meta import LabelSelector, ObjectMeta, Resources
 from nodewright.model.node import HOSTNAME_LABEL
@@ -110,6 +119,24 @@ def request_objects(spec: RequestSpec) -> tuple[ProvisioningRequest, tuple[Reque
         ),
     )
     return request, tuple(templates)
+
+
+def buffer_objects(
+    spec: SpareSpec, deployments: Iterable[DeploymentSpec]
+) -> tuple[CapacityBuffer, RequestTemplate | None]:
+    """The buffer, in the namespace of its pods, and its PodTemplate if it has one of its own."""
+    namespaces = {deployment.name: deployment.pod.namespace for deployment in deployments}
+    namespace = spec.pod.namespace if spec.pod is not None else namespaces[spec.deployment or ""]
+    meta = ObjectMeta(name=spec.name, namespace=namespace)
+    wanted = CapacityBufferSpec(replicas=spec.replicas, percentage=spec.percentage, limits=spec.limits)
+    if spec.pod is None:
+        reference = ScalableReference(api_group="apps", kind="Deployment", name=spec.deployment or "")
+        return CapacityBuffer(metadata=meta, spec=replace(wanted, scalable_ref=reference)), None
+    pod = pod_of(spec.name, spec.pod)
+    own = ObjectMeta(labels=pod.metadata.labels, annotations=pod.metadata.annotations)
+    template = RequestTemplate(metadata=meta, template=PodTemplateSpec(metadata=own, spec=pod.spec))
+    wanted = replace(wanted, pod_template_ref=TemplateReference(name=spec.name))
+    return CapacityBuffer(metadata=meta, spec=wanted), template
 
 
 def budget_rule(spec: BudgetSpec, workloads: Iterable[Workload]) -> BudgetRule:
