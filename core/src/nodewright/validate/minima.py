@@ -19,15 +19,15 @@ class Minima:
         self._left: Counter[str] = Counter()
         for _, node in seen.snapshot.nodes():
             if node.name not in gone and node.metadata.labels.get("type") != "virtual-kubelet":
-                self._left.update(self._offers(node))
+                for name, amount in self._offers(node).items():
+                    self._left[name] += amount
 
     def take(self, node: Node) -> Iterator[str]:
         """The minima that are broken without the node; it counts as gone from now on."""
-        offers = self._offers(node)
-        for name, amount in offers.items():
-            if amount and self._left[name] - amount < self._least[name] > 0:
+        for name, amount in self._offers(node).items():
+            self._left[name] -= amount
+            if amount and self._left[name] < self._least[name] > 0:
                 yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
-        self._left.subtract(offers)
 
     def _offers(self, node: Node) -> dict[str, int]:
         """Of cores and memory what the machine has, of devices what pods may use."""

@@ -7,7 +7,9 @@ from nodewright.model.meta import LabelSelector, OwnerReference, Requirement
 from nodewright.model.pod import Pod, Volume
 from nodewright.model.settings import DrainSettings
 
-_PREFIX = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+SYSTEM_NAMESPACE = "kube-system"
 _GRACE = 30.0
 _KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
@@ -16,7 +18,7 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Dr
     """None: the pod is moved. Empty: it goes with its node. Else why it must stay."""
     if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
         return ""
-    said = pod.metadata.annotations.get(_PREFIX)
+    said = pod.metadata.annotations.get(SAFE_TO_EVICT)
     if said == "true" or pod.status.phase == "Failed":
         return None
     if said == "on-completion":
@@ -24,7 +26,7 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Dr
     alone = _why_not_created_again(pod.metadata.controller, settings)
     if alone:
         return alone
-    if pod.metadata.namespace == "kube-system" and settings.skip_nodes_with_system_pods:
+    if pod.metadata.namespace == SYSTEM_NAMESPACE and settings.skip_nodes_with_system_pods:
         fine = _is_old(pod, settings, now) or any(matches(budget, pod) for budget in budgets)
         return None if fine else "it is a young system pod"
     return _why_kept(pod, settings)
@@ -39,7 +41,7 @@ def _why_not_created_again(owner: OwnerReference | None, settings: DrainSettings
 
 
 def _why_kept(pod: Pod, settings: DrainSettings) -> str | None:
-    if pod.metadata.annotations.get(_PREFIX) == "false":
+    if pod.metadata.annotations.get(SAFE_TO_EVICT) == "false":
         return "it is annotated as not safe to evict"
     if settings.skip_nodes_with_local_storage and any(_is_local(volume) for volume in _unwaived(pod)):
         return "it keeps data on its node"
@@ -87,7 +89,7 @@ def _is_old(pod: Pod, settings: DrainSettings, now: float) -> bool:
 
 
 def _unwaived(pod: Pod) -> list[Volume]:
-    waived = pod.metadata.annotations.get(f"{_PREFIX}-local-volumes", "").split(",")
+    waived = pod.metadata.annotations.get(LOCAL_VOLUMES, "").split(",")
     return [volume for volume in pod.spec.volumes if volume.name not in waived]
 
 

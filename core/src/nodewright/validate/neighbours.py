@@ -1,13 +1,14 @@
 """Do pods keep each other away once all has moved? Required anti-affinity, by whatever label makes the domain."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodAffinityTerm
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.validate.kinds import Kind
 from nodewright.validate.movable import is_selected
 
 
@@ -15,55 +16,87 @@ class Arrival(NamedTuple):
     """A pod that moves to a node."""
 
     pod: Pod
+    kind: Kind
     node: Node
 
 
-class _Alike(NamedTuple):
-    """Pods that no scheduler tells apart, and the nodes on which they are."""
+class _Alike:
+    """Pods that no scheduler tells apart, and the nodes on which they are; ``pod`` stands for them."""
 
-    pod: Pod
-    nodes: Callable[[], Iterable[Node]]
+    def __init__(self, pod: Pod, there: Callable[[], Iterable[Node]] = tuple) -> None:
+        self.pod = pod
+        self._there = there
+        self._came: list[Node] = []
+        # The values of a label on those nodes, once somebody has asked.
+        self._domains: dict[str, set[str]] = {}
+
+    def add(self, node: Node) -> None:
+        self._came.append(node)
+        for key, values in self._domains.items():
+            values.update(_values(key, (node,)))
+
+    def is_near(self, node: Node, keys: Iterable[str]) -> bool:
+        """Whether any of them is in the node's domain by one of these labels."""
+        return any(not self._domain(key).isdisjoint(_values(key, (node,))) for key in keys)
+
+    def _domain(self, key: str) -> set[str]:
+        if key not in self._domains:
+            self._domains[key] = _values(key, chain(self._there(), self._came))
+        return self._domains[key]
 
 
 class Neighbours:
-    """Pods on nodes that stay. ``gone`` are the others."""
+    """Pods on nodes that stay, and those that come there. ``gone`` are the other nodes."""
 
     def __init__(self, snapshot: Snapshot, gone: Collection[str]) -> None:
         self._snapshot = snapshot
         self._gone = gone
-        self._alike = [_Alike(held.pod, partial(self._staying, rows)) for held, rows in snapshot.placements()]
-        self._shy = [alike for alike in self._alike if _terms(alike.pod)]
+        self._all = [_Alike(held.pod, partial(self._staying, rows)) for held, rows in snapshot.placements()]
+        self._shy = [alike for alike in self._all if _terms(alike.pod)]
+        self._come: dict[Kind, _Alike] = {}
+        # Of a kind: how many of the others were looked at, and to which of them it must not be near by which labels.
+        self._foes: dict[Kind, tuple[int, list[tuple[_Alike, list[str]]]]] = {}
 
-    def conflicts(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[Pod, str]]:
+    @property
+    def are_shy(self) -> bool:
+        """Whether anybody keeps anybody away."""
+        return bool(self._shy)
+
+    def conflicts(self, arrivals: Iterable[Arrival]) -> Iterator[tuple[Pod, str]]:
         """Each pod that would come where another one keeps it away, or the other way round."""
-        come: list[_Alike] = []
-        shy: list[_Alike] = []
-        for pod, node in arrivals:
-            is_shy = bool(_terms(pod))
-            others = chain(self._alike, come) if is_shy else chain(self._shy, shy)
-            other = next((other for other in others if _clash(pod, node, other)), None)
+        for pod, kind, node in arrivals:
+            other = next((other for other, keys in self._foes_of(kind) if other.is_near(node, keys)), None)
             if other is not None:
                 yield pod, f"it would be too near to pods like {other.pod.key}, on node {node.name}"
-            come.append(_Alike(pod, partial(_only, node)))
-            if is_shy:
-                shy.append(come[-1])
+            if kind not in self._come:
+                self._come[kind] = alike = _Alike(pod)
+                self._all.append(alike)
+                self._shy += [alike] if _terms(pod) else []
+            self._come[kind].add(node)
+
+    def _foes_of(self, kind: Kind) -> list[tuple[_Alike, list[str]]]:
+        others = self._all if _terms(kind.pod) else self._shy
+        seen, found = self._foes.get(kind, (0, []))
+        if seen < len(others):
+            asked = ((other, _keys(kind.pod, other.pod)) for other in islice(others, seen, None))
+            found += [(other, keys) for other, keys in asked if keys]
+            self._foes[kind] = (len(others), found)
+        return found
 
     def _staying(self, rows: Iterable[int]) -> Iterator[Node]:
         nodes = (self._snapshot.node(row) for row in rows)
         return (node for node in nodes if node.name not in self._gone)
 
 
-def _only(node: Node) -> tuple[Node, ...]:
-    return (node,)
+def _values(key: str, nodes: Iterable[Node]) -> set[str]:
+    """What the nodes say of a label, where they have it."""
+    return {node.metadata.labels[key] for node in nodes if key in node.metadata.labels}
 
 
-def _clash(pod: Pod, node: Node, other: _Alike) -> bool:
-    keys = [term.topology_key for term in _terms(pod) if _is_about(term, pod, other.pod)]
-    keys += [term.topology_key for term in _terms(other.pod) if _is_about(term, other.pod, pod)]
-    here = node.metadata.labels
-    return any(
-        key in here and any(there.metadata.labels.get(key) == here[key] for there in other.nodes()) for key in keys
-    )
+def _keys(pod: Pod, other: Pod) -> list[str]:
+    """By which labels they must not be near each other."""
+    keys = [term.topology_key for term in _terms(pod) if _is_about(term, pod, other)]
+    return keys + [term.topology_key for term in _terms(other) if _is_about(term, other, pod)]
 
 
 def _terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:

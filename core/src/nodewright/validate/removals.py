@@ -1,12 +1,16 @@
 """Re-checks planned removals of nodes (design.md §7): sizes, minima, budgets, unmovable pods, and a place for each pod.
 
-Written from the rules alone, over plain nodes and pods. Where the plan says a pod could go is a claim, checked here.
+Written from the rules alone, over plain nodes and pods; pods that no rule tells apart are looked at once
+(``kinds.py``). Where the plan says a pod could go is a claim, checked here.
 Volumes, topology spread, pod affinity and devices that are claimed are the planner's affair alone.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
+from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -14,6 +18,7 @@ from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.validate.check import Violation
+from nodewright.validate.kinds import Crew, Kind, find_crew
 from nodewright.validate.minima import Minima
 from nodewright.validate.movable import matches, why_immovable
 from nodewright.validate.neighbours import Arrival, Neighbours
@@ -30,8 +35,17 @@ def check_removals(
     """
     course = _Course(seen, removals, places, settings)
     found = [(removal, rule) for removal in removals for rule in course.follow(removal)]
+    found += course.without_room()
     found += course.neighbours_broken(removals)
     return tuple(Violation(removal, rule) for removal, rule in found)
+
+
+class _Move(NamedTuple):
+    """Pods that a removal moves, and the node to which each is to go; empty: nobody says."""
+
+    removal: NodeRemoval
+    crew: Crew
+    places: list[str]
 
 
 class _Course:
@@ -43,22 +57,28 @@ class _Course:
         self._seen = seen
         self._settings = settings
         self._places = places
-        self._nodes = {node.name: node for _, node in seen.snapshot.nodes()}
         going = {removal.node for removal in removals} | seen.removing.keys()
         self._room = Room(seen.snapshot, going, settings.pods.expendable_pods_priority_cutoff)
         self._leaving: Counter[GroupRef] = Counter(_still_counted(seen))
         self._spent: Counter[str] = Counter()
         self._begun: set[str] = set(seen.removing)
         self._minima = Minima(seen, settings.limits, self._begun)
-        self._arrivals: list[Arrival] = []
+        self._moves: list[_Move] = []
+        self._refused: set[str] = set()
         self._machines: dict[GroupRef, frozenset[str]] = {}
+        self._fates: dict[Kind, str | None] = {}
+        self._budgets: dict[Kind, tuple[PodDisruptionBudget, ...]] = {}
 
     def follow(self, removal: NodeRemoval) -> list[str]:
-        """The rules that a removal breaks; it counts as done for those after it."""
-        node = self._nodes.get(removal.node)
-        if node is None:
+        """The rules that a removal breaks; it counts as done for those after it. Room is looked at in the end."""
+        row = self._seen.snapshot.find_row(removal.node)
+        if row is None:
             return [f"there is no node {removal.node}"]
-        broken = [*self._broken_by_node(removal, node), *self._broken_by_pods(removal)]
+        node = self._seen.snapshot.node(row)
+        broken = [
+            *self._broken_by_node(removal, node),
+            *self._broken_by_pods(removal, find_crew(self._seen.snapshot, row)),
+        ]
         if not self._settings.is_ca:  # it counts machines on their way as if they were there
             broken += self._minima.take(node)
         self._begun.add(removal.node)
@@ -83,49 +103,52 @@ class _Course:
         if group.target - self._leaving[removal.group] - 1 < group.group.min_size:
             yield f"group {removal.group} would fall below its minimum of {group.group.min_size}"
 
-    def _broken_by_pods(self, removal: NodeRemoval) -> Iterator[str]:
-        """The pods of the node are those that were planned for, may move, and have a place."""
-        row = self._seen.snapshot.row(removal.node)
-        budgets, drain = self._seen.workloads.budgets, self._settings.drain
-        moving = []
-        for pod in self._seen.snapshot.pods(row):
-            if self._room.is_void(pod):
-                continue
-            why = why_immovable(pod, budgets, drain, self._seen.now)
-            if why is None:
-                moving.append(pod)
-            elif why:
-                yield f"pod {pod.key} may not be moved: {why}"
-        unplanned = {pod.key for pod in moving} - set(removal.pods)
+    def _broken_by_pods(self, removal: NodeRemoval, crew: Crew) -> Iterator[str]:
+        """The pods of the node are those that were planned for, may move, and are said to go somewhere."""
+        fates = {kind: self._fate(kind) for kind in crew.variety}
+        for pod, kind in zip(crew.pods, crew.kinds, strict=True) if any(fates.values()) else ():
+            if fates[kind]:
+                yield f"pod {pod.key} may not be moved: {fates[kind]}"
+        moving = crew.only(kind for kind, fate in fates.items() if fate is None)
+        unplanned = set(moving.keys).difference(removal.pods)
         if unplanned:
             yield f"pods run on it that were not planned for: {', '.join(sorted(unplanned))}"
-        yield from self._broken_budgets(moving)
-        for pod in moving:
-            if not self._settings.is_ca and sum(matches(budget, pod) for budget in budgets) > 1:
-                yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
-        yield from self._without_place(moving)
+        if self._seen.workloads.budgets:
+            yield from self._broken_budgets(moving)
+        needing = moving.only(kind for kind in moving.variety if not self._ends(kind.pod))
+        places = [self._places.get(known_as, "") for known_as in needing.ids]
+        if "" in places:
+            named = zip(places, needing.keys, strict=True)
+            places = [place or self._places.get(key, "") for place, key in named]
+        self._moves.append(_Move(removal, needing, places))
 
-    def _broken_budgets(self, moving: Sequence[Pod]) -> Iterator[str]:
+    def _fate(self, kind: Kind) -> str | None:
+        """``why_immovable``; pods that count for nothing go with their node."""
+        if kind not in self._fates:
+            budgets, drain = self._seen.workloads.budgets, self._settings.drain
+            void = self._room.is_void(kind)
+            self._fates[kind] = "" if void else why_immovable(kind.pod, budgets, drain, self._seen.now)
+        return self._fates[kind]
+
+    def _broken_budgets(self, moving: Crew) -> Iterator[str]:
         """Each budget must allow at least one more disruption when a node's turn comes; the API server counts on."""
+        about = {kind: self._budgets_of(kind) for kind in moving.variety}
+        spared = {kind for kind in moving.variety if _is_waived(kind.pod) or self._ends(kind.pod)}
         touched: Counter[str] = Counter()
-        for budget in self._seen.workloads.budgets:
-            mine = [pod for pod in moving if matches(budget, pod) and not _is_waived(pod) and not self._ends(pod)]
-            left = budget.status.disruptions_allowed - self._spent[budget.key]
-            if mine and left < 1:
-                yield f"disruption budget {budget.key} allows no more: pod {mine[0].key}"
-            touched[budget.key] += len(mine)
+        for pod, kind in zip(moving.pods, moving.kinds, strict=True) if any(about.values()) else ():
+            if len(about[kind]) > 1 and not self._settings.is_ca:
+                yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
+            for budget in about[kind] if kind not in spared else ():
+                left = budget.status.disruptions_allowed - self._spent[budget.key]
+                if left < 1 and not touched[budget.key]:
+                    yield f"disruption budget {budget.key} allows no more: pod {pod.key}"
+                touched[budget.key] += 1
         self._spent += touched
 
-    def _without_place(self, moving: Sequence[Pod]) -> Iterator[str]:
-        for pod in moving:
-            if self._ends(pod):
-                continue
-            place = self._places.get(pod.metadata.uid) or self._places.get(pod.key)
-            why = "nobody says where it goes" if place is None else self._room.take(pod, place)
-            if why:
-                yield f"pod {pod.key} has no place: {why}"
-            elif place is not None:
-                self._arrivals.append(Arrival(pod, self._nodes[place]))
+    def _budgets_of(self, kind: Kind) -> tuple[PodDisruptionBudget, ...]:
+        if kind not in self._budgets:
+            self._budgets[kind] = tuple(b for b in self._seen.workloads.budgets if matches(b, kind.pod))
+        return self._budgets[kind]
 
     def _ends(self, pod: Pod) -> bool:
         """Whether a pod is gone soon by itself, and another one is there for it. CA takes it for one that lives on."""
@@ -133,18 +156,39 @@ class _Course:
         ends = pod.metadata.deletion_timestamp is not None and not self._settings.is_ca
         return ends and owner is not None and owner.kind in ("ReplicaSet", "ReplicationController")
 
+    def without_room(self) -> Iterator[tuple[NodeRemoval, str]]:
+        """Pods that find no room where they are to go. One by one where not all fit there together."""
+        doubtful = self._room.find_doubtful(
+            Counter(chain.from_iterable(zip(crew.kinds, places, strict=True) for _, crew, places in self._moves))
+        )
+        for removal, crew, places in self._moves if doubtful else ():
+            for pod, kind, place in zip(crew.pods, crew.kinds, places, strict=True):
+                why = ""
+                if place in doubtful:
+                    why = self._room.take(kind, place) if place else "nobody says where it goes"
+                if why:
+                    self._refused.add(pod.key)
+                    yield removal, f"pod {pod.key} has no place: {why}"
+
     def neighbours_broken(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
         """Pods that would keep each other away where the plan has them in the end.
 
         CA's chain of removals is true as a whole only: of what is chosen from it, this need not hold.
         """
-        if self._settings.is_ca or not self._arrivals:
-            return
         there = Neighbours(self._seen.snapshot, self._begun)
+        if self._settings.is_ca or not there.are_shy:
+            return
         planned = {pod: removal for removal in removals for pod in removal.pods}
-        for pod, why in there.conflicts(self._arrivals):
+        for pod, why in there.conflicts(self._arrivals()):
             if pod.key in planned:
                 yield planned[pod.key], f"pod {pod.key} has no place: {why}"
+
+    def _arrivals(self) -> Iterator[Arrival]:
+        snapshot = self._seen.snapshot
+        for _, crew, places in self._moves:
+            for pod, kind, place in zip(crew.pods, crew.kinds, places, strict=True):
+                if pod.key not in self._refused:
+                    yield Arrival(pod, kind, snapshot.node(snapshot.row(place)))
 
 
 def _still_counted(seen: Observation) -> Mapping[GroupRef, int]:

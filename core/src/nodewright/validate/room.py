@@ -1,16 +1,17 @@
 """Room on nodes that stay, by plain sums, and their ports."""
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 
 from nodewright.model.node import Node
-from nodewright.model.pod import Pod
-from nodewright.snapshot.requests import PODS, node_amounts, pod_requests
+from nodewright.model.pod import ContainerPort
+from nodewright.snapshot.requests import node_amounts
+from nodewright.snapshot.roll import find_rolls
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.validate.kinds import Kind, find_kinds
 from nodewright.validate.standing import why_unfit
 
 _ANY = "0.0.0.0"  # noqa: S104  # an address in a pod's manifest; nothing listens here
-_Port = tuple[str, str, int]
 
 
 class Room:
@@ -24,66 +25,79 @@ class Room:
         self._going = going
         self._cutoff = cutoff
         self._left: dict[str, Counter[str]] = {}
-        self._ports: dict[str, list[_Port]] = {}
+        self._ports: dict[str, list[ContainerPort]] = {}
 
-    def is_void(self, pod: Pod) -> bool:
-        """Whether the pod counts for nothing."""
-        return pod.spec.priority is not None and pod.spec.priority < self._cutoff
+    def is_void(self, kind: Kind) -> bool:
+        """Whether such pods count for nothing."""
+        priority = kind.pod.spec.priority
+        return priority is not None and priority < self._cutoff
 
-    def take(self, pod: Pod, name: str) -> str:
+    def find_doubtful(self, coming: Mapping[tuple[Kind, str], int]) -> set[str]:
+        """The nodes that may not take all the pods that are to come; nothing is moved.
+
+        All others take them in whatever order. ``coming`` says how many of a kind come to which node.
+        """
+        by_node: defaultdict[str, dict[Kind, int]] = defaultdict(dict)
+        for (kind, name), count in coming.items():
+            by_node[name][kind] = count
+        return {name for name, kinds in by_node.items() if not self._takes_all(name, kinds)}
+
+    def _takes_all(self, name: str, kinds: Mapping[Kind, int]) -> bool:
+        if any(kind.ports or self._refusal(kind, name) for kind in kinds):
+            return False  # ports are given one by one
+        asked = Counter[str]()
+        for kind, count in kinds.items():
+            for what, amount in kind.asked.items():
+                asked[what] += amount * count
+        left = self._free(name)
+        return all(left[what] >= amount for what, amount in asked.items())
+
+    def take(self, kind: Kind, name: str) -> str:
         """Move a pod to a node; empty if there is room, else why not."""
-        row = self._snapshot.find_row(name)
-        if row is None:
-            return f"there is no node {name}"
-        node = self._snapshot.node(row)
-        refused = self._refusal(pod, node, row)
+        refused = self._refusal(kind, name)
         if refused:
             return refused
         if name not in self._left:
-            self._left[name] = self._free(node, row)
-        left = self._left[name]
-        asked = _asked(pod)
-        short = [what for what, amount in asked.items() if left[what] < amount]
+            self._left[name], self._ports[name] = self._free(name), self._taken(name)
+        left, taken = self._left[name], self._ports[name]
+        if any(_collide(one, other) for one in kind.ports for other in taken):
+            return f"node {name} has given away a host port that it wants"
+        short = [what for what, amount in kind.asked.items() if left[what] < amount]
         if short:
             return f"node {name} has not enough {short[0]}"
-        left.subtract(asked)
-        self._ports[name] += _ports(pod)
+        left.subtract(kind.asked)
+        taken += kind.ports
         return ""
 
-    def _refusal(self, pod: Pod, node: Node, row: int) -> str:
-        if node.name in self._going:
-            return f"node {node.name} goes too"
-        unfit = why_unfit(pod, node)
-        if unfit:
-            return unfit
-        if node.name not in self._ports:
-            self._ports[node.name] = self._taken(row)
-        wanted, taken = _ports(pod), self._ports[node.name]
-        if any(_collide(one, other) for one in wanted for other in taken):
-            return f"node {node.name} has given away a host port that it wants"
-        return ""
+    def _refusal(self, kind: Kind, name: str) -> str:
+        """Why the node takes no such pod, however much room it has."""
+        if name not in self._snapshot:
+            return f"there is no node {name}"
+        return f"node {name} goes too" if name in self._going else why_unfit(kind.pod, self._node(name))
 
-    def _taken(self, row: int) -> list[_Port]:
-        return [port for held in self._snapshot.pods(row) if not self.is_void(held) for port in _ports(held)]
+    def _node(self, name: str) -> Node:
+        return self._snapshot.node(self._snapshot.row(name))
 
-    def _free(self, node: Node, row: int) -> Counter[str]:
-        left = Counter(node_amounts(node.allocatable))
-        for held in self._snapshot.pods(row):
-            if not self.is_void(held):
-                left.subtract(_asked(held))
+    def _held(self, name: str) -> Counter[Kind]:
+        """How many pods of each kind run on a node and count for something."""
+        (roll,) = find_rolls(self._snapshot, (self._snapshot.row(name),))
+        kinds = Counter(find_kinds(roll))
+        return Counter({kind: count for kind, count in kinds.items() if not self.is_void(kind)})
+
+    def _taken(self, name: str) -> list[ContainerPort]:
+        return [port for kind in self._held(name) for port in kind.ports]
+
+    def _free(self, name: str) -> Counter[str]:
+        left = Counter(node_amounts(self._node(name).allocatable))
+        for kind, count in self._held(name).items():
+            for what, amount in kind.asked.items():
+                left[what] -= amount * count
         return left
 
 
-def _asked(pod: Pod) -> dict[str, int]:
-    return {**pod_requests(pod, placed=True), PODS: 1}
-
-
-def _ports(pod: Pod) -> list[_Port]:
-    """Ports of the node that the pod takes; those of containers that only prepare it are free again by then."""
-    lasting = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
-    ports = (port for container in lasting for port in container.ports if port.host_port > 0)
-    return [(port.host_ip or _ANY, port.protocol or "TCP", port.host_port) for port in ports]
-
-
-def _collide(one: _Port, other: _Port) -> bool:
-    return one[1:] == other[1:] and (one[0] == other[0] or _ANY in (one[0], other[0]))
+def _collide(one: ContainerPort, other: ContainerPort) -> bool:
+    """Whether one node cannot give both."""
+    if (one.host_port, one.protocol or "TCP") != (other.host_port, other.protocol or "TCP"):
+        return False
+    here, there = one.host_ip or _ANY, other.host_ip or _ANY
+    return here == there or _ANY in (here, there)

@@ -8,6 +8,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.validate.kinds import kind_of
 from nodewright.validate.room import Room
 
 
@@ -33,7 +34,7 @@ class Places:
             if not place or pod.metadata.deletion_timestamp is not None:
                 continue
             self._look_at(place)
-            why = self._room.take(pod, place)
+            why = self._room.take(kind_of(self._snapshot, pod), place)
             if why:
                 return f"pod {pod.key} has no place any more: {why}"
         return ""
