@@ -1,10 +1,13 @@
 """The image's recipe, as far as it can be checked without building it."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "deploy" / "Dockerfile").read_text()
+RECIPE = ROOT / "deploy" / "Dockerfile"
+TEXT = RECIPE.read_text()
 
 
 def test_what_is_copied_is_there() -> None:
@@ -23,3 +26,9 @@ def test_it_does_not_run_as_root() -> None:
     assert re.findall(r"^USER (\d+):(\d+)$", final, re.MULTILINE) == [("65532", "65532")]
     values = (ROOT / "deploy" / "chart" / "values.yaml").read_text()
     assert "runAsUser: 65532" in values
+
+
+def test_lint() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    result = subprocess.run([hadolint, RECIPE], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
