@@ -89,9 +89,9 @@ class Clerk:
         request = question.request
         asked = spec.ProvisioningRequest(
             key=request.id,
-            class_name=request.spec.provisioning_class_name,
+            class_name=question.terms.class_name,
             pod_count=request.pod_count,
-            parameters=request.spec.parameters,
+            parameters=question.terms.parameters,
             resources=question.resources,
         )
         try:

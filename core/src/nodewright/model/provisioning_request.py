@@ -34,6 +34,10 @@ NO_RETRY = "noRetry"
 PROCESSOR_INSTANCE = "processorInstance"
 VALID_UNTIL_SECONDS = "ValidUntilSeconds"
 
+# What provisioningClassDetails say of a request whose class is a ProvisioningClass: who does the work, and how many nodes
+# were asked for on its behalf.
+PROVISIONER_DETAIL, NODES_DETAIL = "provisioner", "nodes"
+
 # Reasons of conditions that are read again: machines are under way, and all pods have come.
 UNDER_WAY = "Provisioning"
 CONSUMED = "CapacityBookingConsumed"
@@ -88,6 +92,20 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
         """The request with that condition in place of the one of its type, or added."""
         conditions = with_condition(self.status.conditions, fresh)
         return msgspec.structs.replace(self, status=msgspec.structs.replace(self.status, conditions=conditions))
+
+
+    @property
+    def own_details(self) -> dict[str, str]:
+        """Of its class's details those that nodewright writes."""
+        details = self.status.provisioning_class_details
+        return {name: details[name] for name in (PROVISIONER_DETAIL, NODES_DETAIL) if name in details}
+
+    def with_details(self, **fresh: str) -> "ProvisioningRequest":
+        """The request with these details of its class, in place of those of the same name."""
+        details = {**self.status.provisioning_class_details, **fresh}
+        return msgspec.structs.replace(
+            self, status=msgspec.structs.replace(self.status, provisioning_class_details=details)
+        )
 
 
 class PodTemplate(Object, frozen=True, kw_only=True):

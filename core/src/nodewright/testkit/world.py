@@ -11,6 +11,7 @@ from nodewright.model.cluster import DaemonSet, Deployment, PodDisruptionBudget,
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.model.settings import (
@@ -77,6 +78,7 @@ class World:
     removing: dict[str, Removing] = field(default_factory=dict)
     requests: list[ProvisioningRequest] = field(default_factory=list)
     templates: list[PodTemplate] = field(default_factory=list)
+    classes: list[ProvisioningClass] = field(default_factory=list)
     buffers: list[CapacityBuffer] = field(default_factory=list)
     deployments: list[Deployment] = field(default_factory=list)
     resource_quotas: list[ResourceQuota] = field(default_factory=list)
@@ -124,7 +126,9 @@ class World:
             workloads=self.workloads(),
             removing=dict(self.removing),
             provisioning=Provisioning(
-                requests=tuple(self.requests), templates={one.key: one for one in self.templates}
+                requests=tuple(self.requests),
+                templates={one.key: one for one in self.templates},
+                classes=tuple(self.classes),
             ),
             buffers=Buffers(
                 buffers=tuple(self.buffers),

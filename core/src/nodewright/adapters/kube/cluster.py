@@ -34,7 +34,11 @@ _WORKLOADS = {
     "PodDisruptionBudget": "pod_disruption_budgets",
 }
 _QUOTAS = {"CapacityQuota": "capacity_quotas"}
-_PROVISIONING = {"PodTemplate": "pod_templates", "ProvisioningRequest": "provisioning_requests"}
+_PROVISIONING = {
+    "PodTemplate": "pod_templates",
+    "ProvisioningRequest": "provisioning_requests",
+    "ProvisioningClass": "provisioning_classes",
+}
 _BUFFERS = {
     "CapacityBuffer": "capacity_buffers",
     "PodTemplate": "pod_templates",

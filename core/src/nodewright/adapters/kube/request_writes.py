@@ -45,6 +45,8 @@ class RequestWrites:
         listed = [condition_manifest(one) for one in held if not is_apply or one.type in _OURS]
         identity: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
         body: dict[str, Any] = {"metadata": identity, "status": {"conditions": listed}}
+        if is_apply and request.own_details:
+            body["status"]["provisioningClassDetails"] = request.own_details
         query = {"fieldManager": FIELD_MANAGER}
         if is_apply:
             body |= {"apiVersion": f"{API_GROUP}/v1", "kind": "ProvisioningRequest"}

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from nodewright.adapters.simulated.crash import Tripwire
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
+from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.snapshot.provisioning import Provisioning
 
@@ -30,12 +31,20 @@ class Requests:
         self._made = 0
         self._held: dict[str, ProvisioningRequest] = {}
         self._templates: dict[str, PodTemplate] = {}
+        self._classes: dict[str, ProvisioningClass] = {}
 
     def add_template(self, template: PodTemplate) -> None:
         self._templates = {**self._templates, template.key: template}
 
     def drop_template(self, key: str) -> None:
         self._templates = {held: one for held, one in self._templates.items() if held != key}
+
+    def put_class(self, held: ProvisioningClass) -> None:
+        """Somebody creates the class, or changes the one of its name."""
+        self._classes[held.name] = held
+
+    def drop_class(self, name: str) -> None:
+        self._classes.pop(name)
 
     def add(self, request: ProvisioningRequest, at: float) -> ProvisioningRequest:
         """Somebody creates the request; it is one of its own, whatever had its name before."""
@@ -61,7 +70,7 @@ class Requests:
         return tuple(self._held.values())
 
     def read(self) -> Provisioning:
-        return Provisioning(requests=self.all(), templates=self._templates)
+        return Provisioning(requests=self.all(), templates=self._templates, classes=tuple(self._classes.values()))
 
     # What the engine writes
 
@@ -92,6 +101,7 @@ class Requests:
             fresh = replace(fresh, status=request.status)
         for condition in conditions or ():
             fresh = fresh.with_condition(condition)
+        fresh = fresh.with_details(**request.own_details)
         self._held[request.key] = fresh
         self.writes += 1
         for watch in self.watchers:

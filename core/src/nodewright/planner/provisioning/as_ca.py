@@ -117,7 +117,7 @@ def _check(snapshot: Snapshot, batch: Sequence[Chosen], docket: Docket) -> Scale
 def _tell(request: ProvisioningRequest, docket: Docket, *, fits: bool) -> None:
     if fits:
         verdict = docket.condition(request, (PROVISIONED, "True"), "CapacityIsFound", FOUND)
-    elif gives_up(request):
+    elif gives_up(request, docket):
         verdict = docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", _NOT_FOUND_FOR_GOOD)
     else:
         verdict = docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", _NOT_FOUND)

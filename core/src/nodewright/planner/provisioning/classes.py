@@ -1,6 +1,8 @@
 """Which class a request is of, and whether this process serves it (behaviour/up.md §5.2)."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
@@ -8,7 +10,6 @@ from nodewright.model.provisioning_request import (
     PROCESSOR_INSTANCE,
     SEED_ATOMIC,
     SEED_CHECK_CAPACITY,
-    ProvisioningRequest,
 )
 from nodewright.model.settings import Settings
 
@@ -23,6 +24,13 @@ class Mode(StrEnum):
     PROVIDER = "provider"
 
 
+class Terms(NamedTuple):
+    """Who does the work for a request, a class of the core or of a provider, and with what parameters."""
+
+    class_name: str
+    parameters: Mapping[str, str]
+
+
 _CA_CLASSES = {CHECK_CAPACITY: Mode.CHECK, BEST_EFFORT_ATOMIC: Mode.ATOMIC}
 _CLASSES = {**_CA_CLASSES, SEED_CHECK_CAPACITY: Mode.CHECK, SEED_ATOMIC: Mode.ATOMIC}
 
@@ -32,11 +40,11 @@ def is_of_the_core(name: str) -> bool:
     return name in _CLASSES or name.endswith(CHECK_CAPACITY)
 
 
-def find_mode(request: ProvisioningRequest, settings: Settings) -> Mode | None:
-    """The mode of a request of the core's classes that this process serves; None: it is somebody else's, or nobody's."""
+def find_mode(terms: Terms, settings: Settings) -> Mode | None:
+    """The mode of a request under terms of the core's classes that this process serves; None: it is somebody else's, or nobody's."""
     classes = _CA_CLASSES if settings.is_ca else _CLASSES
     instance = settings.provisioning.check_capacity_processor_instance
-    name, wanted = request.spec.provisioning_class_name, request.spec.parameters.get(PROCESSOR_INSTANCE, "")
+    name, wanted = terms.class_name, terms.parameters.get(PROCESSOR_INSTANCE, "")
     mode = classes.get(name)
     if mode == Mode.ATOMIC:
         return mode if not instance else None

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from nodewright.model.condition import MOST_TEXT, Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod, PodSpec
-from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
+from nodewright.model.provisioning_request import NODES_DETAIL, PodTemplate, ProvisioningRequest
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
-from nodewright.planner.provisioning.classes import Mode, find_mode, is_of_the_core
+from nodewright.planner.provisioning.class_rules import ClassRules
+from nodewright.planner.provisioning.classes import Mode, Terms, find_mode, is_of_the_core
 from nodewright.registry.provisioning import ProvisioningMemory, Retry
 from nodewright.registry.state import ClusterState
 
@@ -53,6 +54,7 @@ class Question:
 
     request: ProvisioningRequest
     provider: str
+    terms: Terms
     resources: Mapping[str, Quantity]
     met: Condition
     unmet: Condition
@@ -117,6 +119,7 @@ class Docket:
         self.booked: dict[str, int] = {}
         self.examined = False
         self.next_change = float("inf")
+        self.classes = ClassRules(state.observation, settings)
         self._servers = self._find_servers(state)
         self._held = {request.key: request for request in seen.requests if self._counts(request)}
 
@@ -134,7 +137,7 @@ class Docket:
 
     def mode(self, request: ProvisioningRequest) -> Mode | None:
         """None: it is somebody else's, or nobody's."""
-        own = find_mode(request, self.settings)
+        own = find_mode(self.terms(request), self.settings)
         return Mode.PROVIDER if own is None and self.server_of(request) else own
 
     def specs_of_wholes(self) -> Iterator[PodSpec]:
@@ -147,7 +150,11 @@ class Docket:
 
     def server_of(self, request: ProvisioningRequest) -> str:
         """The provider that serves the request's class itself; empty: none does."""
-        return self._servers.get(request.spec.provisioning_class_name, "")
+        return self._servers.get(self.terms(request).class_name, "")
+
+    def terms(self, request: ProvisioningRequest) -> Terms:
+        """Under which it is served."""
+        return self.classes.terms(request)
 
     def condition(self, request: ProvisioningRequest, what: tuple[str, str], reason: str, message: str) -> Condition:
         """A condition as of now; ``what`` is its type and status.
@@ -175,6 +182,11 @@ class Docket:
             is_apply = not self.settings.is_ca
             self.writes.append(StatusWrite(request=fresh, conditions=conditions, is_apply=is_apply, opens=opens))
         return fresh
+
+    def noting(self, request: ProvisioningRequest, nodes: int) -> ProvisioningRequest:
+        """The request, saying how many nodes are made for it: its class limits them, or may from tomorrow on."""
+        is_limited = self.classes.get(request) is not None
+        return request.with_details(**{NODES_DETAIL: str(nodes)}) if is_limited else request
 
     def judge(self, write: StatusWrite) -> None:
         """Have conditions written after the cloud was asked."""
@@ -238,5 +250,7 @@ class Docket:
         for condition in conditions:
             if request.condition(condition.type) != condition:
                 fresh = fresh.with_condition(condition)
+        if fresh is not request:
+            fresh = self.classes.noted(fresh)
         self._held[request.key] = fresh
         return fresh

@@ -18,14 +18,15 @@ from nodewright.model.provisioning_request import (
 from nodewright.planner.candidates import Ground
 from nodewright.planner.pending import split_young, take_fitting
 from nodewright.planner.plan import ScaleUpReport
+from nodewright.planner.provisioning.admission import is_admitted
+from nodewright.planner.provisioning.class_rules import NodeCap
 from nodewright.planner.provisioning.classes import Mode
 from nodewright.planner.provisioning.complaints import find_problem
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import is_over
-from nodewright.planner.provisioning.shared import FOUND, accepted, as_whole, gives_up, pods_or_failure
+from nodewright.planner.provisioning.shared import FOUND, accepted, as_whole, gives_up, next_retry, pods_or_failure
 from nodewright.planner.provisioning.whole import SizedScaleUp
 from nodewright.planner.salvo import grow_in_place
-from nodewright.registry.provisioning import Retry
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -35,8 +36,8 @@ _MOST_REFUSALS = 5
 _MOST_A_LOOP = 500
 _MOST_PODS_A_LOOP = 32 * 16_384  # of the largest request that there may be
 
-# What a request asks for: the class and number of each set of pods.
-_Wish = tuple[tuple[PodClass, int], ...]
+# What a request asks for: the class and number of each set of pods, and how many nodes it may get.
+_Wish = tuple[tuple[tuple[PodClass, int], ...], NodeCap | None]
 
 
 @dataclass
@@ -66,13 +67,17 @@ def serve(ground: Ground, docket: Docket, random: Random, mode: Mode) -> Service
         if not pods:
             continue
         docket.examined = True
-        wish = _wish(service.ground.snapshot, pods)
-        if wish in service.hopeless:
-            put_off(request, docket, service.hopeless[wish])
-        elif mode == Mode.CHECK:
-            _check(service, request, pods, docket)
-        else:
-            _provision(service, request, pods, docket, random)
+        wish = _wish(service.ground.snapshot, pods), docket.classes.node_cap(request)
+        if wish not in service.hopeless:
+            why = (
+                _check(service, request, pods, docket)
+                if mode == Mode.CHECK
+                else _provision(service, request, pods, docket, random)
+            )
+            if not why:
+                continue
+            service.hopeless[wish] = why
+        put_off(request, docket, service.hopeless[wish])
     return service
 
 
@@ -101,6 +106,8 @@ def pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
     if problem:
         docket.mark(request, docket.condition(request, (FAILED, "True"), "InvalidRequest", problem))
         return ()
+    if not is_admitted(request, docket):
+        return ()
     pods = pods_or_failure(request, docket)
     if pods is None:
         return ()
@@ -112,7 +119,7 @@ def pods_of(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...]:
     return pods
 
 
-def _wish(snapshot: Snapshot, pods: Sequence[Pod]) -> _Wish:
+def _wish(snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[tuple[PodClass, int], ...]:
     """Pods of one set share their spec, and are asked about once."""
     counts: dict[PodClass, int] = {}
     for _, alike in groupby(pods, key=lambda pod: id(pod.spec)):
@@ -139,7 +146,7 @@ def due_requests(docket: Docket) -> Iterator[ProvisioningRequest]:
 def put_off(request: ProvisioningRequest, docket: Docket, why: str) -> None:
     """Nothing was found: it is looked at again later, unless its owner wants it to fail at once."""
     opened = accepted(request, docket)
-    if gives_up(request):
+    if gives_up(request, docket):
         text = f"CA could not find requested capacity: {why}"
         docket.mark(request, opened, docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", text))
         return
@@ -151,43 +158,35 @@ def put_off(request: ProvisioningRequest, docket: Docket, why: str) -> None:
     docket.mark(request, opened, *verdicts)
 
 
-def next_retry(request: ProvisioningRequest, docket: Docket) -> Retry:
-    """When it is examined again: twice as long from now as it waited last."""
-    settings = docket.settings.provisioning
-    held = docket.retries.get(request.id)
-    wait = settings.provisioning_request_initial_backoff_time if held is None else 2 * held.wait
-    wait = min(wait, settings.provisioning_request_max_backoff_time)
-    docket.wake(docket.now + wait)
-    return Retry(at=docket.now, wait=wait)
-
-
-def grant(request: ProvisioningRequest, docket: Docket, reason: str, text: str) -> None:
-    """All of its room is there, and held from now."""
+def grant(request: ProvisioningRequest, docket: Docket, what: tuple[str, str], nodes: int = 0) -> None:
+    """All of its room is there, and held from now; ``what`` is the reason and the text, ``nodes`` were made for it."""
+    reason, text = what
+    request = docket.noting(request, nodes)
     docket.retries.pop(request.id, None)
     verdicts = [docket.condition(request, (PROVISIONED, "True"), reason, text)]
     if docket.mode(request) == Mode.CHECK:
         verdicts.append(docket.condition(request, (CAPACITY_AVAILABLE, "True"), reason, text))
     docket.mark(request, accepted(request, docket), *verdicts)
     docket.booked[request.key] = request.pod_count
+    docket.classes.hold(request, nodes)
 
 
-def _check(service: Service, request: ProvisioningRequest, pods: Sequence[Pod], docket: Docket) -> None:
+def _check(service: Service, request: ProvisioningRequest, pods: Sequence[Pod], docket: Docket) -> str:
+    """Answers why it is not granted; nothing: it is."""
     trial = service.ground.snapshot.fork()
     fitting, left = take_fitting(trial, pods)
     if left:
-        why = f"there is room for {len(fitting)} of {len(pods)} pods"
-        service.hopeless[_wish(trial, pods)] = why
-        put_off(request, docket, why)
-        return
+        return f"there is room for {len(fitting)} of {len(pods)} pods"
     take_fitting(service.ground.snapshot, pods)
     service.finds_room = True
-    grant(request, docket, "CapacityIsFound", FOUND)
+    grant(request, docket, ("CapacityIsFound", FOUND))
+    return ""
 
 
 def _provision(
     service: Service, request: ProvisioningRequest, pods: Sequence[Pod], docket: Docket, random: Random
-) -> None:
-    """What has no room yet gets machines, all of them or none."""
+) -> str:
+    """What has no room yet gets machines, all of them or none; answers why it does not."""
     snapshot = service.ground.snapshot
     trial = snapshot.fork()
     fitting, left = take_fitting(trial, pods)
@@ -195,15 +194,12 @@ def _provision(
         take_fitting(snapshot, pods)
         service.finds_room = True
         service.held += pods
-        grant(request, docket, "CapacityIsFound", FOUND)
-        return
-    whole = SizedScaleUp(replace(service.ground, snapshot=trial), left, random)
+        grant(request, docket, ("CapacityIsFound", FOUND))
+        return ""
+    whole = SizedScaleUp(replace(service.ground, snapshot=trial), left, random, docket.classes.node_cap(request))
     actions, report = whole.plan()
     if not actions:
-        why = _why_refused(whole, len(left), len(pods))
-        service.hopeless[_wish(snapshot, pods)] = why
-        put_off(request, docket, why)
-        return
+        return _why_refused(whole, len(left), len(pods))
     take_fitting(snapshot, fitting)
     service.ground = grow_in_place(service.ground, report) or service.ground
     service.actions += as_whole(request, actions)
@@ -213,7 +209,9 @@ def _provision(
     nodes = sum(action.target - action.expected_target for action in actions)
     text = f"{nodes} nodes are asked for: {asked}"
     pending = docket.condition(request, (PROVISIONED, "False"), UNDER_WAY, text)
-    docket.mark(request, accepted(request, docket), pending, opens=True)
+    docket.mark(docket.noting(request, nodes), accepted(request, docket), pending, opens=True)
+    docket.classes.hold(request, nodes)
+    return ""
 
 
 def _why_refused(whole: SizedScaleUp, left: int, pods: int) -> str:

@@ -3,7 +3,6 @@
 import math
 from contextlib import suppress
 
-from nodewright.model.duration import parse_duration
 from nodewright.model.provisioning_request import (
     BOOKING_EXPIRED,
     FAILED,
@@ -13,6 +12,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
 )
 from nodewright.planner.provisioning.docket import Docket
+from nodewright.planner.provisioning.parameters import read_seconds
 
 # How long room is held, how long a request is tried, and how long one that is over is kept, in seconds.
 BOOKING_SECONDS = 600.0
@@ -58,20 +58,12 @@ def time_to_try(request: ProvisioningRequest, docket: Docket) -> float:
     """For how long (seconds from its creation) a request is tried. CA reads no parameter; what cannot be read there
     is an error that the request is told of when it is examined.
     """
-    text = request.spec.parameters.get(VALID_UNTIL_SECONDS)
+    text = docket.terms(request).parameters.get(VALID_UNTIL_SECONDS)
     if text is None or docket.settings.is_ca:
         return _TRIED_SECONDS
     with suppress(ValueError):
         return min(read_seconds(text), _TRIED_SECONDS)
     return _TRIED_SECONDS
-
-
-def read_seconds(text: str) -> float:
-    """A number of seconds, or a duration like ``2h``; raises ValueError."""
-    seconds = float(text) if text.strip().replace(".", "", 1).isdigit() else parse_duration(text)
-    if not 0 < seconds < math.inf:
-        raise ValueError("must be longer than nothing")
-    return seconds
 
 
 def _booked_since(request: ProvisioningRequest, docket: Docket) -> float:

@@ -43,7 +43,7 @@ def settle_grants(state: ClusterState, docket: Docket) -> None:
             if _is_in_flight(request):
                 put_off(request, docket, held.broken)
         elif _is_complete(held, state):
-            grant(request, docket, "CapacityIsProvisioned", f"{held.nodes} nodes were provisioned")
+            grant(request, docket, ("CapacityIsProvisioned", f"{held.nodes} nodes were provisioned"), held.nodes)
             continue
         if not held.broken:
             docket.wake(held.deadline)

@@ -9,8 +9,8 @@ from nodewright.model.provisioning_request import FAILED, PROVISIONED
 from nodewright.model.quantity import Quantity
 from nodewright.planner.provisioning.classes import Mode, is_of_the_core
 from nodewright.planner.provisioning.docket import Docket, Note, Question
-from nodewright.planner.provisioning.fair import in_turn, next_retry, pods_of
-from nodewright.planner.provisioning.shared import accepted, gives_up
+from nodewright.planner.provisioning.fair import in_turn, pods_of
+from nodewright.planner.provisioning.shared import accepted, gives_up, next_retry
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.requests import exact_requests
 
@@ -33,13 +33,15 @@ def ask_providers(docket: Docket) -> None:
             Question(
                 request=opened,
                 provider=docket.server_of(request),
+                terms=docket.terms(request),
                 resources=_total(pods),
                 met=docket.condition(opened, (PROVISIONED, "True"), "", ""),
-                unmet=docket.condition(opened, (FAILED, "True"), "", "") if gives_up(request) else waiting,
+                unmet=docket.condition(opened, (FAILED, "True"), "", "") if gives_up(request, docket) else waiting,
                 waiting=waiting,
                 retry=next_retry(request, docket),
             )
         )
+        docket.classes.hold(request, 0)
 
 
 def tell_unserved(state: ClusterState, docket: Docket) -> None:
@@ -48,7 +50,7 @@ def tell_unserved(state: ClusterState, docket: Docket) -> None:
     if any(provider.problem for provider in providers):
         return  # it may be that one's class
     for request in docket:
-        name = request.spec.provisioning_class_name
+        name = docket.terms(request).class_name
         if is_of_the_core(name) or docket.server_of(request) or request.status.conditions:
             continue
         told_at = request.created + _SILENCE_SECONDS

@@ -10,6 +10,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ACCEPTED, FAILED, NO_RETRY, ProvisioningRequest
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.pods import MissingTemplates, make_pods
+from nodewright.registry.provisioning import Retry
 
 FOUND = "Capacity is found in the cluster"
 
@@ -20,9 +21,19 @@ def accepted(request: ProvisioningRequest, docket: Docket) -> Condition:
     )
 
 
-def gives_up(request: ProvisioningRequest) -> bool:
+def gives_up(request: ProvisioningRequest, docket: Docket) -> bool:
     """Is it to fail at once if nothing is found for it?"""
-    return request.spec.parameters.get(NO_RETRY) == "true"
+    return docket.terms(request).parameters.get(NO_RETRY) == "true"
+
+
+def next_retry(request: ProvisioningRequest, docket: Docket) -> Retry:
+    """When it is examined again: twice as long from now as it waited last."""
+    settings = docket.settings.provisioning
+    held = docket.retries.get(request.id)
+    wait = settings.provisioning_request_initial_backoff_time if held is None else 2 * held.wait
+    wait = min(wait, settings.provisioning_request_max_backoff_time)
+    docket.wake(docket.now + wait)
+    return Retry(at=docket.now, wait=wait)
 
 
 def pods_or_failure(request: ProvisioningRequest, docket: Docket) -> tuple[Pod, ...] | None:

@@ -1,7 +1,8 @@
 """Growth of all or nothing (behaviour/up.md §4.3 with all-or-nothing): never less than what was asked for, never probed."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 from msgspec.structs import replace as changed
 
@@ -10,10 +11,12 @@ from nodewright.expander.option import Option
 from nodewright.model.action import IncreaseSize
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult
-from nodewright.planner.candidates import find_similar, option_of
+from nodewright.planner.candidates import Ground, find_similar, option_of
 from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.planner.probe import Probes
+from nodewright.planner.provisioning.class_rules import NodeCap
 from nodewright.planner.quota import CLUSTER_WIDE, Exceeded
 from nodewright.planner.scale_up import ScaleUp, increases, spread_over
 
@@ -60,7 +63,10 @@ class SizedScaleUp(WholeScaleUp):
     It is spread over groups alike where those are balanced, and also where one alone has not room enough.
     """
 
-    refusals: Mapping[GroupRef, str] = {}
+    def __init__(self, ground: Ground, pods: Sequence[Pod], random: Random, cap: NodeCap | None = None) -> None:
+        super().__init__(ground, pods, random)
+        self.refusals: Mapping[GroupRef, str] = {}
+        self._cap = cap
 
     def _options(self) -> list[Option]:
         self.refusals = {ref: str(reason) for ref, reason in self._skipped.items()}
@@ -89,6 +95,8 @@ class SizedScaleUp(WholeScaleUp):
 
     def _limit_in_the_way(self, option: Option) -> str:
         ground, wanted = self._ground, option.node_count
+        if self._cap is not None and self._cap.left < wanted:
+            return f"it takes {wanted} nodes, and {self._cap}"
         rooms = {ref: ground.room(ref) for ref in (option.group, *self._alike(option.group))}
         if sum(rooms.values()) < wanted:
             return f"it takes {wanted} nodes, and the maximum size leaves {sum(rooms.values())}"
