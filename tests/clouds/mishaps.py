@@ -46,6 +46,11 @@ class Mishaps(Generic[A]):
             self._coming.remove(found)
             return found[1]
 
+    def forget(self) -> None:
+        """Nothing of what was planned happens any more."""
+        with self._lock:
+            self._coming, self._before = [], []
+
     def left(self) -> list[str]:
         """Operations of which no call has come so far."""
         return [operation for operation, _ in self._coming]

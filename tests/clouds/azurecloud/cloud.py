@@ -65,6 +65,12 @@ class AzureCloud:
     def url(self) -> str:
         return self._server.url
 
+    def empty(self) -> None:
+        """All sets and pools are gone, and nothing more goes wrong."""
+        self.arm.sets.clear()
+        self.arm.pools.by_name.clear()
+        self.mishaps.forget()
+
     def close(self) -> None:
         """Ends the server; raises if any exchange did not fit the SDK's models."""
         self._server.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.spec import ProviderContext, ProviderError
+from nodewright.spec import ApiCalls, ProviderContext, ProviderError
 from nodewright.testkit import FakeClock
 from nodewright_aws.api import Api, TagFilter
 from nodewright_aws.provider import AwsProvider
@@ -94,6 +94,9 @@ class AnsweredApi(Api):
         self.group = msgspec.structs.replace(self.group, desired_capacity=size)
 
     # What no case asks for
+
+    def made(self) -> Sequence[ApiCalls]:
+        raise _untold("made")
 
     def terminate(self, instance_id: str) -> None:
         raise _untold("terminate", instance_id)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.spec import NodeGroupNotFound, ProviderContext, ProviderError
+from nodewright.spec import ApiCalls, NodeGroupNotFound, ProviderContext, ProviderError
 from nodewright.testkit import FakeClock
 from nodewright_azure.agent_pools import AgentPool, sizes_of
 from nodewright_azure.api import Api
@@ -61,6 +61,9 @@ class AnsweredApi(Api):
         return msgspec.convert([one for one in found if location in one.get("locations", [])], list[ResourceSku])
 
     # What no case asks for
+
+    def made(self) -> Sequence[ApiCalls]:
+        raise _untold("made")
 
     def resize(self, scale_set: ScaleSet, capacity: int) -> ScaleSet:
         raise _untold("resize", scale_set.name, str(capacity))

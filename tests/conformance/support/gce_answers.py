@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from nodewright.spec import NodeGroupNotFound, ProviderContext, ProviderError
+from nodewright.spec import ApiCalls, NodeGroupNotFound, ProviderContext, ProviderError
 from nodewright.testkit import FakeClock
 from nodewright_gce.api import Api
 from nodewright_gce.kube_env import Template, read_template
@@ -55,6 +55,9 @@ class AnsweredApi(Api):
         return convert(self._given["machineType"], MachineType)
 
     # What no case asks for
+
+    def made(self) -> Sequence[ApiCalls]:
+        raise _untold("made")
 
     def create(self, ref: Ref, names: Sequence[str], request_id: str) -> None:
         raise _untold("create", ref.name, *names, request_id)

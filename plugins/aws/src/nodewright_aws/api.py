@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from nodewright.spec import ApiCalls
 from nodewright_aws.shapes import (
     Activity,
     EksNodegroup,
@@ -20,6 +21,9 @@ TagFilter = Mapping[str, str]  # tag key → value, or "" for any value; all of 
 
 class Api(Protocol):
     """One account in one region."""
+
+    def made(self) -> Sequence[ApiCalls]:
+        """How many calls were made so far, by operation and result."""
 
     def region(self) -> str:
         """The region that is asked; raises ProviderError if none is configured."""

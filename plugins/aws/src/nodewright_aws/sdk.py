@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nodewright.spec import AccessDenied, Clock, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import AccessDenied, ApiCalls, Clock, ProviderError, ProviderUnavailable, Throttled
 from nodewright.spec.meter import Meter
 from nodewright_aws.api import TagFilter
 from nodewright_aws.discovery import make_filters
@@ -54,7 +54,7 @@ class Sdk:
     """One account in one region, through boto3. Safe for threads."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
-        self.meter = Meter(clock, options.api_calls_per_minute)
+        self._meter = Meter(clock, options.api_calls_per_minute)
         self._options = options
         self._lock = threading.Lock()
         self._session: Any = None
@@ -63,6 +63,9 @@ class Sdk:
 
     def __repr__(self) -> str:
         return f"Sdk(region={self._options.region!r})"
+
+    def made(self) -> Sequence[ApiCalls]:
+        return self._meter.made()
 
     def region(self) -> str:
         name = self._options.region or os.environ.get("AWS_REGION") or self._open().region_name
@@ -220,7 +223,7 @@ class Sdk:
 
     def _call(self, service: str, operation: str, parameters: Raw, *, urgent: bool) -> Raw:
         client = self._client(service)
-        return self.meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)
+        return self._meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)
 
     def _send(self, client: Any, operation: str, parameters: Raw) -> Raw:
         from botocore import exceptions, parsers, xform_name  # noqa: PLC0415 - the SDK is heavy, see the first lines

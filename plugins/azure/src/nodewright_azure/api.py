@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from nodewright.spec import ApiCalls
 from nodewright_azure.shapes import AutoscaleSetting, Grant, Lock, Machine, ResourceSku, ScaleSet, Status
 
 
 class Api(Protocol):
     """One resource group of one subscription."""
+
+    def made(self) -> Sequence[ApiCalls]:
+        """How many calls were made so far, by operation and result."""
 
     def place(self) -> str:
         """The resource group and subscription, in words."""

@@ -56,8 +56,7 @@ class AzureProvider:
         self._options = load_options(context)
         self._account = load_account(self._options, os.environ)
         self._selection = select(context.node_group_specs, context.auto_discovery_specs)
-        self._sdk = Sdk(self._account, self._options, context.clock)
-        self._api: Api = api or self._sdk
+        self._api: Api = api or Sdk(self._account, self._options, context.clock)
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock, context.random)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet, context.clock, force=self._options.force_delete)
@@ -165,7 +164,7 @@ class AzureProvider:
 
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:
-        return self._sdk.meter.made()
+        return self._api.made()
 
     def _templateless(self) -> Iterator[spec.Finding]:
         """Sets of which it is not known what their machines are like, or that cannot have them."""

@@ -6,7 +6,7 @@ Operations that take time are started and not waited for: how they end shows in 
 from collections.abc import Sequence
 from typing import Any
 
-from nodewright.spec import Clock
+from nodewright.spec import ApiCalls, Clock
 from nodewright.spec.meter import Meter
 from nodewright_azure.account import Account
 from nodewright_azure.agent_pools import split_name
@@ -27,14 +27,17 @@ class Sdk:
     """One resource group, through the SDK. Safe for threads."""
 
     def __init__(self, account: Account, options: Options, clock: Clock) -> None:
-        self.meter = Meter(clock, options.api_calls_per_minute)
+        self._meter = Meter(clock, options.api_calls_per_minute)
         self._account = account
         self._session = Session(account, options)
-        self._calls = Calls(self.meter, self.place())
+        self._calls = Calls(self._meter, self.place())
         self._aks = Aks(account.cluster, self._session, self._calls) if account.cluster is not None else None
 
     def __repr__(self) -> str:
         return f"Sdk({self.place()})"
+
+    def made(self) -> Sequence[ApiCalls]:
+        return self._meter.made()
 
     def place(self) -> str:
         return f"resource group {self._account.resource_group} of subscription {self._account.subscription_id}"

@@ -5,6 +5,7 @@ nodewright's tree.
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from nodewright.spec import ApiCalls
 from nodewright_gce.kube_env import Template
 from nodewright_gce.refs import Place, Ref, TemplateRef
 from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, ResizeRequest, Vm
@@ -12,6 +13,9 @@ from nodewright_gce.shapes import Autoscaler, MachineType, Managed, Manager, Res
 
 class Api(Protocol):
     """Compute Engine, as one identity sees it."""
+
+    def made(self) -> Sequence[ApiCalls]:
+        """How many calls were made so far, by operation and result."""
 
     def places(self) -> Sequence[Place]:
         """The zones in which groups are discovered; raises ProviderError if no project or zone is known."""

@@ -52,8 +52,7 @@ class GceProvider:
     def __init__(self, context: spec.ProviderContext, api: Api | None = None) -> None:
         self._options = load_options(context)
         self._selection = select(context.node_group_specs, context.auto_discovery_specs)
-        self._sdk = Sdk(self._options, context.clock)
-        self._api: Api = api or self._sdk
+        self._api: Api = api or Sdk(self._options, context.clock)
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._failures = Failures()
@@ -168,7 +167,7 @@ class GceProvider:
 
     @hookimpl
     def api_calls(self) -> Sequence[spec.ApiCalls]:
-        return self._sdk.meter.made()
+        return self._api.made()
 
     def _templateless(self) -> Iterator[spec.Finding]:
         """Groups of which it is not known what their machines are like."""

@@ -8,7 +8,7 @@ configured endpoint and the errors that an operation ended with.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nodewright.spec import Clock, NodeGroupNotFound, ProviderError
+from nodewright.spec import ApiCalls, Clock, NodeGroupNotFound, ProviderError
 from nodewright.spec.meter import Meter
 from nodewright_gce.clients import Clients
 from nodewright_gce.errors import NOT_FOUND, TOO_SLOW, failed_operation
@@ -41,7 +41,7 @@ class Sdk:
     """Compute Engine through google-cloud-compute. Safe for threads."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
-        self.meter = Meter(clock, options.api_calls_per_minute)
+        self._meter = Meter(clock, options.api_calls_per_minute)
         self._options = options
         self._clock = clock
         self._clients = Clients(options)
@@ -49,6 +49,9 @@ class Sdk:
 
     def __repr__(self) -> str:
         return f"Sdk(project={self._options.project!r})"
+
+    def made(self) -> Sequence[ApiCalls]:
+        return self._meter.made()
 
     def places(self) -> Sequence[Place]:
         project = self._clients.project()
@@ -145,7 +148,7 @@ class Sdk:
         def ask() -> Collection[str]:
             return self._clients.granted(project, permissions)
 
-        return self.meter.call("projects.testIamPermissions", ask)
+        return self._meter.call("projects.testIamPermissions", ask)
 
     def autoscalers(self, place: Place) -> Sequence[Autoscaler]:
         pages = self._pages("autoscalers.list", place._asdict())
@@ -197,7 +200,7 @@ class Sdk:
 
     def _ask(self, operation: str, asked: Mapping[str, Any], urgent: bool = False, **how: Any) -> Raw:
         call: Callable[[], Raw] = lambda: self._clients.call(operation, asked, **how)  # noqa: E731 - one expression
-        return self.meter.call(operation, call, urgent=urgent)
+        return self._meter.call(operation, call, urgent=urgent)
 
 
 def _named(ref: Ref) -> dict[str, Any]:
