@@ -139,9 +139,9 @@ def soak(binary: Path, folder: Path, seconds: float, seed: int) -> Soak:
 def main(minutes: float) -> None:
     found = soak(provide_binary(may_build=True), Path(tempfile.mkdtemp(prefix="soak-")), minutes * 60, 1)
     problems = [line["message"] for line in found.daemon.lines() if line.get("level") == "error"]
-    thirds = [found.mib[number * (len(found.mib) - 1) // 3] for number in range(4)]
+    tenths = [found.mib[number * (len(found.mib) - 1) // 10] for number in range(11)]
     print(f"done: {found.did}")
-    print(f"MiB at the start, after each third: {thirds}")
+    print(f"MiB at the start, after each tenth: {tenths}")
     print(f"threads: {min(found.threads)} to {max(found.threads)}, in the end {found.threads[-1]}")
     print(f"loops: {len(found.daemon.says('loop'))}, errors: {problems}")
     sys.exit("; ".join(found.complaints()) or 0)

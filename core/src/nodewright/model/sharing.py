@@ -9,8 +9,9 @@ from nodewright.model.pod import Pod, PodSpec, PodStatus, Volume
 from nodewright.model.quantity import Quantity
 
 T = TypeVar("T")
-# Past this, what was held so far is shared with later pods no more.
-_MAX_PARTS = 2**16
+# Past these, what was held so far is shared with later pods no more. A status tells the second of every change: those of
+# pods that came together are alike, and older ones never come again.
+_MAX_PARTS, _MAX_STATUSES = 2**16, 2**12
 
 
 class Sharing:
@@ -22,6 +23,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._held: dict[object, Any] = {}
+        self._statuses: dict[bytes, PodStatus] = {}
 
     def pod(self, pod: Pod) -> Pod:
         """The pod with shared labels, annotations, owners, spec and status."""
@@ -48,15 +50,19 @@ class Sharing:
         return replace(found, node_name=spec.node_name) if spec.node_name else found
 
     def _status(self, status: PodStatus) -> PodStatus:
-        return self._hold(encode_part(status), status)
+        return _hold(self._statuses, _MAX_STATUSES, encode_part(status), status)
 
     def _hold(self, key: object, part: T) -> T:
-        found: T | None = self._held.get(key)
-        if found is None:
-            if len(self._held) >= _MAX_PARTS:
-                self._held.clear()
-            self._held[key] = found = part
-        return found
+        return _hold(self._held, _MAX_PARTS, key, part)
+
+
+def _hold(held: dict[Any, Any], most: int, key: object, part: T) -> T:
+    found: T | None = held.get(key)
+    if found is None:
+        if len(held) >= most:
+            held.clear()
+        held[key] = found = part
+    return found
 
 
 def is_content(volume: Volume) -> bool:

@@ -1,0 +1,35 @@
+"""Equal parts of pods are one object, for as long as that saves memory."""
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from nodewright.model.pod import Pod, PodCondition, PodStatus
+from nodewright.model.sharing import Sharing
+from nodewright.testkit import build_pod
+
+
+def make_pod(second: int) -> Pod:
+    """One of many alike, which changed in that second."""
+    changed = datetime.fromtimestamp(second, tz=UTC)
+    conditions = (PodCondition(type="PodScheduled", status="True", last_transition_time=changed),)
+    return replace(build_pod("p", cpu="1"), status=PodStatus(phase="Running", conditions=conditions))
+
+
+def test_equal_parts_are_one_object() -> None:
+    sharing = Sharing()
+    first, second = sharing.pod(make_pod(1)), sharing.pod(make_pod(1))
+    assert first.status is second.status
+    assert first.spec is second.spec
+    assert first == make_pod(1)
+
+
+def test_statuses_of_long_ago_are_forgotten_and_specs_are_not() -> None:
+    """A cluster whose pods come and go for weeks does not fill the memory."""
+    sharing = Sharing()
+    first = sharing.pod(make_pod(0))
+    for second in range(5000):
+        sharing.pod(make_pod(second))
+    last = sharing.pod(make_pod(0))
+    assert last.status is not first.status
+    assert last.spec is first.spec
