@@ -15,7 +15,7 @@ from uuid import uuid4
 import boto3
 from botocore.config import Config
 
-from awscloud.listing import moment, rewrite_groups, write_activities
+from awscloud.listing import moment, rewrite_groups, without_instances, write_activities
 from awscloud.proxy import Answer, LostAnswer, Proxy, Request, refuse
 from mishaps import Mishap, Mishaps
 
@@ -39,6 +39,8 @@ class AwsCloud:
         self._room: dict[str, int] = {}
         self._activities: dict[str, list[dict[str, str]]] = {}
         self._states: dict[str, str] = {}
+        self._statuses: dict[str, str] = {}
+        self._hidden = ""
         self._denied: set[str] = set()
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
@@ -100,6 +102,11 @@ class AwsCloud:
         self._asg.create_auto_scaling_group(AutoScalingGroupName=name, DesiredCapacity=size, Tags=own, **wanted)
         return name
 
+    def remove_group(self, name: str) -> None:
+        """The group disappears, if it is there, with all its machines."""
+        if self._find(name):
+            self._asg.delete_auto_scaling_group(AutoScalingGroupName=name, ForceDelete=True)
+
     # What happens by itself
 
     def hold(self, group: str) -> None:
@@ -147,6 +154,14 @@ class AwsCloud:
     def set_state(self, instance_id: str, lifecycle: str) -> None:
         """The instance is listed in this lifecycle state."""
         self._states[instance_id] = lifecycle
+
+    def set_status(self, group: str, status: str) -> None:
+        """The group is listed with this status."""
+        self._statuses[group] = status
+
+    def hide_once(self, group: str) -> None:
+        """Whoever looks next sees it as it was when it was empty."""
+        self._hidden = group
 
     # What goes wrong with calls
 
@@ -204,6 +219,8 @@ class AwsCloud:
             "TerminateInstanceInAutoScalingGroup": self._terminate,
             "SetInstanceProtection": self._if_there,
             "UpdateAutoScalingGroup": self._if_there,
+            "CreateAutoScalingGroup": self._create,
+            "DeleteAutoScalingGroup": self._delete,
         }.get(request.action, self.proxy.forward)
         with self._lock:
             return play(request)
@@ -216,7 +233,9 @@ class AwsCloud:
         answer = self.proxy.forward(request)
         if answer.status != 200:
             return answer
-        body = rewrite_groups(answer.body, self._asked.get, self._states.get)
+        body = rewrite_groups(answer.body, self._asked.get, self._states.get, self._statuses.get)
+        if request.form.get("AutoScalingGroupNames.member.1") == self._hidden:
+            self._hidden, body = "", without_instances(body)
         return Answer(200, body, {"Content-Type": "text/xml"})
 
     def _if_there(self, request: Request) -> Answer:
@@ -266,6 +285,37 @@ class AwsCloud:
         # moto fills up to its own idea of the size: it is told what is there.
         self._asg.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=len(group["Instances"]))
         self._asked[name] = asked - 1
+        return self.proxy.forward(request)
+
+    def _create(self, request: Request) -> Answer:
+        """moto replaces a group of that name, and does not look for the launch template."""
+        name, launch = (
+            request.form["AutoScalingGroupName"],
+            "MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification",
+        )
+        if self._find(name):
+            return refuse("AlreadyExists", f"AutoScalingGroup by this name already exists - {name}")
+        template, by_id = (
+            request.form.get(f"{launch}.LaunchTemplateName"),
+            request.form.get(f"{launch}.LaunchTemplateId"),
+        )
+        wanted = {"LaunchTemplateIds": [by_id]} if by_id else {"LaunchTemplateNames": [template]}
+        try:
+            self.ec2.describe_launch_templates(**wanted)
+        except self.ec2.exceptions.ClientError:
+            said = "You must use a valid fully-formed launch template. The specified launch template does not exist."
+            return refuse("ValidationError", said)
+        return self.proxy.forward(request)
+
+    def _delete(self, request: Request) -> Answer:
+        """moto ends the instances first."""
+        name = request.form["AutoScalingGroupName"]
+        group = self._find(name)
+        if group is None:
+            return _no_group(name)
+        if group["Instances"]:
+            said = "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s)"
+            return refuse("ResourceInUse", f"{said} still in the group.")
         return self.proxy.forward(request)
 
     def _find(self, name: str) -> dict[str, Any] | None:

@@ -10,17 +10,35 @@ _IN = f"{{{NAMESPACE}}}"
 ET.register_namespace("", NAMESPACE)
 
 
-def rewrite_groups(body: bytes, desired: Callable[[str], int | None], state: Callable[[str], str | None]) -> bytes:
-    """``desired`` by group and ``state`` by instance; None leaves what moto says."""
+def rewrite_groups(
+    body: bytes,
+    desired: Callable[[str], int | None],
+    state: Callable[[str], str | None],
+    status: Callable[[str], str | None],
+) -> bytes:
+    """``desired`` and ``status`` by group and ``state`` by instance; None leaves what moto says."""
     root = ET.fromstring(body)  # noqa: S314 - moto's own answer
     for group in root.iterfind(f".//{_IN}AutoScalingGroups/{_IN}member"):
-        wanted = desired(group.findtext(f"{_IN}AutoScalingGroupName", ""))
+        name = group.findtext(f"{_IN}AutoScalingGroupName", "")
+        wanted, going = desired(name), status(name)
         if wanted is not None:
             _set(group, "DesiredCapacity", str(wanted))
+        if going is not None:
+            _set(group, "Status", going)
         for instance in group.iterfind(f"{_IN}Instances/{_IN}member"):
             lifecycle = state(instance.findtext(f"{_IN}InstanceId", ""))
             if lifecycle is not None:
                 _set(instance, "LifecycleState", lifecycle)
+    return _text(root)
+
+
+def without_instances(body: bytes) -> bytes:
+    """Every group as an empty one that is asked for no machine."""
+    root = ET.fromstring(body)  # noqa: S314 - moto's own answer
+    for group in root.iterfind(f".//{_IN}AutoScalingGroups/{_IN}member"):
+        _set(group, "DesiredCapacity", "0")
+        for instances in group.iterfind(f"{_IN}Instances"):
+            instances.clear()
     return _text(root)
 
 

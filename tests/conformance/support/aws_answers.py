@@ -19,6 +19,7 @@ from nodewright_aws.shapes import (
     InstanceTypeInfo,
     LaunchConfiguration,
     LaunchTemplateData,
+    NewGroup,
     Raw,
     TemplateSpec,
 )
@@ -106,6 +107,12 @@ class AnsweredApi(Api):
 
     def protect_new(self, group: str) -> None:
         raise _untold("protect_new", group)
+
+    def create_group(self, group: NewGroup) -> None:
+        raise _untold("create_group", group.name)
+
+    def delete_group(self, name: str) -> None:
+        raise _untold("delete_group", name)
 
     def simulate(self, actions: Sequence[str], group: Group) -> None:
         raise _untold("simulate", group.name, *actions)

@@ -12,6 +12,7 @@ from nodewright_aws.shapes import (
     InstanceTypeInfo,
     LaunchConfiguration,
     LaunchTemplateData,
+    NewGroup,
     Raw,
     TemplateSpec,
 )
@@ -58,6 +59,12 @@ class Api(Protocol):
 
     def protect_new(self, group: str) -> None:
         """Instances that the group starts from now on are protected from the beginning."""
+
+    def create_group(self, group: NewGroup) -> None:
+        """Make a group without instances."""
+
+    def delete_group(self, name: str) -> None:
+        """Delete a group; AWS refuses while it has instances."""
 
     # What machines are like
 

@@ -47,6 +47,7 @@ class Catalogue:
         self._launches: Kept[str, Launch] = Kept(clock, random, options.template_interval)
         self._templates: Kept[TemplateSpec, LaunchTemplateData] = Kept(clock, random, options.template_interval)
         self._types: Kept[str, InstanceTypeInfo] = Kept(clock, random, options.template_interval)
+        self._models: Kept[str, Group] = Kept(clock, random, options.template_interval)
         self._nodegroups: Kept[tuple[str, str], EksNodegroup] = Kept(clock, random, options.nodegroup_interval)
         self._own_types = {
             name: _static_type(name, row.cpu, row.memory_mib, row.gpu, row.architecture)
@@ -58,7 +59,7 @@ class Catalogue:
         at_once = self._options.parallel_calls
         known = {group.name: group for group in groups}
         stale = [known[name] for name in self._launches.missing(known)]
-        specs = [spec for spec in map(_template_of, stale) if spec is not None]
+        specs = [spec for spec in map(launch_template_of, stale) if spec is not None]
         self._templates.learn(specs, self._api.launch_template, at_once)
         configured = ask(lambda: self._configured(stale))
         self._launches.learn(
@@ -69,11 +70,23 @@ class Catalogue:
         self._learn_types(known)
         self._launches.forget_others(known)
 
+    def learn_model(self, name: str, instance_types: Sequence[str]) -> None:
+        """The group that others are made like, and the instance types of which they are made."""
+        self._models.learn([name], self._read_model)
+        self._learn_kinds(instance_types)
+
+    def model(self, name: str) -> Group:
+        """Raises ProviderError if there is none."""
+        return self._models.get(name)
+
+    def kind(self, name: str) -> InstanceTypeInfo:
+        """Raises ProviderError if AWS does not know it."""
+        return self._own_types.get(name) or self._types.get(name)
+
     def template(self, group: Group) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this group."""
         launch = self._launches.get(group.name)
-        kind = self._own_types.get(launch.type_name) or self._types.get(launch.type_name)
-        machine = Machine(kind=kind, requirements=launch.requirements)
+        machine = Machine(kind=self.kind(launch.type_name), requirements=launch.requirements)
         return make_template(group, machine, self._nodegroup(group), self._api.region())
 
     def type_name(self, group_name: str) -> str:
@@ -90,7 +103,15 @@ class Catalogue:
 
     def _learn_types(self, known: Iterable[str]) -> None:
         found = [ask(lambda name=name: self._launches.get(name)) for name in known]  # type: ignore[misc]  # mypy cannot type a lambda with a default
-        names = (launch.type_name for launch in found if isinstance(launch, Launch))
+        self._learn_kinds(launch.type_name for launch in found if isinstance(launch, Launch))
+
+    def _read_model(self, name: str) -> Group:
+        found = self._api.groups_named([name])
+        if not found:
+            raise ProviderError(f"there is no group {name} to make others like", code="noModel")
+        return found[0]
+
+    def _learn_kinds(self, names: Iterable[str]) -> None:
         wanted = self._types.missing(name for name in names if name not in self._own_types)
         if not wanted:
             return
@@ -119,7 +140,7 @@ class Catalogue:
                 raise configured
             name = configured.get(group.launch_configuration_name, "")
             return _demand_type(group, name, f"launch configuration {group.launch_configuration_name}")
-        spec = _template_of(group)
+        spec = launch_template_of(group)
         if spec is None:
             raise ProviderError(
                 f"group {group.name} has neither launch template nor launch configuration", code="noLaunch"
@@ -160,7 +181,7 @@ class Catalogue:
         return found[0]
 
 
-def _template_of(group: Group) -> TemplateSpec | None:
+def launch_template_of(group: Group) -> TemplateSpec | None:
     """The launch template behind a group, its own or its policy's."""
     if group.launch_template is not None:
         return group.launch_template

@@ -15,10 +15,18 @@ from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Options
-from nodewright_aws.shapes import Group
+from nodewright_aws.shapes import Group, NewGroup, TemplateSpec
 
 _NOWHERE = "nodewright-doctor-no-such-group"
 _NO_INSTANCE = "i-00000000000000000"
+# Refused for its launch template, if not for want of the permission.
+_IMPOSSIBLE = NewGroup(
+    name=_NOWHERE,
+    max_size=0,
+    launch_template=TemplateSpec(launch_template_name=_NOWHERE),
+    instance_type="t3.micro",
+    availability_zones=("nowhere",),
+)
 _SIMULATED = 20
 _CLUSTER_TAG = "kubernetes.io/cluster/"
 _OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
@@ -73,7 +81,26 @@ PERMISSIONS = (
         is_write=True,
         level=_WARNING,
     ),
+    Permission(
+        action="autoscaling:CreateAutoScalingGroup",
+        without="no group can be made",
+        is_write=True,
+        capability=Capability.AUTOPROVISIONING,
+    ),
+    Permission(
+        action="autoscaling:DeleteAutoScalingGroup",
+        without="groups that were made stay when they are empty",
+        is_write=True,
+        level=_WARNING,
+        capability=Capability.AUTOPROVISIONING,
+    ),
+    Permission(
+        action="ec2:RunInstances",
+        without="no group can be made: AWS asks for it where a launch template is used",
+        capability=Capability.AUTOPROVISIONING,
+    ),
 )
+_CREATE = "autoscaling:CreateAutoScalingGroup"
 
 
 def minimal_policy(options: Options) -> str:
@@ -83,12 +110,33 @@ def minimal_policy(options: Options) -> str:
     writes = {
         "Sid": "NodewrightWrites",
         "Effect": "Allow",
-        "Action": [one.action for one in PERMISSIONS if one.is_write],
+        "Action": [
+            one.action for one in PERMISSIONS if one.is_write and _is_needed(one, options) and one.action != _CREATE
+        ],
         "Resource": "*",
         "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": "owned"}},
     }
     statements = [{"Sid": "NodewrightReads", "Effect": "Allow", "Action": reads, "Resource": "*"}, writes]
+    if options.autoprovisioning is not None:
+        statements += _making_statements(tag)
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+def _making_statements(tag: str) -> list[dict[str, object]]:
+    """What making groups takes beside: tags are put on in the same call, and AWS passes the template's role on."""
+    made = {"StringEquals": {f"aws:RequestTag/{tag}": "owned"}}
+    passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    create = [_CREATE, "autoscaling:CreateOrUpdateTags"]
+    return [
+        {"Sid": "NodewrightMakes", "Effect": "Allow", "Action": create, "Resource": "*", "Condition": made},
+        {
+            "Sid": "NodewrightPasses",
+            "Effect": "Allow",
+            "Action": ["iam:PassRole"],
+            "Resource": "*",
+            "Condition": passed,
+        },
+    ]
 
 
 class Doctor:
@@ -152,6 +200,8 @@ class Doctor:
             "TerminateInstanceInAutoScalingGroup": lambda: api.terminate(_NO_INSTANCE),
             "SetInstanceProtection": lambda: api.protect(_NOWHERE, [_NO_INSTANCE]),
             "UpdateAutoScalingGroup": lambda: api.protect_new(_NOWHERE),
+            "CreateAutoScalingGroup": lambda: api.create_group(_IMPOSSIBLE),
+            "DeleteAutoScalingGroup": lambda: api.delete_group(_NOWHERE),
         }
         uses[operation]()
 
@@ -253,6 +303,8 @@ def _holds(owners: Collection[str] | ProviderError, name: str) -> bool:
 def _is_needed(one: Permission, options: Options) -> bool:
     if one.capability is Capability.FAST_FAILURE_DETECTION:
         return options.detect_failures
+    if one.capability is Capability.AUTOPROVISIONING:
+        return options.autoprovisioning is not None
     return not (one.action == "ec2:DescribeInstanceTypes" and options.use_static_instance_list)
 
 

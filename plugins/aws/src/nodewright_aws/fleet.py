@@ -11,6 +11,7 @@ from nodewright_aws.discovery import Selection
 from nodewright_aws.failures import Ledger, judge
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Activity, Group
+from nodewright_aws.tags import machine_type_of, mark_of
 
 _FAST = Capability.FAST_FAILURE_DETECTION
 _PROBE_SECONDS = 600.0
@@ -44,7 +45,7 @@ class Fleet:
         """All groups when the interval is over; until then only those that are wanted."""
         now = self._clock.now()
         if now - self._read_at >= self._options.refresh_interval:
-            self._groups = {group.name: group for group in self._list()}
+            self._groups = {group.name: group for group in self._list() if not group.is_going}
             self._read_at = now
             looked_at = list(self._groups)
         else:
@@ -79,7 +80,11 @@ class Fleet:
             return NodeGroup(id=name, min_size=spec.min_size, max_size=spec.max_size, switched_off=off)
         assert group is not None
         return NodeGroup(
-            id=name, min_size=min(group.min_size, group.max_size), max_size=group.max_size, switched_off=off
+            id=name,
+            min_size=min(group.min_size, group.max_size),
+            max_size=group.max_size,
+            switched_off=off,
+            autoprovisioned=self._made_of(group),
         )
 
     def names(self) -> Sequence[str]:
@@ -98,6 +103,17 @@ class Fleet:
         """We ended instances of this group: what failed in it has failed still."""
         self._groups[group.name] = group
 
+    def take(self, group: Group) -> None:
+        """A group that was just made."""
+        self._groups = dict(sorted((self._groups | {group.name: group}).items()))
+
+    def forget(self, name: str) -> None:
+        """A group that was just deleted."""
+        self._groups.pop(name, None)
+
+    def _made_of(self, group: Group) -> str:
+        return machine_type_of(group.tags, self._options.cluster) if self._options.autoprovisioning else ""
+
     def _is_ours(self, name: str) -> bool:
         return name in self._groups or name in self._selection.named
 
@@ -107,12 +123,15 @@ class Fleet:
             yield from self._api.groups_named(named)
         if self._selection.tags is not None:
             yield from self._api.groups_tagged(self._selection.tags)
+        if self._options.autoprovisioning is not None:
+            yield from self._api.groups_tagged({mark_of(self._options.cluster): ""})
 
     def _replace(self, names: Sequence[str]) -> None:
         found = {group.name: group for group in self._api.groups_named(names, urgent=True)} if names else {}
         for name in names:
             self._groups.pop(name, None)
-        self._groups = dict(sorted((self._groups | found).items()))
+        there = {name: group for name, group in found.items() if not group.is_going}
+        self._groups = dict(sorted((self._groups | there).items()))
 
     def _probe(self) -> None:
         """May activities be read at all? Asked before anything fails, so that the capability is known to be off."""

@@ -22,6 +22,17 @@ class StaticType(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     architecture: str = "x86_64"
 
 
+class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``autoprovisioning``: groups are made like the group ``like``, of these instance types, with names that begin with
+    ``prefix``. ``labels_from_tags``: the nodes of such a group take labels and taints from its tags.
+    """
+
+    like: str
+    instance_types: tuple[str, ...]
+    prefix: str = ""
+    labels_from_tags: bool = False
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``providers.aws.options``; see the README for what each is good for."""
 
@@ -41,6 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     use_static_instance_list: bool = False
     prices_per_hour: dict[str, Price] = {}
     cluster: str = ""
+    autoprovisioning: Making | None = None
 
 
 def load_options(context: ProviderContext) -> Options:
@@ -52,4 +64,6 @@ def load_options(context: ProviderContext) -> Options:
         raise ConfigError(f"{source}: endpoints: there is no service {unknown[0]}; there are {', '.join(SERVICES)}")
     if options.use_static_instance_list and not options.instance_types:
         raise ConfigError(f"{source}: use_static_instance_list needs rows in instance_types")
+    if options.autoprovisioning is not None and not options.cluster:
+        raise ConfigError(f"{source}: autoprovisioning needs cluster, by which its groups are known again")
     return options

@@ -10,6 +10,7 @@ from nodewright_aws.catalogue import Catalogue
 from nodewright_aws.discovery import select
 from nodewright_aws.doctor import Doctor, minimal_policy
 from nodewright_aws.fleet import Fleet
+from nodewright_aws.making import Maker
 from nodewright_aws.options import load_options
 from nodewright_aws.sdk import Sdk
 from nodewright_aws.shapes import Group, GroupInstance
@@ -51,11 +52,16 @@ class AwsProvider:
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet)
+        self._maker = Maker(self._api, self._fleet, self._catalogue, self._options, self._selection)
         self._known_ids: frozenset[str] = frozenset()
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
-        optional = {_FAST: self._options.detect_failures, _PRICING: bool(self._options.prices_per_hour)}
+        optional = {
+            _FAST: self._options.detect_failures,
+            _PRICING: bool(self._options.prices_per_hour),
+            Capability.AUTOPROVISIONING: self._options.autoprovisioning is not None,
+        }
         capabilities = _ALWAYS | {capability for capability, holds in optional.items() if holds}
         return spec.ProviderInfo(name="aws", spec_version=(1, 0), capabilities=capabilities)
 
@@ -65,6 +71,9 @@ class AwsProvider:
         groups = list(self._fleet.groups.values())
         self._known_ids = frozenset(one.provider_id for group in groups for one in group.instances)
         self._catalogue.learn(groups)
+        making = self._options.autoprovisioning
+        if making is not None:
+            self._catalogue.learn_model(making.like, making.instance_types)
         return True
 
     @hookimpl
@@ -119,6 +128,20 @@ class AwsProvider:
         return self._options.prices_per_hour[name] * max(0.0, end - start) / _HOUR
 
     @hookimpl
+    def machine_types(self) -> Sequence[spec.MachineType]:
+        return self._maker.machine_types()
+
+    @hookimpl
+    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+        self._maker.create(spec)
+        self._catalogue.learn(list(self._fleet.groups.values()))
+        return self._listed(spec.group_id)
+
+    @hookimpl
+    def delete_node_group(self, group_id: str) -> bool:
+        return self._maker.delete(group_id)
+
+    @hookimpl
     def gpu_label(self) -> str:
         return GPU_LABEL
 
@@ -148,7 +171,7 @@ class AwsProvider:
     @hookimpl
     def diagnose(self) -> Sequence[spec.Finding]:
         doctor = Doctor(self._api, self._options, self._selection)
-        return (*doctor.examine(self._fleet), *self._templateless())
+        return (*doctor.examine(self._fleet), *self._maker.problems(), *self._templateless())
 
     @hookimpl
     def minimal_policy(self) -> str:

@@ -27,6 +27,7 @@ from nodewright_aws.shapes import (
     InstanceTypeInfo,
     LaunchConfiguration,
     LaunchTemplateData,
+    NewGroup,
     Raw,
     TemplateSpec,
 )
@@ -47,6 +48,7 @@ _PROBES: Mapping[str, Raw] = {
         "VirtualizationTypes": ["hvm"],
         "InstanceRequirements": {"VCpuCount": {"Min": 2}, "MemoryMiB": {"Min": 1024}},
     },
+    "RunInstances": {"ImageId": "ami-00000000000000000", "MinCount": 1, "MaxCount": 1},
 }
 
 
@@ -115,12 +117,32 @@ class Sdk:
     def protect_new(self, group: str) -> None:
         self._tell("UpdateAutoScalingGroup", AutoScalingGroupName=group, NewInstancesProtectedFromScaleIn=True)
 
+    def create_group(self, group: NewGroup) -> None:
+        template = {**_naming(group.launch_template), "Version": group.launch_template.version or "$Default"}
+        launch = {"LaunchTemplateSpecification": template, "Overrides": [{"InstanceType": group.instance_type}]}
+        zones = {"AvailabilityZones": list(group.availability_zones)}
+        tags = [
+            {"Key": tag.key, "Value": tag.value, "PropagateAtLaunch": tag.propagate_at_launch} for tag in group.tags
+        ]
+        self._tell(
+            "CreateAutoScalingGroup",
+            AutoScalingGroupName=group.name,
+            MinSize=0,
+            MaxSize=group.max_size,
+            DesiredCapacity=0,
+            MixedInstancesPolicy={"LaunchTemplate": launch},
+            NewInstancesProtectedFromScaleIn=True,
+            Tags=tags,
+            **({"VPCZoneIdentifier": group.subnets} if group.subnets else zones),
+        )
+
+    def delete_group(self, name: str) -> None:
+        self._tell("DeleteAutoScalingGroup", AutoScalingGroupName=name, ForceDelete=False)
+
     # What machines are like
 
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
-        named: Raw = {"LaunchTemplateName": spec.launch_template_name}
-        if spec.launch_template_id:
-            named = {"LaunchTemplateId": spec.launch_template_id}
+        named = _naming(spec)
         answer = self._ask("ec2", "DescribeLaunchTemplateVersions", Versions=[spec.version or "$Default"], **named)
         versions = answer["LaunchTemplateVersions"]
         if not versions:
@@ -161,12 +183,12 @@ class Sdk:
     def simulate(self, actions: Sequence[str], group: Group) -> Mapping[str, bool] | None:
         tags = [
             {
-                "ContextKeyName": f"{name}:ResourceTag/{tag.key}",
+                "ContextKeyName": f"{name}/{tag.key}",
                 "ContextKeyType": "string",
                 "ContextKeyValues": [tag.value],
             }
             for tag in group.tags
-            for name in ("aws", "autoscaling")
+            for name in ("aws:ResourceTag", "autoscaling:ResourceTag", "aws:RequestTag")
         ]
         try:
             who = _role_of(str(self._ask("sts", "GetCallerIdentity")["Arn"]))
@@ -288,6 +310,13 @@ class Sdk:
             )
         except (BotoCoreError, ValueError) as error:
             raise ProviderError(f"no client for {service} in {region}: {error}", code="badConfiguration") from error
+
+
+def _naming(spec: TemplateSpec) -> Raw:
+    """A launch template as requests name it, by id where that is known."""
+    if spec.launch_template_id:
+        return {"LaunchTemplateId": spec.launch_template_id}
+    return {"LaunchTemplateName": spec.launch_template_name}
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -16,6 +16,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 class Tag(Shape, frozen=True, kw_only=True):
     key: str
     value: str = ""
+    propagate_at_launch: bool = True
 
 
 class Range(Shape, frozen=True, kw_only=True):
@@ -99,11 +100,18 @@ class Group(Shape, frozen=True, kw_only=True):
     mixed_instances_policy: MixedInstancesPolicy | None = None
     suspended_processes: tuple[SuspendedProcess, ...] = ()
     new_instances_protected_from_scale_in: bool = False
+    vpc_zone_identifier: str = field(default="", name="VPCZoneIdentifier")
+    status: str = ""
     auto_scaling_group_arn: str = field(default="", name="AutoScalingGroupARN")
 
     @property
     def name(self) -> str:
         return self.auto_scaling_group_name
+
+    @property
+    def is_going(self) -> bool:
+        """Is it being deleted? AWS says nothing else of a group's status."""
+        return bool(self.status)
 
     @property
     def living(self) -> tuple[GroupInstance, ...]:
@@ -114,6 +122,18 @@ class Group(Shape, frozen=True, kw_only=True):
     def unfilled(self) -> int:
         """Machines that are asked for and have no instance."""
         return max(0, self.desired_capacity - len(self.living))
+
+
+class NewGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group to be made: empty, of one instance type. ``subnets`` is a list with commas; without it the zones count."""
+
+    name: str
+    max_size: int
+    launch_template: TemplateSpec
+    instance_type: str
+    subnets: str = ""
+    availability_zones: tuple[str, ...] = ()
+    tags: tuple[Tag, ...] = ()
 
 
 class Activity(Shape, frozen=True, kw_only=True):

@@ -12,6 +12,30 @@ _RESOURCE, _OPTION = f"{PREFIX}resources/", f"{PREFIX}autoscaling-options/"
 _EKS = "eks:"
 
 
+# A group that was made on demand: of which machine type, and for which cluster (at the end of the key).
+_MARK = "nodewright/autoprovisioned/"
+
+
+def mark_of(cluster: str) -> str:
+    """The key of the mark."""
+    return f"{_MARK}{cluster}"
+
+
+def machine_type_of(tags: Iterable[Tag], cluster: str) -> str:
+    """The machine type in the mark; empty for a group without it."""
+    return tag_texts(tags).get(mark_of(cluster), "")
+
+
+def label_tag(key: str, value: str) -> Tag:
+    """What ``labels_of`` reads."""
+    return Tag(key=f"{_LABEL}{key}", value=value)
+
+
+def taint_tag(taint: Taint) -> Tag:
+    """What ``taints_of`` reads."""
+    return Tag(key=f"{_TAINT}{taint.key}", value=f"{taint.value}:{taint.effect}")
+
+
 def labels_of(tags: Iterable[Tag]) -> dict[str, str]:
     """Labels by ``…/label/<key>``; EKS' own tags (``eks:cluster-name``) become labels without their prefix."""
     labels: dict[str, str] = {}

@@ -1,0 +1,142 @@
+"""Groups that are made on demand, like one that is named, and deleted when they are empty.
+
+A new group starts what the model's launch template says, of another instance type, in the model's subnets. It carries the
+model's tags, those by which groups are discovered, and the mark: nothing without the mark is ever deleted.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from nodewright.spec import Finding, FindingLevel, GroupSpec, MachineType, ProviderError, ProviderUnavailable
+from nodewright.spec.cache import ask
+from nodewright_aws.api import Api
+from nodewright_aws.catalogue import Catalogue, launch_template_of
+from nodewright_aws.discovery import Selection
+from nodewright_aws.fleet import Fleet
+from nodewright_aws.options import Making, Options
+from nodewright_aws.shapes import Group, NewGroup, Tag, TemplateSpec
+from nodewright_aws.tags import label_tag, machine_type_of, mark_of, taint_tag
+from nodewright_aws.template import Machine, make_template
+
+# Tags that AWS and EKS write themselves: they tell of the model alone.
+_RESERVED = ("aws:", "eks:")
+_EXISTS = "AlreadyExists"
+
+
+class Maker:
+    """Makes and deletes groups; there are machine types only while the model is there."""
+
+    def __init__(self, api: Api, fleet: Fleet, catalogue: Catalogue, options: Options, selection: Selection) -> None:
+        self._api = api
+        self._fleet = fleet
+        self._catalogue = catalogue
+        self._options = options
+        self._found_by = selection.tags or {}
+
+    def machine_types(self) -> Sequence[MachineType]:
+        """One for each instance type that is named and that AWS knows."""
+        making, model = self._options.autoprovisioning, ask(self._model)
+        if making is None or isinstance(model, ProviderError):
+            return ()
+        return tuple(self._machine_types(making, model))
+
+    def create(self, spec: GroupSpec) -> None:
+        """Make the group, unless it was made before; raises ProviderError if somebody else has one of that name."""
+        if self._take(spec):
+            return
+        try:
+            self._api.create_group(self._planned(spec))
+        except ProviderError as error:
+            if error.code != _EXISTS:
+                raise
+        if not self._take(spec):
+            raise ProviderUnavailable(f"{spec.group_id} was made and is not listed yet")
+
+    def delete(self, name: str) -> bool:
+        """Delete a group that has the mark, no instance, and is asked for none; answers whether it is gone."""
+        group = self._fleet.reread(name)
+        if not machine_type_of(group.tags, self._options.cluster) or group.desired_capacity or group.instances:
+            return False
+        self._api.delete_group(name)
+        self._fleet.forget(name)
+        return True
+
+    def problems(self) -> Iterator[Finding]:
+        """What keeps groups from being made."""
+        making, model = self._options.autoprovisioning, ask(self._model)
+        if making is None:
+            return
+        troubles = [model] if isinstance(model, ProviderError) else map(self._trouble, making.instance_types)
+        for trouble in troubles:
+            if trouble is not None:
+                remedy = "see autoprovisioning in the README of nodewright-aws"
+                level = FindingLevel.PROBLEM
+                yield Finding(level=level, subject="autoprovisioning", message=str(trouble), remedy=remedy)
+
+    def _trouble(self, instance_type: str) -> ProviderError | None:
+        found = ask(lambda: self._catalogue.kind(instance_type))
+        return found if isinstance(found, ProviderError) else None
+
+    def _machine_types(self, making: Making, model: Group) -> Iterator[MachineType]:
+        tags, region = self._tags(model), self._api.region()
+        prefix = making.prefix or f"nap-{self._options.cluster}-"
+        for name in making.instance_types:
+            kind = ask(lambda name=name: self._catalogue.kind(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            if isinstance(kind, ProviderError):
+                continue
+            like = msgspec.structs.replace(model, tags=tags)
+            yield MachineType(
+                name=name,
+                template=make_template(like, Machine(kind=kind), None, region),
+                hourly_price=self._options.prices_per_hour.get(name),
+                id_prefix=prefix,
+                takes_labels=making.labels_from_tags,
+            )
+
+    def _model(self) -> Group:
+        """Raises ProviderError if there is none, or if it starts nothing that another instance type could be put into."""
+        making = self._options.autoprovisioning
+        assert making is not None
+        model = self._catalogue.model(making.like)
+        _launch(model)
+        return model
+
+    def _planned(self, spec: GroupSpec) -> NewGroup:
+        model = self._model()
+        mark = Tag(key=mark_of(self._options.cluster), value=spec.machine_type)
+        labels = (label_tag(key, value) for key, value in sorted(spec.labels.items()))
+        return NewGroup(
+            name=spec.group_id,
+            max_size=spec.max_size,
+            launch_template=_launch(model),
+            instance_type=spec.machine_type,
+            subnets=model.vpc_zone_identifier,
+            availability_zones=model.availability_zones,
+            tags=(*self._tags(model), mark, *labels, *map(taint_tag, spec.taints)),
+        )
+
+    def _tags(self, model: Group) -> tuple[Tag, ...]:
+        """The model's own, and those by which the new group is found again."""
+        tags = {tag.key: tag for tag in model.tags if not tag.key.startswith(_RESERVED)}
+        for key, value in self._found_by.items():
+            if value or key not in tags:
+                tags[key] = Tag(key=key, value=value)
+        return tuple(tags.values())
+
+    def _take(self, spec: GroupSpec) -> bool:
+        """Is the group there? Then the fleet knows it from now on; raises ProviderError for somebody else's."""
+        found = self._api.groups_named([spec.group_id], urgent=True)
+        if not found:
+            return False
+        if machine_type_of(found[0].tags, self._options.cluster) != spec.machine_type:
+            raise ProviderError(f"there is a group {spec.group_id} that was not made for this", code="groupExists")
+        self._fleet.take(found[0])
+        return True
+
+
+def _launch(model: Group) -> TemplateSpec:
+    found = launch_template_of(model)
+    if found is None:
+        raise ProviderError(f"group {model.name} has no launch template to make others from", code="noLaunchTemplate")
+    return found

@@ -1,0 +1,222 @@
+"""Groups made on demand: like the group that is named, marked, and deleted only when they are empty and our own."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from attached import Attach, Stage
+from awscloud import AwsCloud
+from doctoring import bad
+from nodewright.spec import AccessDenied, ConfigError, GroupSpec, ProviderContext, ProviderError, Taint
+from nodewright.testkit import FakeClock
+from nodewright_aws.options import load_options
+
+CLUSTER = "blue"
+NAME = "nap-blue-m5-xlarge-1"
+DISCOVERED = {"k8s.io/cluster-autoscaler/enabled": "true", f"k8s.io/cluster-autoscaler/{CLUSTER}": "owned"}
+MARK = f"nodewright/autoprovisioned/{CLUSTER}"
+SPEC = GroupSpec(group_id=NAME, machine_type="m5.xlarge", max_size=7)
+
+
+def options(like: str, **more: Any) -> dict[str, Any]:
+    making = {"like": like, "instance_types": ["m5.xlarge", "c5.large"], **more}
+    return {"cluster": CLUSTER, "autoprovisioning": making, "prices_per_hour": {"m5.xlarge": 0.19}}
+
+
+@pytest.fixture(autouse=True)
+def _tidy(cloud: AwsCloud) -> Iterator[None]:
+    """moto's account is one for all tests."""
+    yield
+    cloud.remove_group(NAME)
+
+
+@pytest.fixture
+def model(cloud: AwsCloud) -> str:
+    return cloud.add_group(tags={**DISCOVERED, "team": "web", "eks:cluster-name": CLUSTER}, MaxSize=3)
+
+
+@pytest.fixture
+def stage(attach: Attach[AwsCloud], model: str) -> Stage[AwsCloud]:
+    return attach(f"0:10:{model}", **options(model))
+
+
+def tags_of(cloud: AwsCloud, name: str) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in cloud.group(name)["Tags"]}
+
+
+def listed(stage: Stage[AwsCloud]) -> dict[str, str]:
+    return {group.id: group.autoprovisioned for group in stage.client.node_groups()}
+
+
+def exists(cloud: AwsCloud, name: str) -> bool:
+    return bool(cloud.asg.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"])
+
+
+def test_machine_types_are_those_that_are_named(stage: Stage[AwsCloud]) -> None:
+    kinds = stage.client.machine_types() or ()
+    assert [(kind.name, kind.hourly_price, kind.id_prefix) for kind in kinds] == [
+        ("m5.xlarge", 0.19, "nap-blue-"),
+        ("c5.large", None, "nap-blue-"),
+    ]
+    template = kinds[0].template
+    assert (template.allocatable["cpu"].value, template.labels["topology.kubernetes.io/zone"]) == (4, "us-east-1a")
+    assert not kinds[0].takes_labels, "nothing says that the nodes would have them"
+
+
+def test_a_group_is_like_its_model_but_for_the_instance_type(stage: Stage[AwsCloud], model: str) -> None:
+    made = stage.client.create_node_group(SPEC)
+    assert made is not None
+    assert (made.id, made.min_size, made.max_size, made.autoprovisioned) == (NAME, 0, 7, "m5.xlarge")
+    group, like = stage.cloud.group(NAME), stage.cloud.group(model)
+    launch = group["MixedInstancesPolicy"]["LaunchTemplate"]
+    named = launch["LaunchTemplateSpecification"]["LaunchTemplateName"]
+    assert named == like["LaunchTemplate"]["LaunchTemplateName"]
+    assert [one["InstanceType"] for one in launch["Overrides"]] == ["m5.xlarge"]
+    assert group["AvailabilityZones"] == like["AvailabilityZones"]
+    assert (group["DesiredCapacity"], group["NewInstancesProtectedFromScaleIn"]) == (0, True)
+    assert tags_of(stage.cloud, NAME) == {**DISCOVERED, "team": "web", MARK: "m5.xlarge"}
+
+
+def test_it_can_be_used(stage: Stage[AwsCloud]) -> None:
+    stage.client.create_node_group(SPEC)
+    assert stage.client.increase_size(NAME, 0, 2) == 2
+    stage.later(60)
+    assert len(stage.client.instances(NAME)) == 2
+    assert stage.client.template_node(NAME).labels["node.kubernetes.io/instance-type"] == "m5.xlarge"
+
+
+def test_labels_and_taints_become_tags_where_nodes_heed_them(attach: Attach[AwsCloud], model: str) -> None:
+    stage = attach(f"0:10:{model}", **options(model, labels_from_tags=True))
+    [kind, *_] = stage.client.machine_types() or ()
+    assert kind.takes_labels
+    taint = Taint(key="team", value="a", effect="NoSchedule")
+    spec = GroupSpec(group_id=NAME, machine_type="m5.xlarge", max_size=7, labels={"team": "a"}, taints=(taint,))
+    stage.client.create_node_group(spec)
+    stage.later(0)
+    template = stage.client.template_node(NAME)
+    assert (template.labels["team"], template.taints) == ("a", (taint,))
+    prefix = "k8s.io/cluster-autoscaler/node-template/"
+    assert (
+        tags_of(stage.cloud, NAME).items()
+        >= {f"{prefix}label/team": "a", f"{prefix}taint/team": "a:NoSchedule"}.items()
+    )
+
+
+@pytest.mark.parametrize("discover", [(), ("asg:tag=" + ",".join(DISCOVERED),), ("asg:tag=team=web",)])
+def test_whoever_comes_next_finds_it_by_its_mark(
+    attach: Attach[AwsCloud], model: str, stage: Stage[AwsCloud], discover: tuple[str, ...]
+) -> None:
+    stage.client.create_node_group(SPEC)
+    after = attach(discover=discover, **options(model))
+    assert listed(after)[NAME] == "m5.xlarge"
+    assert after.client.create_node_group(SPEC) is not None
+    assert after.cloud.calls["CreateAutoScalingGroup"] == 1
+
+
+def test_another_cluster_does_not(attach: Attach[AwsCloud], model: str, stage: Stage[AwsCloud]) -> None:
+    stage.client.create_node_group(SPEC)
+    other = attach(**{**options(model), "cluster": "green"})
+    assert NAME not in listed(other)
+    with pytest.raises(ProviderError, match="was not made for this"):
+        other.client.create_node_group(SPEC)
+
+
+def test_a_lost_answer_makes_one_group(stage: Stage[AwsCloud]) -> None:
+    stage.cloud.lose_answer_once("CreateAutoScalingGroup")
+    with pytest.raises(ProviderError):
+        stage.client.create_node_group(SPEC)
+    made = stage.client.create_node_group(SPEC)
+    assert made is not None
+    assert stage.cloud.calls["CreateAutoScalingGroup"] == 1
+
+
+def test_it_is_deleted_when_it_is_empty(stage: Stage[AwsCloud]) -> None:
+    stage.client.create_node_group(SPEC)
+    assert stage.client.delete_node_group(NAME)
+    assert not exists(stage.cloud, NAME)
+    stage.later(120)
+    assert NAME not in listed(stage)
+
+
+@pytest.mark.parametrize("owner", ["model", "unmarked"])
+def test_groups_of_others_stay(stage: Stage[AwsCloud], model: str, owner: str) -> None:
+    if owner == "unmarked":
+        stage.client.create_node_group(SPEC)
+        tag = {"ResourceId": NAME, "ResourceType": "auto-scaling-group", "Key": MARK}
+        stage.cloud.asg.delete_tags(Tags=[tag])
+    name = model if owner == "model" else NAME
+    assert stage.client.delete_node_group(name) is False
+    assert exists(stage.cloud, name)
+    assert not stage.cloud.calls["DeleteAutoScalingGroup"]
+
+
+def test_what_arrives_at_the_last_moment_lives(stage: Stage[AwsCloud]) -> None:
+    """The group was empty when it was looked at; AWS itself refuses then."""
+    stage.client.create_node_group(SPEC)
+    stage.cloud.set_target(NAME, 1)
+    assert stage.client.delete_node_group(NAME) is False
+    machines = stage.cloud.machines(NAME)
+    stage.cloud.hide_once(NAME)
+    with pytest.raises(ProviderError, match="ResourceInUse"):
+        stage.client.delete_node_group(NAME)
+    assert stage.cloud.machines(NAME) == machines != frozenset()
+
+
+def test_without_the_permission_it_is_refused_and_doctor_says_so(stage: Stage[AwsCloud]) -> None:
+    stage.cloud.deny("CreateAutoScalingGroup", "RunInstances")
+    with pytest.raises(AccessDenied):
+        stage.client.create_node_group(SPEC)
+    wrong = bad(stage.client.diagnose() or ())
+    assert "no group can be made" in wrong["autoscaling:CreateAutoScalingGroup"].message
+    assert "no group can be made" in wrong["ec2:RunInstances"].message
+
+
+def test_doctor_makes_nothing(stage: Stage[AwsCloud]) -> None:
+    before = stage.cloud.asg.describe_auto_scaling_groups()["AutoScalingGroups"]
+    found = {finding.subject for finding in stage.client.diagnose() or ()}
+    assert {"autoscaling:CreateAutoScalingGroup", "autoscaling:DeleteAutoScalingGroup", "ec2:RunInstances"} <= found
+    after = stage.cloud.asg.describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert [one["AutoScalingGroupName"] for one in after] == [one["AutoScalingGroupName"] for one in before]
+
+
+def test_a_policy_for_making(stage: Stage[AwsCloud]) -> None:
+    policy = stage.client.minimal_policy() or ""
+    for action in ("autoscaling:CreateAutoScalingGroup", "autoscaling:DeleteAutoScalingGroup", "iam:PassRole"):
+        assert f'"{action}"' in policy
+    assert f"aws:RequestTag/k8s.io/cluster-autoscaler/{CLUSTER}" in policy
+
+
+@pytest.mark.parametrize(
+    ("like", "said"),
+    [("nobody", "there is no group nobody to make others like"), ("configured", "has no launch template")],
+)
+def test_without_a_model_there_are_no_machine_types(
+    cloud: AwsCloud, attach: Attach[AwsCloud], like: str, said: str
+) -> None:
+    if like == "configured":
+        configuration = {"ImageId": "ami-12c6146b", "InstanceType": "m5.large"}
+        cloud.asg.create_launch_configuration(LaunchConfigurationName="lc", **configuration)
+        like = cloud.add_group(LaunchConfigurationName="lc")
+    stage = attach(**options(like))
+    assert stage.client.machine_types() == ()
+    assert said in bad(stage.client.diagnose() or ())["autoprovisioning"].message
+
+
+def test_an_unknown_instance_type_is_told(attach: Attach[AwsCloud], model: str) -> None:
+    stage = attach(**options(model, instance_types=["m5.xlarge", "x9.never"]))
+    assert [kind.name for kind in stage.client.machine_types() or ()] == ["m5.xlarge"]
+    assert "x9.never" in bad(stage.client.diagnose() or ())["autoprovisioning"].message
+
+
+def test_a_group_that_aws_is_deleting_is_gone(stage: Stage[AwsCloud]) -> None:
+    stage.client.create_node_group(SPEC)
+    stage.cloud.set_status(NAME, "Delete in progress")
+    stage.later(120)
+    assert NAME not in listed(stage)
+
+
+def test_the_cluster_must_be_named() -> None:
+    context = ProviderContext(clock=FakeClock(), options={"autoprovisioning": {"like": "a", "instance_types": ["b"]}})
+    with pytest.raises(ConfigError, match="autoprovisioning needs cluster"):
+        load_options(context)
