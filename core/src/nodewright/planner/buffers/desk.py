@@ -12,7 +12,6 @@ from nodewright.model.capacity_buffer import (
     PROVISIONING,
     READY,
     CapacityBuffer,
-    CapacityBufferStatus,
 )
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition
@@ -144,9 +143,8 @@ class Desk:
         status = replace(status, **_origin(shape), replicas=allowed)
         status = status.with_condition(self._condition(buffer, (READY, "True"), "AttributesSetSuccessfully", "ready"))
         status = status.with_condition(self._limited(buffer, wanted, allowed, limiting))
-        return Holding(
-            buffer=replace(buffer, status=status), pods=tuple(make_pods(buffer, shape.pod, allowed)), why=_said(status)
-        )
+        pods = tuple(make_pods(buffer, shape.pod, allowed))
+        return Holding(buffer=replace(buffer, status=status), pods=pods)
 
     def _limited(self, buffer: CapacityBuffer, wanted: int, allowed: int, limiting: list[str]) -> Condition:
         if allowed == wanted:
@@ -217,9 +215,3 @@ def _origin(shape: Shape | None) -> dict[str, object]:
 def _requests(shape: PodTemplateSpec) -> dict[str, int]:
     """Of one pod, in nano-units."""
     return exact_requests(Pod(metadata=ObjectMeta(), spec=defaulted(shape.spec)), placed=False)
-
-
-def _said(status: CapacityBufferStatus) -> str:
-    """Why there are fewer pods than wanted; empty: there are not."""
-    held = status.condition(LIMITED)
-    return held.message if held is not None and held.is_true else ""
