@@ -48,7 +48,7 @@ def make_request(name: str, kind: str, sets: Sequence[tuple[str, int]]) -> Provi
 class Course:
     """One world from loop to loop, until nothing new is decided or machines are asked for.
 
-    ``loops`` are the seconds of each plan, ``writes`` how many conditions were written, ``nodes`` are asked for.
+    ``loops`` are processor seconds of each plan, ``writes`` how many conditions were written, ``nodes`` are asked for.
     """
 
     def __init__(self, world: World) -> None:
@@ -77,12 +77,12 @@ class Course:
         }
 
     def _turn(self) -> bool:
-        started = time.perf_counter()
+        started = time.process_time()
         plan = self.world.plan(enable_provisioning_requests=True, scale_down_enabled=False)
         report = plan.provisioning
         if not report.writes:
             return False
-        self.loops.append(time.perf_counter() - started)
+        self.loops.append(time.process_time() - started)
         self.writes += len(report.writes)
         increases = (action for action in plan.actions if isinstance(action, IncreaseSize))
         self.nodes += sum(action.target - action.expected_target for action in increases)
