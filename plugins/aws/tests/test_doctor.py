@@ -78,6 +78,12 @@ def test_without_a_region_nothing_is_said_to_be_granted(clock: FakeClock) -> Non
         assert client.diagnose() == ()
 
 
+def test_to_whom_aws_does_not_know_no_permission_is_said_to_be_missing(cloud: AwsCloud, attach: Attach) -> None:
+    stage = attach("0:3:web", read=False)
+    cloud.refuse_once("DescribeAutoScalingGroups", "InvalidClientTokenId", "The security token is invalid", 403)
+    assert stage.client.diagnose() == ()
+
+
 def test_protection_makes_rebalancing_harmless(cloud: AwsCloud, attach: Attach) -> None:
     name = cloud.add_group(size=1, AvailabilityZones=["us-east-1a", "us-east-1b"], **_SAFE)
     assert bad(attach(f"0:10:{name}").client.diagnose()) == {}

@@ -13,6 +13,7 @@ from nodewright.spec import AccessDenied, Capability, Finding, FindingLevel, Pro
 from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
 from nodewright_aws.discovery import Selection
+from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Group, NewGroup, TemplateSpec
@@ -148,8 +149,11 @@ class Doctor:
         self._selection = selection
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
-        """Permissions first, then each group. Nothing is said of a cloud that is nowhere, nor of groups never looked for."""
-        if isinstance(ask(self._api.region), ProviderError):
+        """Permissions first, then each group. Without a region or credentials nothing can be said: whoever read the cloud
+        has told so. Nor is anything said of groups that were never looked for.
+        """
+        answer = ask(lambda: self._api.groups_named([_NOWHERE]))
+        if isinstance(answer, ProviderError) and answer.code in (NO_CREDENTIALS, NO_REGION):
             return ()
         groups = fleet.groups
         missing = (_missing(name) for name in self._selection.named if fleet.was_read and name not in groups)

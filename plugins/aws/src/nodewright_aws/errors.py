@@ -40,21 +40,28 @@ _DENIED = frozenset(
         "AccessDeniedException",
         "UnauthorizedOperation",
         "UnauthorizedAccess",
-        "AuthFailure",
         "Client.UnauthorizedOperation",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "RequestExpired",
-        "IncompleteSignature",
-        "InvalidClientTokenId",
-        "InvalidAccessKeyId",
-        "MissingAuthenticationToken",
         "NotAuthorized",
         "OptInRequired",
+    )
+)
+# AWS does not know who asks: no permission is the matter.
+NO_CREDENTIALS = "noCredentials"
+NO_REGION = "noRegion"
+_STRANGER = frozenset(
+    (
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IDPCommunicationError",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidIdentityToken",
+        "MissingAuthenticationToken",
+        "RequestExpired",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
-        "IDPCommunicationError",
-        "InvalidIdentityToken",
     )
 )
 _UNAVAILABLE = frozenset(
@@ -159,6 +166,8 @@ def refusal(operation: str, code: str, message: str, retry_after: float = 0.0) -
     said = f"{operation}: {code}: {message}"[:_MAX_MESSAGE]
     if code in _THROTTLED:
         return Throttled(said, retry_after=max(1.0, retry_after))
+    if code in _STRANGER:
+        return AccessDenied(said, code=NO_CREDENTIALS)
     if code == "ValidationError" and "Instance Id not found" in message:
         return ProviderError(said, code=INSTANCE_NOT_FOUND)
     kind = _kind_of(code, message)

@@ -36,8 +36,9 @@ class Maker:
 
     def machine_types(self) -> Sequence[MachineType]:
         """One for each instance type that is named and that AWS knows."""
-        making, model = self._options.autoprovisioning, ask(self._model)
-        if making is None or isinstance(model, ProviderError):
+        making = self._options.autoprovisioning
+        model = ask(self._model) if making is not None else None
+        if making is None or not isinstance(model, Group):
             return ()
         return tuple(self._machine_types(making, model))
 
@@ -63,10 +64,11 @@ class Maker:
         return True
 
     def problems(self) -> Iterator[Finding]:
-        """What keeps groups from being made."""
-        making, model = self._options.autoprovisioning, ask(self._model)
-        if making is None:
+        """What keeps groups from being made; nothing is said of what was never looked for."""
+        making = self._options.autoprovisioning
+        if making is None or not self._fleet.was_read:
             return
+        model = ask(self._model)
         troubles = [model] if isinstance(model, ProviderError) else map(self._trouble, making.instance_types)
         for trouble in troubles:
             if trouble is not None:

@@ -17,7 +17,7 @@ from nodewright.spec import AccessDenied, ApiCalls, Clock, ProviderError, Provid
 from nodewright.spec.meter import Meter
 from nodewright_aws.api import TagFilter
 from nodewright_aws.discovery import make_filters
-from nodewright_aws.errors import from_response
+from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION, from_response
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     Activity,
@@ -72,7 +72,7 @@ class Sdk:
     def region(self) -> str:
         name = self._options.region or os.environ.get("AWS_REGION") or self._open().region_name
         if not name:
-            raise ProviderError("no region: set providers.aws.options.region, or AWS_REGION", code="noRegion")
+            raise ProviderError("no region: set providers.aws.options.region, or AWS_REGION", code=NO_REGION)
         return str(name)
 
     def server_time(self) -> float:
@@ -256,11 +256,11 @@ class Sdk:
             self._note_time(error.response)
             raise from_response(operation, error.response)[1] from error
         except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-            raise AccessDenied(
-                f"{operation}: {error}; see the README of nodewright-aws for where they come from"
-            ) from error
+            said = f"{operation}: {error}; see the README of nodewright-aws for where they come from"
+            raise AccessDenied(said, code=NO_CREDENTIALS) from error
         except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as error:
-            raise AccessDenied(f"{operation}: credentials could not be fetched ({type(error).__name__})") from error
+            said = f"{operation}: credentials could not be fetched ({type(error).__name__})"
+            raise AccessDenied(said, code=NO_CREDENTIALS) from error
         except exceptions.ParamValidationError as error:
             raise ProviderError(f"{operation}: {error}", code=_NOT_MADE) from error
         except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
