@@ -1,6 +1,7 @@
 """CapacityBuffers (behaviour/up.md §6.1): room that pods find at once, and that is made again."""
 
 import pytest
+from tests.scenario import requesting
 from tests.scenario.spare import ON, Sparing
 from tests.scenario.story import MINUTE, SOON, Story
 
@@ -173,3 +174,43 @@ def test_without_either_setting_a_buffer_is_left_alone() -> None:
     sparing.buffer(replicas=5)
     assert sparing.story.writes("increase") == []
     assert sparing.conditions() == {}
+
+
+def test_a_template_that_is_missing_is_told_and_looked_for_again() -> None:
+    sparing = make()
+    sparing.buffer(replicas=3, at=MINUTE)
+    sparing.story.pods(2, at=2 * MINUTE)
+    sparing.template(at=10 * MINUTE)
+    story = sparing.story
+    assert [write[0] for write in story.writes("increase")] == [2 * MINUTE, 10 * MINUTE]
+    assert story.machines("pool") == 5
+    assert sparing.conditions()["ReadyForProvisioning"] == READY
+
+
+def test_a_template_that_changes_is_followed() -> None:
+    sparing = make({**POOL, "cpu": 4})
+    sparing.template()
+    sparing.buffer(replicas=4)
+    sparing.template(cpu="4", at=10 * MINUTE)
+    assert sparing.story.writes("increase") == [(10 * MINUTE, "increase", "pool", 1, 4)]
+    held = sparing.buffers.get("default/spare")
+    assert held is not None
+    assert held.status.pod_template_generation == 2
+
+
+def test_requests_take_the_room_of_a_buffer_which_is_made_again() -> None:
+    sparing = make(minutes=8, **requesting.ON)
+    asking = requesting.Asking(sparing.story)
+    sparing.template()
+    sparing.buffer(replicas=3)
+    asking.ask("train", 2, at=5 * MINUTE)
+    assert asking.conditions("train")["Provisioned"] == "True/CapacityIsFound"
+    assert sparing.story.writes("increase") == [(0, "increase", "pool", 1, 3), (5 * MINUTE, "increase", "pool", 3, 5)]
+
+
+def test_as_ca_buffers_are_kept_too() -> None:
+    sparing = make(profile="ca")
+    sparing.template()
+    sparing.buffer(replicas=5, at=60)
+    sparing.story.pods(3, at=10 * MINUTE)
+    assert sparing.story.machines("pool") == 8

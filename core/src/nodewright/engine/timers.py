@@ -26,7 +26,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     moments += [plan.scale_down.next_change, plan.provisioning.next_change]
     if plan.partial:
         moments.append(state.now)
-    if plan.scale_up.result == ScaleUpResult.IN_COOLDOWN:
+    if any(report.result == ScaleUpResult.IN_COOLDOWN for report in (plan.scale_up, *plan.spare)):
         moments.append(state.now + YOUNG_SECONDS)
     nodes = {node.name: node for _, node in state.observation.snapshot.nodes()} if _has_starting(state) else {}
     pause = settings.failures.initial_node_group_backoff_duration

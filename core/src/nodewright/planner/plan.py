@@ -135,5 +135,10 @@ class Plan:
     @property
     def partial(self) -> str:
         """What there was no time for; empty: for everything."""
-        reports: tuple[ScaleUpReport | ScaleDownReport, ...] = (self.scale_up, *self.salvo, self.scale_down)
+        reports: tuple[ScaleUpReport | ScaleDownReport, ...] = (
+            self.scale_up,
+            *self.salvo,
+            *self.spare,
+            self.scale_down,
+        )
         return "; ".join(report.partial for report in reports if report.partial)

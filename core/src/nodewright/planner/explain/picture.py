@@ -29,8 +29,8 @@ def memory_of(state: ClusterState, plan: Plan) -> ScaleDownMemory:
     return plan.scale_down.memory or state.memory.scale_down
 
 
-def planned_picture(state: ClusterState, plan: Plan, settings: Settings) -> Snapshot:
-    """Nodes that are there, with their pods and those that wait and have room on them.
+def planned_picture(state: ClusterState, plan: Plan, settings: Settings, *, spare: bool = True) -> Snapshot:
+    """Nodes that are there, with their pods and those that wait and have room on them; with ``spare``, those of buffers too.
 
     Without machines on their way: they take no pods of nodes that go.
     """
@@ -40,8 +40,8 @@ def planned_picture(state: ClusterState, plan: Plan, settings: Settings) -> Snap
         for name in group.readiness.not_started if group.upcoming > 0 else ():
             snapshot.remove_node(snapshot.row(name))
     places = Hints(before=memory_of(state, plan).pending_hints)
-    spare = (pod for holding in plan.buffers.holdings if holding.injected for pod in holding.pods)
-    for pod in (*plan.fitting, *spare):
+    holdings = [holding for holding in plan.buffers.holdings if holding.injected and spare]
+    for pod in (*plan.fitting, *(pod for holding in holdings for pod in holding.pods)):
         _put(snapshot, pod, places)
     return snapshot
 
@@ -84,7 +84,7 @@ def place_of(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> s
 
 def pending_refusals(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> tuple[Refusal, ...]:
     """Why no node that is there takes a pod that waits; those that would are left out."""
-    picture = planned_picture(state, plan, settings)
+    picture = planned_picture(state, plan, settings, spare=False)  # pods come first
     pod_class = picture.class_of(pod)
     names = ((row, picture.name(row)) for row in np.flatnonzero(picture.alive).tolist())
     return group_refusals((name, why_not(picture, pod_class, row)) for row, name in names)
