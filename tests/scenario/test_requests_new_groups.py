@@ -23,10 +23,19 @@ def ask_for_five(
     **cloud: Any,
 ) -> Asking:
     """Five pods of 1 cpu: three small machines, or two big ones."""
-    flags = {**ON, "node-autoprovisioning-enabled": True, "scale-down-enabled": False, **(settings or {})}
-    asking = Asking(Story(*groups, settings=flags, minutes=8, machine_types=list(kinds), **cloud))
+    asking = make(*groups, kinds=kinds, settings=settings, **cloud)
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC, **(shape or {}))
     return asking
+
+
+def make(
+    *groups: dict[str, Any],
+    kinds: tuple[dict[str, Any], ...] = (SMALL,),
+    settings: dict[str, Any] | None = None,
+    **cloud: Any,
+) -> Asking:
+    flags = {**ON, "node-autoprovisioning-enabled": True, "scale-down-enabled": False, **(settings or {})}
+    return Asking(Story(*groups, settings=flags, minutes=8, machine_types=list(kinds), **cloud))
 
 
 def made(asking: Asking) -> list[str]:
@@ -111,3 +120,11 @@ def test_half_of_a_group_that_was_made_goes_before_the_next_is_made() -> None:
         ("delete", 3, 1),
         ("delete", 1, 0),
     ]
+
+
+def test_no_group_is_made_for_a_request_that_cannot_be_told_so() -> None:
+    asking = make()
+    asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
+    asking.refuse_writes(50, 200)
+    assert asking.conditions("a")["Provisioned"] == WHOLE
+    assert {write[0] for write in asking.story.writes("create group", "increase")} == {200.0}
