@@ -53,7 +53,7 @@ _FEATURES = (
     ),
     CaFlag("enable-proactive-scaleup", bool, False, _NOT_THERE + "only pods that exist are planned for"),
     _part("pod-injection-limit", Count, 5000, "enable-proactive-scaleup"),
-    CaFlag("async-node-groups", bool, False, _NOT_THERE + "node groups are neither created nor deleted"),
+    _idle("async-node-groups", bool, False, "a node group is made within the loop, by one call that has a time limit"),
     CaFlag("grpc-expander-url", str, "", "there is no grpc expander; --expander lists those that are there"),
     CaFlag("grpc-expander-cert", str, "", "there is no grpc expander; --expander lists those that are there"),
     CaFlag(
