@@ -41,8 +41,10 @@ def test_what_cannot_be_found_out_is_a_warning_that_says_so(cloud: AzureCloud, a
     stage = attach(f"0:10:{name}")
     cloud.refuse_once("permissions", "InternalServerError", "oops", 500)
     cloud.deny("Microsoft.Authorization/locks/read", "Microsoft.Insights/autoscaleSettings/read")
-    wrong = bad(stage.client.diagnose())
-    assert "cannot be told: permissions.list: InternalServerError" in wrong[f"{_SETS}/write"].message
+    findings = stage.client.diagnose()
+    wrong = bad(findings)
+    assert "cannot be told: permissions.list: InternalServerError" in wrong["permissions"].message
+    assert f"{_SETS}/write" not in {one.subject for one in findings}, "nobody said that it is granted"
     assert "locks cannot be looked for" in wrong["locks"].message
     assert "autoscale settings cannot be looked for" in wrong["other writers"].message
 
@@ -81,6 +83,12 @@ def test_what_else_moves_a_set_or_holds_it(cloud: AzureCloud, attach: Attach) ->
     assert f"provisioningState: the last operation on the set failed: {STOCK_OUT.code}" in lines
     assert "--nodes: --nodes names it, and there is no such scale set" in lines
     assert "meant is meant and not used: it has no tag min" in lines
+
+
+def test_without_credentials_nothing_else_is_said(cloud: AzureCloud, attach: Attach) -> None:
+    stage = attach("0:3:web", read=False)
+    cloud.accepts_logins = False
+    assert stage.client.diagnose() == ()
 
 
 def test_what_was_never_looked_for_is_not_said_to_be_missing(attach: Attach) -> None:

@@ -49,8 +49,10 @@ def test_a_wrong_secret_is_one_clear_error_and_a_right_one_needs_no_restart(clou
     name = cloud.add_set(capacity=1)
     stage = attach(f"0:10:{name}", read=False)
     cloud.accepts_logins = False
-    with pytest.raises(AccessDenied, match=r"virtualMachineScaleSets\.list: .*AADSTS7000215"):
+    with pytest.raises(AccessDenied, match=r"virtualMachineScaleSets\.list: .*AADSTS7000215") as refused:
         stage.client.refresh()
+    assert "see the README of nodewright-azure" in str(refused.value)
+    assert "\n" not in str(refused.value)
     assert cloud.calls["list"] == 0
     cloud.accepts_logins = True
     stage.later(5)

@@ -10,7 +10,7 @@ import msgspec
 
 from nodewright.spec import AccessDenied, NodeGroupNotFound, ProviderError, ProviderUnavailable
 from nodewright.spec.meter import Meter
-from nodewright_azure.errors import Refusal, refusal
+from nodewright_azure.errors import NO_CREDENTIALS, Refusal, refusal
 
 T = TypeVar("T")
 
@@ -51,8 +51,9 @@ class Calls:
     def _translate(self, operation: str, error: Any) -> ProviderError:
         """One that comes without an answer of Azure's is about credentials: no call was made."""
         if error.response is None:
+            why = str(error.message).strip().partition("\n")[0].strip()
             hint = "see the README of nodewright-azure for where credentials come from"
-            return AccessDenied(f"{operation}: {error.message}; {hint}")
+            return AccessDenied(f"{operation}: {why}; {hint}", code=NO_CREDENTIALS)
         model = getattr(error, "error", None)
         said = Refusal(
             status=int(error.status_code or 0),

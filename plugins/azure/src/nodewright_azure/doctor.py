@@ -10,6 +10,7 @@ from nodewright.spec.cache import ask
 from nodewright_azure.account import Account
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
+from nodewright_azure.errors import NO_CREDENTIALS
 from nodewright_azure.fleet import Fleet
 from nodewright_azure.machines import find_failure
 from nodewright_azure.options import Options
@@ -30,18 +31,20 @@ class Doctor:
         self._cluster = account.cluster
 
     def examine(self, fleet: Fleet) -> tuple[Finding, ...]:
-        """Permissions first, then each set."""
-        sets = fleet.sets
+        """Permissions first, then each set. Without credentials nothing can be said: whoever read the cloud has told so."""
+        sets, grants = fleet.sets, ask(self._api.grants)
+        if isinstance(grants, ProviderError) and grants.code == NO_CREDENTIALS:
+            return ()
         return (
-            *self._permissions(list(sets.values())),
+            *self._permissions(list(sets.values()), grants),
             *(self._missing(name) for name in fleet.names() if fleet.was_read and name not in sets),
             *(_unusable(name, why) for name, why in fleet.unusable.items()),
             *self._surroundings(sets),
         )
 
-    def _permissions(self, sets: Sequence[ScaleSet]) -> Iterator[Finding]:
+    def _permissions(self, sets: Sequence[ScaleSet], grants: Sequence[Grant] | ProviderError) -> Iterator[Finding]:
         needed = in_group(self._options, [one.is_loose for one in sets])
-        yield from _examine_grants(needed, ask(self._api.grants), self._api.place())
+        yield from _examine_grants(needed, grants, self._api.place())
         if self._cluster is not None:
             where = f"resource group {self._cluster.resource_group} of cluster {self._cluster.name}"
             yield from _examine_grants(ON_CLUSTER, ask(self._api.cluster_grants), where)
@@ -94,11 +97,12 @@ class Doctor:
 def _examine_grants(
     needed: Iterable[Permission], grants: Sequence[Grant] | ProviderError, where: str
 ) -> Iterator[Finding]:
+    if isinstance(grants, ProviderError):
+        message = f"which we have in {where} cannot be told: {grants}"
+        yield Finding(level=_WARNING, subject="permissions", message=message)
+        return
     for one in needed:
-        if isinstance(grants, ProviderError):
-            said = f"cannot be told: {grants}"
-            yield Finding(level=_WARNING, subject=one.action, message=said, capability=one.capability)
-        elif allows(grants, one.action):
+        if allows(grants, one.action):
             yield _granted(one)
         else:
             yield _refused(one, f"no role in {where} grants it")

@@ -17,6 +17,7 @@ from nodewright.spec import (
 
 INSTANCE_NOT_FOUND = "instanceNotFound"
 NOT_ALLOWED = "OperationNotAllowed"
+NO_CREDENTIALS = "noCredentials"
 FAILED = "provisioning-state-failed"
 # An operation is under way that does not bear another beside it: it passes by itself.
 _BUSY = frozenset(

@@ -10,6 +10,7 @@ from typing import Any
 
 from nodewright.spec import AccessDenied
 from nodewright_azure.account import Account
+from nodewright_azure.errors import NO_CREDENTIALS
 from nodewright_azure.options import Method, Options
 
 _AUTHORITIES = {
@@ -56,7 +57,9 @@ class Session:
             try:
                 self._credential = _make_credential(self._account, self._options)
             except (ValueError, OSError) as error:
-                raise AccessDenied(f"credentials ({self._account.method}) cannot be made: {error}") from error
+                raise AccessDenied(
+                    f"credentials ({self._account.method}) cannot be made: {error}", code=NO_CREDENTIALS
+                ) from error
         return self._credential
 
 
