@@ -135,3 +135,15 @@ def test_nodes_go_one_after_the_other_and_the_engine_goes_along() -> None:
     assert told["removed"] == {"underutilized": 5}
     assert {over["result"] for over in told["removals"]} == {"Ok", "FailedToEvictPods"}
     assert scale_down_in_words(result).startswith("5 nodes removed (5 underutilized), 16 pods evicted; given back: ")
+
+
+def test_spare_capacity_is_found_at_once_and_made_again() -> None:
+    result = run("spare-capacity")
+    assert {pod: wait for pod, wait in result.pod_waits.items() if pod in ("default/web-10", "default/web-11")} == {
+        "default/web-10": 0,
+        "default/web-11": 0,
+    }
+    # Five for ten pods, one for a fifth of them, and at 12 pods with three spare ones two more.
+    grown = [(one.at / 60, one.after) for one in result.decisions if one.what == "increase"]
+    assert grown == [(0, 5), (5, 6), (15, 8)]
+    assert result.final.nodes == {"fake/pool": 3}

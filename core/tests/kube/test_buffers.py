@@ -1,27 +1,32 @@
 """CapacityBuffers on an API server: read where they are served, and their status written whole."""
 
 from datetime import UTC, datetime
+from random import Random
 
 import msgspec
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.api import MERGE_PATCH
-from nodewright.adapters.kube.caches import OPTIONAL_KINDS, optional_kinds
+from nodewright.adapters.kube.caches import OPTIONAL_KINDS, CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.writes import KubeWrites
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.capacity_buffer import READY, CapacityBuffer, CapacityBufferStatus
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.provisioning_request import TemplateReference
+from nodewright.model.provisioning_request import PodTemplate, TemplateReference
 from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit.world import settings_with
 
+NOW = 1_800_000_000.0
 ROOT = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare"
 CONDITION = Condition(
     type=READY,
     status="True",
     reason="AttributesSetSuccessfully",
     message="ready",
-    last_transition_time=datetime.fromtimestamp(1_800_000_000.0, tz=UTC),
+    last_transition_time=datetime.fromtimestamp(NOW, tz=UTC),
     observed_generation=3,
 )
 
@@ -85,3 +90,35 @@ def test_what_is_followed_depends_on_the_settings() -> None:
     controlling = settings_with(capacity_buffer_controller_enabled=True)
     assert optional_kinds(controlling) == {"PodTemplate", "CapacityBuffer", "Deployment", "ResourceQuota"}
     assert optional_kinds(controlling) <= OPTIONAL_KINDS
+
+
+def test_buffers_are_read_with_what_they_refer_to_and_follow_changes(server: ApiServer) -> None:
+    spec = {"replicas": 2, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    server.put("/apis/apps/v1/deployments/web", {"metadata": {"name": "web", "namespace": "shop"}, "spec": spec})
+    server.put("/api/v1/podtemplates/chunk", {"metadata": {"name": "chunk", "namespace": "shop", "generation": 1}})
+    server.put(
+        "/api/v1/resourcequotas/q", {"metadata": {"name": "q", "namespace": "shop"}, "status": {"hard": {"cpu": 1}}}
+    )
+    buffer = {"percentage": "20%", "limits": {"cpu": -1}, "scalableRef": {"kind": "Deployment", "name": "web"}}
+    path = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers/spare"
+    server.put(path, {"metadata": {"name": "spare", "namespace": "shop"}, "spec": buffer})
+    settings = settings_with(enable_provisioning_requests=True, capacity_buffer_controller_enabled=True)
+    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings))
+    caches = Caches(server, VirtualClock(NOW), Random(1), options)
+    caches.start()
+    try:
+        while caches.missing():
+            assert caches.wait_synced(20.0)
+        cluster = KubeCluster(server, caches, max_age=180.0)
+        seen = cluster.read(NOW).buffers
+        caches.of("PodTemplate").put(PodTemplate(metadata=ObjectMeta(name="chunk", namespace="shop", generation=2)))
+        later = cluster.read(NOW)
+    finally:
+        caches.stop()
+    assert [one.key for one in seen.buffers] == ["shop/spare"]
+    assert (seen.buffers[0].spec.percentage, seen.buffers[0].spec.limits) == ("20%", {"cpu": -1})
+    assert seen.deployments["shop/web"].spec.replicas == 2
+    assert [quota.key for quota in seen.quotas] == ["shop/q"]
+    # Both read PodTemplates: a change reaches both.
+    assert later.buffers.templates["shop/chunk"].metadata.generation == 2
+    assert later.provisioning.templates["shop/chunk"].metadata.generation == 2
