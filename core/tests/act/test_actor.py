@@ -7,7 +7,16 @@ import pytest
 
 from nodewright.act import Actor, AuditLog, Inbox
 from nodewright.act.audit import Write
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    Done,
+    Failed,
+    IncreaseSize,
+    Unknown,
+)
 from nodewright.model.errors import (
     AccessDenied,
     OutcomeUnknown,
@@ -176,3 +185,35 @@ def test_a_bug_is_not_an_outcome() -> None:
     act: Callable[..., Any] = Actor([Broken()], FakeClock(), Inbox(), AuditLog()).act
     with pytest.raises(ZeroDivisionError):
         act([increase(A)])
+
+
+NEW = CreateNodeGroup(group=A, spec=GroupSpec(group_id="a", machine_type="big", max_size=5), reason="big")
+GROW = IncreaseSize(group=A, expected_target=0, target=2)
+
+
+def attempt(provider: Provider, *actions: Write) -> list[str]:
+    """The calls that were made."""
+    Actor([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
+    return [call[0] for call in provider.calls]
+
+
+def test_a_group_is_made_before_it_grows() -> None:
+    assert attempt(Provider(), NEW, GROW) == ["create", "increase"]
+    assert attempt(Provider(), DeleteNodeGroup(group=A, reason="empty")) == ["delete group"]
+
+
+def test_a_group_that_was_not_made_does_not_grow() -> None:
+    provider = Provider()
+    provider.raises["a"] = AccessDenied("no")
+    assert attempt(provider, NEW, GROW, increase(B)) == ["create", "increase"]
+    assert provider.calls[-1][1] == "b"
+
+
+def test_a_dry_run_makes_none() -> None:
+    provider = Provider()
+    provider.is_dry = True
+    assert attempt(provider, NEW, GROW) == ["create"]
+
+
+def test_no_group_is_made_that_is_not_to_grow() -> None:
+    assert attempt(Provider(), NEW, increase(B)) == ["increase"]

@@ -6,7 +6,13 @@ import pytest
 
 from nodewright.act import Actor, AuditLog, AuditRecord, Inbox
 from nodewright.act.audit import Write
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    IncreaseSize,
+)
 from nodewright.model.errors import NodewrightError, OutcomeUnknown, OutOfCapacity, ProviderError
 from nodewright.model.group import GroupRef, GroupSpec, NodeGroup
 from nodewright.testkit import FakeClock
@@ -63,7 +69,7 @@ class Ledger:
 
 
 def increase(*pods: str) -> IncreaseSize:
-    return IncreaseSize(group=A, expected_target=1, target=3, pods=pods)
+    return IncreaseSize(group=A, expected_target=1, target=3, pods=pods[:3], pod_count=len(pods))
 
 
 WITHDRAW = DecreaseTargetSize(group=A, expected_target=3, target=2, reason="late")
@@ -146,3 +152,21 @@ def test_an_outcome_that_cannot_be_recorded_is_not_lost() -> None:
         Actor([cloud], clock, inbox, Ledger(room=1)).act([increase(), DELETE], "L")
     assert cloud.calls == 1
     assert [outcome.action for outcome in inbox.drain()] == [increase()]
+
+
+def test_groups_that_are_made_and_deleted_are_told() -> None:
+    clock, log = FakeClock(100.0), AuditLog()
+    cloud = Cloud(clock)
+    spec = GroupSpec(group_id="a", machine_type="big", max_size=5)
+    actions = (
+        CreateNodeGroup(group=A, spec=spec, reason="machine type big"),
+        IncreaseSize(group=A, expected_target=0, target=2),
+        DeleteNodeGroup(group=B, reason="empty for 10m"),
+    )
+    Actor([cloud], clock, Inbox(), log).act(actions, "loop")
+    told = [(record.action, record.group, record.target, record.reason, record.outcome) for record in log.records()]
+    assert told == [
+        ("CreateNodeGroup", "p/a", 0, "machine type big", "done"),
+        ("IncreaseSize", "p/a", 2, "enforced minimum size", "done"),
+        ("DeleteNodeGroup", "p/b", 0, "empty for 10m", "done"),
+    ]

@@ -15,6 +15,7 @@ from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
 from nodewright.model.removal import Removing
 from nodewright.model.settings import (
+    AutoprovisioningSettings,
     BufferSettings,
     DrainSettings,
     FailureSettings,
@@ -46,6 +47,7 @@ _SECTIONS = {
     "templates": TemplateSettings,
     "scale_up": ScaleUpSettings,
     "provisioning": ProvisioningSettings,
+    "autoprovisioning": AutoprovisioningSettings,
     "buffers": BufferSettings,
     "scale_down": ScaleDownSettings,
     "drain": DrainSettings,
