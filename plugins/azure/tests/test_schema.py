@@ -9,6 +9,8 @@ from azurecloud.schema import check, check_request
 
 _SET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/a"
 _VERSION = {"api-version": "2026-04-01"}
+_POOL = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c/agentPools/p"
+_AKS_VERSION = "2026-08-01"
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,20 @@ def test_requests_that_the_sdk_would_not_send(
 ) -> None:
     [found] = check_request(method, path, query, body, "VirtualMachineScaleSetUpdate")
     assert complaint in found
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        ({"properties": {"type": "Pets"}}, "type: 'Pets' is no AgentPoolType"),
+        ({"properties": {"count": "3"}}, "count: '3' is no int"),
+        (
+            {"properties": {"virtualMachinesProfile": {"scale": {"manual": [{"sizes": ["a"]}]}}}},
+            "sizes: ManualScaleProfile has no such member",
+        ),
+    ],
+)
+def test_agent_pools_that_aks_would_not_take(body: Any, complaint: str) -> None:
+    [found] = check_request("PUT", _POOL, {"api-version": _AKS_VERSION}, body, "AgentPool")
+    assert complaint in found
+    assert check_request("PUT", _POOL, {"api-version": _AKS_VERSION}, {"properties": {"count": 3}}, "AgentPool") == []

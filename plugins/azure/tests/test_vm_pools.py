@@ -72,7 +72,11 @@ def test_what_does_not_hold_for_them_is_switched_off_with_the_reason(cloud: Azur
 
 
 def test_the_template_is_told_by_the_pool(cloud: AzureCloud, attach_pools: Attach) -> None:
-    told = {"nodeLabels": {"team": "a"}, "nodeTaints": ["gpu=yes:NoSchedule"], "availabilityZones": ["2"]}
+    told = {
+        "nodeLabels": {"team": "a"},
+        "nodeTaints": ["gpu=yes:NoSchedule", "gpu=yes:NoSchedule"],
+        "availabilityZones": ["2"],
+    }
     cloud.add_pool("pool1", {"Standard_D4s_v3": 0}, **told)
     template = attach_pools(f"0:5:{_D4}").client.template_node(_D4)
     assert str(template.allocatable["cpu"]) == "4"

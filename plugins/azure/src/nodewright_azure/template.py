@@ -54,7 +54,7 @@ def make_template(scale_set: ScaleSet, machine: Machine, *, predict_labels: bool
 def _pool_template(scale_set: ScaleSet, pool: VmPool, machine: Machine, size: str) -> NodeTemplate:
     """What a VM pool says itself of its nodes is stronger than what follows from their size."""
     labels = _generic_labels(scale_set, machine, pool.os_type, size) | {f"{_AKS}agentpool": pool.name} | pool.labels
-    pairs = (text.split("=") for text in ",".join(pool.taints).split(","))
+    pairs = (text.split("=") for text in dict.fromkeys(",".join(pool.taints).split(",")))
     taints = read_taints((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
     capacity = _capacity(machine, None, size)
     return NodeTemplate(allocatable=capacity, capacity=capacity, labels=labels, taints=taints)
