@@ -9,6 +9,8 @@ from msgspec.structs import replace
 from nodewright.model.capacity_buffer import ScalableReference
 from nodewright.model.cluster import (
     Deployment,
+    Job,
+    JobSpec,
     QuotaScope,
     QuotaScopes,
     ReplicaSet,
@@ -87,6 +89,22 @@ def test_where_no_pod_lives_the_template_says_it() -> None:
     (pod,) = holding(plan).pods
     assert pod.spec.containers[0].resources.requests["cpu"] == Quantity.of("1")
     assert holding(plan).buffer.status.pod_template_ref is None
+
+
+def test_a_job_s_pods_say_what_it_is_like_and_its_parallelism_how_large() -> None:
+    world = make_world(1)
+    meta = ObjectMeta(name="sum", namespace="shop", uid="uid-Job-sum")
+    world.controllers = [Job(metadata=meta, spec=JobSpec(parallelism=4))]
+    add_buffer(world, scalable_ref=ScalableReference(api_group="batch", kind="Job", name="sum"), percentage=50)
+    assert said(world.plan(**ON), "ReadyForProvisioning") == (
+        "False/error/Job shop/sum has no pod whose shape could be taken: start one, or use spec.podTemplateRef"
+    )
+    # One that waits will do, but not one that ends.
+    ending = build_pod("sum-b", "3", namespace="shop", owner=("Job", "sum"), deleted_at=5.0, node_name="pool-0")
+    world.running = [ending]
+    world.pending = [build_pod("sum-a", "2", namespace="shop", owner=("Job", "sum"))]
+    pods = holding(world.plan(**ON)).pods
+    assert [pod.spec.containers[0].resources.requests["cpu"] for pod in pods] == [Quantity.of("2")] * 2
 
 
 def test_a_stateful_set_s_pod_leaves_its_own_volume_behind() -> None:
@@ -231,6 +249,7 @@ def test_without_the_controller_its_word_is_taken() -> None:
     ("changes", "told"),
     [
         ({"replicas": 0}, "False/BufferIsEmpty/CapacityBuffer has zero replicas"),
+        ({"pod_template_ref": None}, "False/NotReadyForProvisioning/CapacityBuffer is not ready for provisioning"),
         ({"conditions": ()}, "False/NotReadyForProvisioning/CapacityBuffer is not ready for provisioning"),
         (
             {"pod_template_ref": TemplateReference(name="gone")},

@@ -21,7 +21,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner.buffers.pods import make_pods
 from nodewright.planner.buffers.quotas import QuotaLedger
 from nodewright.planner.buffers.replicas import count_pods, demand_few
-from nodewright.planner.buffers.shape import Shape, Unresolved, find_shape, from_template
+from nodewright.planner.buffers.shape import Families, Shape, Unresolved, find_shape, from_template
 from nodewright.planner.pending import is_expendable
 from nodewright.planner.provisioning.pods import defaulted
 from nodewright.registry.state import ClusterState
@@ -69,12 +69,12 @@ class Desk:
         options, seen = self.settings.buffers, self.state.observation.buffers
         if not options.are_read:
             return
-        ledger = QuotaLedger(seen.quotas)
+        ledger, families = QuotaLedger(seen.quotas), Families(self.state.observation)
         for buffer in sorted(seen.buffers, key=lambda one: (one.created, one.key)):
             if options.capacity_buffer_controller_enabled and is_active(
                 buffer.spec.provisioning_strategy or ACTIVE_CAPACITY
             ):
-                self.holdings[buffer.id] = self._resolve(buffer, ledger)
+                self.holdings[buffer.id] = self._resolve(buffer, ledger, families)
             elif not options.capacity_buffer_controller_enabled and is_active(buffer.status.provisioning_strategy):
                 self.holdings[buffer.id] = self._believe(buffer)
 
@@ -110,7 +110,7 @@ class Desk:
             elif status.replicas == 0 and status.has(READY):
                 text = "CapacityBuffer has zero replicas"
                 fresh = self._condition(holding.buffer, (PROVISIONING, "False"), "BufferIsEmpty", text)
-            elif status.has(READY):
+            elif status.has(READY) and holding.why:
                 fresh = self._condition(holding.buffer, (PROVISIONING, "False"), "FailedToGetPodTemplate", holding.why)
             else:
                 text = "CapacityBuffer is not ready for provisioning"
@@ -126,12 +126,12 @@ class Desk:
 
     # The controller
 
-    def _resolve(self, buffer: CapacityBuffer, ledger: QuotaLedger) -> Holding:
+    def _resolve(self, buffer: CapacityBuffer, ledger: QuotaLedger, families: Families) -> Holding:
         """What the spec amounts to now; what is wrong with it is told, and holds nothing."""
         status = replace(buffer.status, provisioning_strategy=ACTIVE_CAPACITY)
         shape: Shape | None = None
         try:
-            shape = find_shape(buffer, self.state)
+            shape = find_shape(buffer, self.state.observation, families)
             requests = _requests(shape.pod)
             self._demand_worth(shape)
             wanted = count_pods(buffer.spec, requests, shape.replicas)

@@ -18,9 +18,7 @@ from nodewright.model.cluster import (
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.pod import Pod, Volume
 from nodewright.model.provisioning_request import PodTemplate, TemplateReference
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import Observation
-from nodewright.snapshot.workloads import Controller
 
 _GROUPS = {
     "Deployment": "apps",
@@ -55,20 +53,60 @@ class Shape:
         return self.template.metadata.generation if self.template is not None else None
 
 
-def find_shape(buffer: CapacityBuffer, state: ClusterState) -> Shape:
+class Families:
+    """Whose pods are whose, found out when somebody asks."""
+
+    def __init__(self, seen: Observation) -> None:
+        self._seen = seen
+        self._controllers = seen.workloads.controllers or {}
+        # By the uids of controllers, and those of ReplicaSets by the uid of their Deployment; None: nobody has asked.
+        self._newest: dict[str, Pod] | None = None
+        self._replica_sets: dict[str, list[str]] | None = None
+
+    def find(self, kind: str, key: str) -> Scalable | None:
+        if kind == "Deployment":
+            return self._seen.buffers.deployments.get(key)
+        found = self._controllers.get((kind, key))
+        return None if isinstance(found, DaemonSet) else found
+
+    def newest_pod(self, found: Scalable) -> Pod | None:
+        """Of those that live; a Deployment's are those of its ReplicaSets."""
+        uid = found.metadata.uid
+        owners = self._of_deployment(uid) if isinstance(found, Deployment) else [uid]
+        if self._newest is None:
+            self._newest = self._find_newest()
+        pods = [self._newest[owner] for owner in owners if owner in self._newest]
+        return max(pods, key=_age, default=None)
+
+    def _of_deployment(self, uid: str) -> list[str]:
+        if self._replica_sets is None:
+            self._replica_sets = {}
+            for (kind, _), one in self._controllers.items():
+                owner = one.metadata.controller
+                if kind == "ReplicaSet" and owner is not None and owner.kind == "Deployment":
+                    self._replica_sets.setdefault(owner.uid, []).append(one.metadata.uid)
+        return self._replica_sets.get(uid, [])
+
+    def _find_newest(self) -> dict[str, Pod]:
+        snapshot, found = self._seen.snapshot, _by_controller(self._seen.pending)
+        for held in snapshot.of_pods(_NEWEST, (row for row, _ in snapshot.nodes()), _by_controller):
+            for uid, pod in held.items():
+                if uid not in found or _age(pod) > _age(found[uid]):
+                    found[uid] = pod
+        return found
+
+
+def find_shape(buffer: CapacityBuffer, seen: Observation, families: Families) -> Shape:
     """Raises Unresolved."""
-    spec, namespace, seen = buffer.spec, buffer.metadata.namespace, state.observation
+    spec, namespace = buffer.spec, buffer.metadata.namespace
     if (spec.pod_template_ref is None) == (spec.scalable_ref is None):
-        both = (
-            "both podTemplateRef and scalableRef"
-            if spec.scalable_ref is not None
-            else "no podTemplateRef and no scalableRef"
-        )
-        raise Unresolved(f"spec has {both}: it must have one of them")
+        neither = "no podTemplateRef and no scalableRef"
+        named = "both podTemplateRef and scalableRef" if spec.scalable_ref is not None else neither
+        raise Unresolved(f"spec has {named}: it must have one of them")
     if spec.pod_template_ref is not None:
         return from_template(spec.pod_template_ref, namespace, seen)
     assert spec.scalable_ref is not None
-    return _from_scalable(spec.scalable_ref, namespace, seen)
+    return _from_scalable(spec.scalable_ref, namespace, families)
 
 
 def from_template(reference: TemplateReference, namespace: str, seen: Observation) -> Shape:
@@ -80,57 +118,28 @@ def from_template(reference: TemplateReference, namespace: str, seen: Observatio
     return Shape(pod=template.template, template=template)
 
 
-def _from_scalable(reference: ScalableReference, namespace: str, seen: Observation) -> Shape:
+def _from_scalable(reference: ScalableReference, namespace: str, families: Families) -> Shape:
     """The newest living pod has all that admission added; where none lives, what it will be made from must do."""
     kind, key = reference.kind, f"{namespace}/{reference.name}"
     if kind not in _GROUPS or reference.api_group != _GROUPS[kind]:
         known = ", ".join(f"{group}/{name}".lstrip("/") for name, group in _GROUPS.items())
         named = f"{reference.api_group}/{kind}".lstrip("/")
         raise Unresolved(f"spec.scalableRef is of kind {named}: it must be one of {known}")
-    found = _find_scalable(kind, key, seen)
+    found = families.find(kind, key)
     if found is None:
         raise Unresolved(f"there is no {kind} {key}: create it, or name another one in spec.scalableRef")
-    pod = _newest_pod(found, seen)
+    pod = families.newest_pod(found)
     if pod is not None:
         return Shape(pod=_as_template(pod), replicas=_replicas(found))
-    if not isinstance(found, Deployment | StatefulSet | ReplicationController):
+    if isinstance(found, Job | ReplicaSet):
         raise Unresolved(f"{kind} {key} has no pod whose shape could be taken: start one, or use spec.podTemplateRef")
     return Shape(pod=found.spec.template, replicas=_replicas(found))
-
-
-def _find_scalable(kind: str, key: str, seen: Observation) -> Scalable | None:
-    if kind == "Deployment":
-        return seen.buffers.deployments.get(key)
-    found = (seen.workloads.controllers or {}).get((kind, key))
-    return None if isinstance(found, DaemonSet) else found
 
 
 def _replicas(found: Scalable) -> int:
     """How many pods it wants; Kubernetes takes one where it does not say."""
     wanted = found.spec.parallelism if isinstance(found, Job) else found.spec.replicas
     return 1 if wanted is None else max(0, wanted)
-
-
-def _newest_pod(found: Scalable, seen: Observation) -> Pod | None:
-    """Of those that live; a Deployment's are those of its ReplicaSets."""
-    owners = {found.metadata.uid}
-    if isinstance(found, Deployment):
-        owners = {
-            one.metadata.uid
-            for (kind, _), one in (seen.workloads.controllers or {}).items()
-            if kind == "ReplicaSet" and _is_owned(one, found)
-        }
-    snapshot = seen.snapshot
-    placed = snapshot.of_pods(_NEWEST, (row for row, _ in snapshot.nodes()), _by_controller)
-    newest = [row[uid] for row in placed for uid in owners & row.keys()]
-    waiting = _by_controller(seen.pending)
-    newest += [waiting[uid] for uid in owners & waiting.keys()]
-    return max(newest, key=lambda pod: (pod.created, pod.name), default=None)
-
-
-def _is_owned(one: Controller, owner: Deployment) -> bool:
-    controller = one.metadata.controller
-    return controller is not None and controller.kind == "Deployment" and controller.uid == owner.metadata.uid
 
 
 def _by_controller(pods: Iterable[Pod]) -> dict[str, Pod]:
@@ -141,9 +150,14 @@ def _by_controller(pods: Iterable[Pod]) -> dict[str, Pod]:
         if controller is None or not controller.uid or pod.metadata.deletion_timestamp is not None:
             continue
         held = found.get(controller.uid)
-        if held is None or (pod.created, pod.name) > (held.created, held.name):
+        if held is None or _age(pod) > _age(held):
             found[controller.uid] = pod
     return found
+
+
+def _age(pod: Pod) -> tuple[float, str]:
+    """The newer, the larger."""
+    return pod.created, pod.name
 
 
 def _as_template(pod: Pod) -> PodTemplateSpec:
