@@ -1,15 +1,27 @@
 """Node groups made on demand, in whole loops: made, filled, emptied and deleted, and what happens when that fails."""
 
 from collections.abc import Mapping
+from io import StringIO
+from json import dumps
+from random import Random
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.scenario.story import LOOP, MINUTE, Story
 
+from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.simulated.flat_settings import read_flat_settings
 from nodewright.adapters.simulated.scenario import TolerationSpec
+from nodewright.cli.dry_run import try_once
+from nodewright.cli.dump import DumpedCluster, read_dump
+from nodewright.cli.plan_json import as_json
+from nodewright.cli.plan_tables import print_trial
 from nodewright.model.action import CreateNodeGroup
 from nodewright.model.group import GroupRef
-from nodewright.spec import GroupSpec, Taint
+from nodewright.spec import GroupSpec, ProviderContext, Taint
+from nodewright_fake import FakeProvider
 
 ON = {"node-autoprovisioning-enabled": True}
 SOON = {**ON, "scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
@@ -264,3 +276,46 @@ def test_a_restart_between_creation_and_increase_loses_nothing(
     assert story.result.final.pending == 0
     [name] = groups_left(story)
     assert story.machines(name) == 2
+
+
+def dry_client() -> tuple[FakeProvider, ProviderClient]:
+    """A client that sends no write."""
+    clock = VirtualClock()
+    provider = FakeProvider(ProviderContext(clock=clock, random=Random(1), options={"machine_types": [SMALL]}))
+    dry = CallSettings(dry_run=True)
+    return provider, connect_provider("fake", provider, clock=clock, settings=dry, runner=InlineRunner(clock))
+
+
+def test_a_plan_that_is_only_shown_makes_nothing_and_tells_all() -> None:
+    provider, client = dry_client()
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    pod = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {"nodeSelector": {"team": "a"}, "containers": [container]},
+        "status": {"phase": "Pending", "conditions": [unplaced]},
+    }
+    cluster = DumpedCluster(read_dump(dumps({"kind": "List", "apiVersion": "v1", "items": [pod]}).encode(), "dump"))
+    trial = try_once(cluster, [client], read_flat_settings(ON, "test"), Random(1), LOOP)
+    assert [type(action).__name__ for action in trial.plan.actions] == ["CreateNodeGroup", "IncreaseSize"]
+    page = StringIO()
+    console = Console(width=200, file=page)
+    print_trial(console, trial, "dump", (), folded=False)
+    said = page.getvalue()
+    assert "machine type small; labels team=a" in said
+    assert "1 more node in 1 group for 1 pod" in said
+    assert as_json(trial, "dump", ())["actions"][0]["spec"]["labels"] == {"team": "a"}
+    assert provider.cloud.group_names() == ()
+
+
+def test_a_dry_run_sends_neither_write() -> None:
+    provider, client = dry_client()
+    provider.cloud.provide_group(GroupSpec(group_id="there", machine_type="small", max_size=1))
+    client.refresh()
+    client.node_groups()
+    assert client.create_node_group(GroupSpec(group_id="new", machine_type="small", max_size=1)) is None
+    assert client.delete_node_group("there") is False
+    assert [held.hook for held in client.take_withheld()] == ["create_node_group", "delete_node_group"]
+    assert provider.cloud.group_names() == ("there",)
