@@ -60,7 +60,7 @@ def run_go(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
     if go is None:
         raise Unavailable("no Go on this machine, which the end-to-end tests build their programs with")
     result = subprocess.run(
-        ["nice", "-n", "10", go, *words],
+        [go, *words],
         cwd=folder,
         env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", **env},
         capture_output=True,

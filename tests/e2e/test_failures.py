@@ -8,7 +8,7 @@ import yaml
 from tests.e2e.cloud import SharedCloud, silence
 from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.daemon import wait_until
+from tests.e2e.daemon import DaemonProcess, wait_until
 from tests.e2e.test_scale_down import QUICK
 from tests.e2e.test_scale_up import count_running, deploy, find_events
 
@@ -36,6 +36,8 @@ def test_a_stock_out_is_followed_by_another_group(clean: ControlPlane, shared: S
     deploy(clean, "web", 4)
     wait_until(lambda: count_running(clean) == 4, "running pods")
     assert [args[0] for args in increases(shared)] == ["first", "second"]
+    failed, helped = loops_of_increases(daemon)
+    assert helped == failed + 1
     wait_until(lambda: find_events(clean, "ScaleUpFailed", "kube-system"), "event of the failure")
     status = clean.request(f"{SYSTEM}/configmaps/cluster-autoscaler-status")["data"]["status"]
     groups = {group["name"]: group["scaleUp"] for group in yaml.safe_load(status)["nodeGroups"]}
@@ -102,6 +104,13 @@ def test_a_daemon_killed_in_the_middle_of_a_scale_up(
     wait_until(lambda: count_running(clean) == 8, "running pods")
     assert increases(shared) == asked
     assert sum(args[2] - args[1] for args in asked) == 2
+
+
+def loops_of_increases(daemon: DaemonProcess) -> list[int]:
+    """The number of the loop that asked for each."""
+    writes = [line["write"] for line in daemon.says("cloud write")]
+    asked = [write for write in writes if (write["action"], write["outcome"]) == ("IncreaseSize", "asked")]
+    return [int(write["loop"].rpartition("-")[2]) for write in asked]
 
 
 def names_of_nodes(plane: ControlPlane) -> list[str]:
