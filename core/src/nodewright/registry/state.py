@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -206,6 +207,11 @@ class Readiness:
     deleted: tuple[str, ...] = ()
     unregistered: tuple[str, ...] = ()
     long_unregistered: tuple[str, ...] = ()
+
+    @cached_property
+    def ready_names(self) -> frozenset[str]:
+        """``ready``, for whoever asks about many nodes."""
+        return frozenset(self.ready)
 
     @property
     def registered(self) -> int:

@@ -3,14 +3,15 @@
 Pods lie far apart in memory, so that a pass over them costs more than what is done with them.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from nodewright.model.pod import Pod
 from nodewright.snapshot.pod_class import PodClass, PodClasses
 from nodewright.snapshot.snapshot import Snapshot
 
+T = TypeVar("T")
 SYSTEM_NAMESPACE = "kube-system"
 
 
@@ -30,25 +31,32 @@ class Roll:
     def __init__(self, classes: PodClasses, pods: Sequence[Pod]) -> None:
         self.pods = pods
         self.samples: list[Sample] = []
+        self.which: list[int] = []
+        self._known: dict[object, Any] = {}
         of, metas = classes.of, [pod.metadata for pod in pods]
-        found = [of(pod, placed=True) for pod in pods]
-        own = {pod_class for pod_class in set(found) if is_judged_by_its_times(pod_class)}
-        parts: Iterable[Hashable] = zip(
-            found,
+        parts = (
+            [of(pod, placed=True) for pod in pods],
             [id(meta.annotations) for meta in metas],
             [id(meta.owner_references) for meta in metas],
             [pod.status.phase for pod in pods],
-            strict=True,
         )
-        if own:
-            parts = [
-                id(pod) if pod_class in own else part for pod, pod_class, part in zip(pods, found, parts, strict=True)
-            ]
+        own = {pod_class for pod_class in set(parts[0]) if is_judged_by_its_times(pod_class)}
+        if not own and all(len(set(part)) == 1 for part in parts):
+            self.samples, self.which = [Sample(pods[0], parts[0][0])], [0] * len(pods)
+            return
         places: dict[Hashable, int] = {}
-        self.which = [places.setdefault(part, len(places)) for part in parts]
-        for pod, pod_class, place in zip(pods, found, self.which, strict=True):
+        for pod, part in zip(pods, zip(*parts, strict=True), strict=True):
+            place = places.setdefault(id(pod) if part[0] in own else part, len(places))
+            self.which.append(place)
             if place == len(self.samples):
-                self.samples.append(Sample(pod, pod_class))
+                self.samples.append(Sample(pod, part[0]))
+
+    def once(self, compute: Callable[["Roll"], T]) -> T:
+        """What follows from the roll and from nothing else."""
+        if compute not in self._known:
+            self._known[compute] = compute(self)
+        found: T = self._known[compute]
+        return found
 
     @cached_property
     def keys(self) -> list[str]:
@@ -58,7 +66,7 @@ class Roll:
     @cached_property
     def ids(self) -> list[str]:
         """The uid of each, or without one its key."""
-        return [pod.metadata.uid or pod.key for pod in self.pods]
+        return [meta.uid or key for meta, key in zip([pod.metadata for pod in self.pods], self.keys, strict=True)]
 
 
 def is_judged_by_its_times(pod_class: PodClass) -> bool:

@@ -57,7 +57,11 @@ class Crew:
 def find_crew(snapshot: Snapshot, row: int) -> Crew:
     """The pods of a node."""
     (roll,) = find_rolls(snapshot, (row,))
-    return Crew(roll.pods, find_kinds(roll), roll.keys, roll.ids)
+    return roll.once(_crew)
+
+
+def _crew(roll: Roll) -> Crew:
+    return Crew(roll.pods, roll.once(find_kinds), roll.keys, roll.ids)
 
 
 def find_kinds(roll: Roll) -> list[Kind]:

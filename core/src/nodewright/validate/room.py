@@ -81,7 +81,7 @@ class Room:
     def _held(self, name: str) -> Counter[Kind]:
         """How many pods of each kind run on a node and count for something."""
         (roll,) = find_rolls(self._snapshot, (self._snapshot.row(name),))
-        kinds = Counter(find_kinds(roll))
+        kinds = Counter(roll.once(find_kinds))
         return Counter({kind: count for kind, count in kinds.items() if not self.is_void(kind)})
 
     def _taken(self, name: str) -> list[ContainerPort]:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
-from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.simulation import Simulation, tainted
 from nodewright.predicates import explain
 from nodewright.snapshot.snapshot import Snapshot
@@ -148,8 +147,7 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
     plain = Plain(nodes=nodes, open={node.name for node, _ in nodes} - closed)
     board = plain.snapshot()
     destinations = np.array([name in plain.open for name in (board.name(row) for row in range(len(board)))])
-    hints = Hints()
-    fast = Simulation(board, destinations, hints, NOW)
+    fast = Simulation(board, destinations, {}, NOW)
     for index in [i for i in order if i < len(nodes)] * (1 + again):
         name = f"n{index}"
         if name not in {node.name for node, _ in plain.nodes}:
@@ -160,7 +158,7 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
         assert {pod.key for pod in moving.pods} == {pod.key for pod in expected}
         stuck = fast.empty(row, moving)
         assert (stuck is None) == plain.empty(name, list(moving.pods))
-        assert hints.fresh == plain.hints
+        assert fast.conclude() == plain.hints
         assert pods_of(fast) == {node.name: _names(pods) for node, pods in plain.nodes if pods}
         fresh = plain.snapshot()
         for node, _ in plain.nodes:
@@ -190,7 +188,6 @@ def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
     board.add_nodes([build_node("room")])
     pod = build_pod("p", node_name="leaving")
     board.place(board.class_of(pod, placed=True), first, pod=pod)
-    hints = Hints()
-    simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), hints, NOW)
+    simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), {}, NOW)
     assert simulation.empty(first, simulation.load(first)) is None
-    assert list(hints.fresh.values()) == ["room"]
+    assert list(simulation.conclude().values()) == ["room"]

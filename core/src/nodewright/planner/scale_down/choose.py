@@ -9,12 +9,11 @@ from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.planner.candidates import Ground
-from nodewright.planner.hints import hint_key
 from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
 from nodewright.planner.scale_down.confirm import Confirmed, Simulate, confirm
 from nodewright.planner.scale_down.examine import Examination, Removable
-from nodewright.planner.scale_down.flapping import owner_key, reason_to_wait
+from nodewright.planner.scale_down.flapping import reason_to_wait
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.planner.scale_down.minima import Minima
 from nodewright.planner.scale_down.scarce import scarcest_first
@@ -95,7 +94,7 @@ def _confirmed(ground: Ground, batches: Mapping[str, int], found: Examination, s
         return Confirmed(batches=dict(batches), nodes=by_name)
     confirmed = confirm(ground.state, batches, by_name, simulate)
     going = {name: confirmed.nodes[name] for name in confirmed.batches}
-    confirmed.nodes = _with_places(scarcest_first(ground, going), confirmed.hints or found.hints)
+    confirmed.nodes = {name: _with_places(node) for name, node in scarcest_first(ground, going).items()}
     return confirmed
 
 
@@ -142,14 +141,15 @@ def _removal(
     ids: Mapping[GroupRef, Mapping[str, str]],
 ) -> NodeRemoval:
     ref, provider_id = state.group_of_node[found.name], _node(state, found.name).spec.provider_id
+    keys = found.moving.roster.keys
     reason = RemovalReason.UNDERUTILIZED if found.moving else RemovalReason.EMPTY
     return NodeRemoval(
         node=found.name,
         group=ref,
         instance_id=ids[ref].get(provider_id.lower(), provider_id),
         reason=reason if is_ready_node(state, found.name) else RemovalReason.UNREADY,
-        pods=tuple([pod.key for pod in found.moving]),
-        owners=tuple([owner_key(pod) for pod in found.moving]),
+        pods=tuple([keys[number] for number in found.moving.numbers]),
+        owners=tuple([kind.owner for kind in found.moving.kinds]),
         places=found.places,
         batch=batch,
         utilization=utilization,
@@ -157,12 +157,10 @@ def _removal(
     )
 
 
-def _with_places(going: Mapping[str, Removable], hints: Mapping[str, str]) -> dict[str, Removable]:
-    """Each with where its pods are to go."""
-    return {
-        name: replace(node, places=tuple([hints.get(hint_key(pod), "") for pod in node.moving]))
-        for name, node in going.items()
-    }
+def _with_places(node: Removable) -> Removable:
+    """With where its pods are to go."""
+    places = node.moving.roster.places
+    return replace(node, places=tuple([places[number] for number in node.moving.numbers]))
 
 
 def _node(state: ClusterState, name: str) -> Node:

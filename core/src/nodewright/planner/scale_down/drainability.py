@@ -1,7 +1,7 @@
 """What becomes of the pods of a node that goes (behaviour/down.md A7)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from nodewright.model.pod import Pod
@@ -10,7 +10,6 @@ from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Asked, Court, Fate, PodVerdict, apply_rules
 from nodewright.planner.scale_down.load import Load, PodKind, sort_pods
-from nodewright.snapshot.pod_class import PodClasses
 from nodewright.snapshot.workloads import Workloads
 
 
@@ -29,7 +28,7 @@ class DrainVerdict:
     ``moving`` are to be moved, ``daemons`` go with the node, ``on_completion`` are waited for.
     """
 
-    moving: Load = field(default_factory=Load)
+    moving: Load
     daemons: tuple[Pod, ...] = ()
     on_completion: tuple[Pod, ...] = ()
     blocking: Blocker | None = None
@@ -37,7 +36,7 @@ class DrainVerdict:
     @property
     def is_empty(self) -> bool:
         """Nothing has to be moved and nothing blocks; there may be pods to wait for."""
-        return self.blocking is None and not self.moving.pods
+        return self.blocking is None and not self.moving
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -49,13 +48,13 @@ def judge_pods(
     pods: Sequence[Pod], workloads: Workloads, budgets: DisruptionBudgets | None, settings: DrainSettings, now: float
 ) -> DrainVerdict:
     """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
-    return judge_load(sort_pods(PodClasses(), pods), Court(workloads, budgets, settings, now))
+    return judge_load(sort_pods(pods), Court(workloads, budgets, settings, now))
 
 
 def judge_load(load: Load, court: Court) -> DrainVerdict:
     """As ``judge_pods``, with one verdict for all pods of a kind."""
     fates: dict[PodKind, Fate] = {}
-    blocking, stop = None, len(load.pods)
+    blocking, stop = None, len(load)
     for kind in load.variety if len(load.variety) == 1 else dict.fromkeys(load.kinds):
         verdict = apply_rules(_asked(kind.pod), court)
         if verdict.code is not None:

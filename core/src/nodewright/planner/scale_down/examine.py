@@ -10,7 +10,6 @@ from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.buffers.pods import is_virtual
 from nodewright.planner.deadline import deadline
-from nodewright.planner.hints import Hints
 from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import Court
@@ -44,7 +43,7 @@ class Removable:
     """
 
     name: str
-    moving: tuple[Pod, ...] = ()
+    moving: Load
     places: tuple[str, ...] = ()
     awaited: tuple[Pod, ...] = ()
     risky: bool = False
@@ -82,8 +81,7 @@ def examine(
     if not names:
         return found
     budgets = DisruptionBudgets.of(state.observation.workloads, settings)
-    places = Hints(before=hints)
-    simulation = Simulation(snapshot.fork(), takes_pods(snapshot, state), places, state.now)
+    simulation = Simulation(snapshot.fork(), takes_pods(snapshot, state), hints, state.now)
     most, counted, failed = most_removable(memory, settings, state.now), 0, 0
     is_over = deadline(state.elapsed, settings.scale_down.scale_down_simulation_timeout)
     for index, name in enumerate(names):
@@ -102,7 +100,7 @@ def examine(
         else:
             found.removable.append(verdict)
             counted += not is_atomic(state, state.group_of_node[name])
-    found.hints = places.fresh
+    found.hints = simulation.conclude()
     return found
 
 
@@ -144,11 +142,15 @@ def _try(
     if stuck is not None:
         text = f"pod {stuck.key} would find no other node"
         return Unremovable(code=UnremovableCode.NO_PLACE, pod=stuck.key, message=text)
-    real = [pod for pod in needing.pods if not is_virtual(pod)]
-    risky = not budgets.can_remove(real).in_parallel
-    budgets.remove(real)
-    moving = tuple(pod for pod in verdict.pods if not is_virtual(pod))
-    return Removable(name=name, moving=moving, awaited=verdict.on_completion, risky=risky)
+    going = _real(needing).pods
+    risky = not budgets.can_remove(going).in_parallel
+    budgets.remove(going)
+    return Removable(name=name, moving=_real(verdict.moving), awaited=verdict.on_completion, risky=risky)
+
+
+def _real(load: Load) -> Load:
+    """Those that run; not those of buffers."""
+    return load.only({kind for kind in load.variety if not is_virtual(kind.pod)})
 
 
 def _without_replaced(moving: Load) -> Load:

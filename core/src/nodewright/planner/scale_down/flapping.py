@@ -4,23 +4,16 @@ CA knows neither; nor does it know quarantines, which groups are in where someth
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 from nodewright.model.cluster import Job
 from nodewright.model.meta import OwnerReference
-from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.examine import Removable
+from nodewright.planner.scale_down.load import Load
 from nodewright.registry.activity import MOVES_WINDOW
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.workloads import Workloads
-
-
-def owner_key(pod: Pod) -> str:
-    """By what the moves of a pod's controller are remembered; empty for a pod without one."""
-    owner = pod.metadata.controller
-    return owner.uid or f"{pod.metadata.namespace}/{owner.kind}/{owner.name}" if owner is not None else ""
 
 
 def reason_to_wait(state: ClusterState, found: Removable, settings: Settings) -> Unremovable | None:
@@ -56,14 +49,14 @@ def _given_back(state: ClusterState, name: str) -> Unremovable | None:
     return Unremovable(code=UnremovableCode.GIVEN_BACK, message=text)
 
 
-def _moved_too_often(state: ClusterState, moving: Iterable[Pod], most: int) -> Unremovable | None:
+def _moved_too_often(state: ClusterState, moving: Load, most: int) -> Unremovable | None:
     """Whether the pods of some controller would have been moved more than ``most`` times each within an hour."""
     held = state.memory.scale_down.moves
     if not most or not held:
         return None
-    count = Counter(owner_key(pod) for pod in moving)
-    for pod in moving:
-        key, owner = owner_key(pod), pod.metadata.controller
+    count = Counter([kind.owner for kind in moving.kinds])
+    for pod, kind in zip(moving.pods, moving.kinds, strict=True):
+        key, owner = kind.owner, pod.metadata.controller
         if owner is None or key not in held:
             continue
         moved = sum(move.pods for move in held[key] if move.at + MOVES_WINDOW > state.now)

@@ -1,13 +1,16 @@
 """The pods of nodes by kind: what neither the scheduler nor the rules of draining tell apart is looked at once."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import compress, groupby
+from functools import cached_property
+from itertools import chain, groupby
+from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from nodewright.model.pod import Pod
-from nodewright.planner.scale_down.drain_rules import ANNOTATIONS, SYSTEM_NAMESPACE
+from nodewright.planner.scale_down.drain_rules import ANNOTATIONS
 from nodewright.snapshot.pod_class import PodClass, PodClasses
+from nodewright.snapshot.roll import Roll, find_rolls, is_judged_by_its_times
 from nodewright.snapshot.snapshot import Snapshot
 
 # Kinds of owners that make another pod as soon as one is ending.
@@ -17,78 +20,123 @@ _REPLACING = ("ReplicaSet", "ReplicationController")
 class PodKind:
     """Pods of one class about which the rules of draining say the same; ``pod`` stands for them.
 
-    Compared by identity; there is one of each as long as somebody speaks of it.
+    ``owner`` is by what the moves of their controller are remembered, empty without one. Compared by identity; there is
+    one of each as long as somebody speaks of it.
     """
 
-    __slots__ = ("__weakref__", "pod", "pod_class", "priority")
+    __slots__ = ("__weakref__", "owner", "pod", "pod_class", "priority")
 
     def __init__(self, pod: Pod, pod_class: PodClass) -> None:
         self.pod = pod
         self.pod_class = pod_class
         self.priority = pod.spec.priority or 0
+        self.owner = owner_key(pod)
+
+
+class Roster:
+    """Pods of nodes by number, in the order of their rolls, and the kind of each.
+
+    ``places`` are the nodes that a simulation found for them in the end; empty for a pod that it did not move.
+    """
+
+    def __init__(self) -> None:
+        self.pods: list[Pod] = []
+        self.kinds: list[PodKind] = []
+        self.places: list[str] = []
+        self._rolls: list[Roll] = []
+
+    def add(self, roll: Roll) -> "Load":
+        """The pods of one more node."""
+        start, kinds = len(self.pods), roll.once(find_kinds)
+        self.pods += roll.pods
+        self.kinds += kinds * len(roll.pods) if len(kinds) == 1 else [kinds[place] for place in roll.which]
+        self._rolls.append(roll)
+        return Load(self, range(start, len(self.pods)), frozenset(kinds))
+
+    @property
+    def ids(self) -> Iterator[str]:
+        """By what the place of each is remembered."""
+        return chain.from_iterable(roll.ids for roll in self._rolls)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """``namespace/name`` of each, once all are there."""
+        return list(chain.from_iterable(roll.keys for roll in self._rolls))
 
 
 class Load:
-    """Pods in the order of their node, and the kind of each; ``variety`` is all kinds among them."""
+    """Some pods of a roster by ``numbers``, in the order of their node; ``variety`` is all kinds among them."""
 
-    __slots__ = ("kinds", "pods", "variety")
+    __slots__ = ("numbers", "roster", "variety")
 
-    def __init__(
-        self, pods: Sequence[Pod] = (), kinds: Sequence[PodKind] = (), variety: frozenset[PodKind] | None = None
-    ) -> None:
-        self.pods = pods
-        self.kinds = kinds
-        self.variety = variety if variety is not None else frozenset(kinds)
+    def __init__(self, roster: Roster, numbers: Sequence[int] = (), variety: frozenset[PodKind] | None = None) -> None:
+        self.roster = roster
+        self.numbers = numbers
+        self.variety = variety if variety is not None else frozenset(self.kinds)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def pods(self) -> list[Pod]:
+        pods = self.roster.pods
+        return [pods[number] for number in self.numbers]
+
+    @property
+    def kinds(self) -> list[PodKind]:
+        kinds = self.roster.kinds
+        return [kinds[number] for number in self.numbers]
 
     def part(self, start: int, stop: int) -> "Load":
         """Those from one place to another."""
-        whole = start == 0 and stop >= len(self.pods)
-        return self if whole else Load(self.pods[start:stop], self.kinds[start:stop])
+        whole = start == 0 and stop >= len(self.numbers)
+        return self if whole else Load(self.roster, self.numbers[start:stop])
 
     def only(self, wanted: frozenset[PodKind] | set[PodKind]) -> "Load":
         """Those of some kinds."""
-        if self.variety <= wanted:
-            return self
-        if self.variety.isdisjoint(wanted):
-            return Load()
-        chosen = [kind in wanted for kind in self.kinds]
-        return Load(tuple(compress(self.pods, chosen)), tuple(compress(self.kinds, chosen)))
+        left = self.variety & wanted
+        if len(left) in (0, len(self.variety)):
+            return self if left else Load(self.roster)
+        kinds = self.roster.kinds
+        return Load(self.roster, [number for number in self.numbers if kinds[number] in left], left)
 
-    def with_others(self, pods: Sequence[Pod], kinds: Sequence[PodKind]) -> "Load":
+    def with_others(self, numbers: Sequence[int]) -> "Load":
         """These and others after them."""
-        return Load([*self.pods, *pods], [*self.kinds, *kinds], self.variety.union(kinds))
+        kinds = self.roster.kinds
+        variety = self.variety.union([kinds[number] for number in numbers])
+        return Load(self.roster, [*self.numbers, *numbers], variety)
+
+    def counts(self) -> Counter[PodClass]:
+        """How many pods there are of each class."""
+        if len(self.variety) == 1:
+            return Counter({kind.pod_class: len(self.numbers) for kind in self.variety})
+        return Counter([kind.pod_class for kind in self.kinds])
 
     def runs(self) -> Iterator[tuple[PodClass, "Load"]]:
         """The pods in order, as many together as follow each other and are of one class."""
         if len(self.variety) == 1:
-            yield self.kinds[0].pod_class, self
+            yield from ((kind.pod_class, self) for kind in self.variety)
             return
         start = 0
-        for pod_class, alike in groupby(kind.pod_class for kind in self.kinds):
+        for pod_class, alike in groupby(self.kinds, attrgetter("pod_class")):
             stop = start + sum(1 for _ in alike)
             yield pod_class, self.part(start, stop)
             start = stop
 
 
 def find_loads(snapshot: Snapshot, rows: Iterable[int]) -> list[Load]:
-    """The known pods of nodes; those of a node are sorted again only if they change."""
-    return snapshot.of_pods(Load, rows, partial(sort_pods, snapshot.vocabulary.classes))
+    """The known pods of nodes, each with a roster of its own."""
+    return [Roster().add(roll) for roll in find_rolls(snapshot, rows)]
 
 
-def sort_pods(classes: PodClasses, pods: Sequence[Pod]) -> Load:
-    """Pods with the kind of each."""
-    known: dict[Hashable, PodKind] = {}
-    found: list[PodKind] = []
-    for pod in pods:
-        pod_class, meta = classes.of(pod, placed=True), pod.metadata
-        parts = (pod_class, id(meta.annotations), id(meta.owner_references), pod.status.phase)
-        kind = known.get(parts)
-        if kind is None:
-            kind = _find_kind(pod, pod_class)
-            if not _is_judged_by_its_times(pod_class):
-                known[parts] = kind
-        found.append(kind)
-    return Load(pods, found)
+def sort_pods(pods: Sequence[Pod]) -> Load:
+    """Pods of nobody knows which picture."""
+    return Roster().add(Roll(PodClasses(), pods))
+
+
+def find_kinds(roll: Roll) -> list[PodKind]:
+    """Those of its samples."""
+    return [_find_kind(pod, pod_class) for pod, pod_class in roll.samples]
 
 
 _KINDS: WeakValueDictionary[Hashable, PodKind] = WeakValueDictionary()
@@ -96,18 +144,19 @@ _KINDS: WeakValueDictionary[Hashable, PodKind] = WeakValueDictionary()
 
 def _find_kind(pod: Pod, pod_class: PodClass) -> PodKind:
     meta = pod.metadata
-    own = id(pod) if _is_judged_by_its_times(pod_class) else 0
+    own = id(pod) if is_judged_by_its_times(pod_class) else 0
     said = tuple(map(meta.annotations.get, ANNOTATIONS))
-    key = (pod_class.id, own, pod.status.phase, meta.controller, said)
+    key = (pod_class.id, own, bool(pod.spec.node_name), pod.status.phase, meta.controller, said)
     kind = _KINDS.get(key)
     if kind is None:
         kind = _KINDS[key] = PodKind(pod, pod_class)
     return kind
 
 
-def _is_judged_by_its_times(pod_class: PodClass) -> bool:
-    """Whether rules ask when a pod came or was deleted: such a pod is of a kind of its own."""
-    return pod_class.terminating or pod_class.namespace == SYSTEM_NAMESPACE
+def owner_key(pod: Pod) -> str:
+    """By what the moves of a pod's controller are remembered; empty for a pod without one."""
+    owner = pod.metadata.controller
+    return owner.uid or f"{pod.metadata.namespace}/{owner.kind}/{owner.name}" if owner is not None else ""
 
 
 def is_replaced(pod: Pod) -> bool:

@@ -12,8 +12,9 @@ from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Court
 from nodewright.planner.scale_down.drainability import judge_load
 from nodewright.planner.scale_down.eligibility import NO_GROUP
 from nodewright.planner.scale_down.larger import Balance
-from nodewright.planner.scale_down.load import Load, find_loads
+from nodewright.planner.scale_down.load import PodKind, find_kinds, find_loads
 from nodewright.registry.state import ClusterState, ScaleDownMemory
+from nodewright.snapshot.roll import find_rolls
 from nodewright.snapshot.workloads import Workloads
 
 
@@ -57,24 +58,26 @@ def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> l
     snapshot, court = ground.snapshot, Court(Workloads(), None, ground.settings.drain, ground.state.now)
     before = ground.state.memory.scale_down.unneeded_since
 
-    def rank(name: str, load: Load) -> tuple[bool, bool, bool]:
-        if _is_ordinary(load):
+    rows = [snapshot.row(name) for name in names]
+
+    def rank(name: str, row: int, kinds: Iterable[PodKind]) -> tuple[bool, bool, bool]:
+        if _is_ordinary(kinds):
             return True, False, name not in before
-        verdict = judge_load(load, court)
+        verdict = judge_load(find_loads(snapshot, (row,))[0], court)
         return not verdict.is_empty, bool(verdict.on_completion), name not in before
 
-    loads = find_loads(snapshot, [snapshot.row(name) for name in names])
-    ranks = {name: rank(name, load) for name, load in zip(names, loads, strict=True)}
+    found = [roll.once(find_kinds) for roll in find_rolls(snapshot, rows)]
+    ranks = {name: rank(name, row, kinds) for name, row, kinds in zip(names, rows, found, strict=True)}
     ranked = sorted(names, key=ranks.__getitem__)
     if balance is None:
         return ranked
     return [name for _, equals in groupby(ranked, ranks.__getitem__) for name in balance.ordered(list(equals))]
 
 
-def _is_ordinary(load: Load) -> bool:
+def _is_ordinary(kinds: Iterable[PodKind]) -> bool:
     """Whether some pod is to be moved or blocks, whatever the time and the settings, and none is to be waited for."""
     found = False
-    for kind in load.variety:
+    for kind in kinds:
         pod, annotations = kind.pod, kind.pod.metadata.annotations
         if annotations.get(SAFE_TO_EVICT) == "on-completion":
             return False

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.examine import Removable, takes_pods
+from nodewright.planner.scale_down.load import Load
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
@@ -16,7 +17,7 @@ from nodewright.snapshot.pod_class import PodClass
 
 def scarcest_first(ground: Ground, going: Mapping[str, Removable]) -> dict[str, Removable]:
     """The nodes that go, each with its pods in that order."""
-    if all(len(node.moving) < 2 for node in going.values()):
+    if all(_is_uniform(node.moving) for node in going.values()):
         return dict(going)
     board, staying, known = ground.snapshot, _staying(ground, going), dict[PodClass, int]()
 
@@ -26,11 +27,17 @@ def scarcest_first(ground: Ground, going: Mapping[str, Removable]) -> dict[str, 
         return known[pod_class]
 
     def in_order(node: Removable) -> Removable:
-        counts = [count(board.class_of(pod, placed=True)) for pod in node.moving]
-        order = sorted(range(len(counts)), key=counts.__getitem__)
-        return replace(node, moving=tuple([node.moving[index] for index in order]))
+        if _is_uniform(node.moving):
+            return node
+        load, kinds = node.moving, node.moving.roster.kinds
+        numbers = sorted(load.numbers, key=lambda number: count(kinds[number].pod_class))
+        return replace(node, moving=Load(load.roster, numbers, load.variety))
 
     return {name: in_order(node) for name, node in going.items()}
+
+
+def _is_uniform(load: Load) -> bool:
+    return len({kind.pod_class for kind in load.variety}) < 2
 
 
 def _staying(ground: Ground, going: Mapping[str, Removable]) -> Mask:

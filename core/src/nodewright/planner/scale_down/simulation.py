@@ -5,7 +5,7 @@ its own pods cost, however large the cluster is.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, repeat
 
@@ -14,41 +14,55 @@ from msgspec.structs import replace
 
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod
-from nodewright.planner.hints import Hints
-from nodewright.planner.scale_down.load import Load, PodKind, find_loads
+from nodewright.planner.scale_down.load import Load, Roster
 from nodewright.predicates import amounts_fit, feasible, is_admitted, is_guarded_against, static_key
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass, per_class
+from nodewright.snapshot.roll import Roll, find_rolls
 from nodewright.snapshot.snapshot import Snapshot
 
 # Nodes looked at first; a scan that finds nothing there looks at ever more at a time.
-_FIRST_WINDOW = 1024
+_FIRST_WINDOW = 256
 _GROWTH = 8
-# A pod, and the row where it was to go before; negative: none that is open.
-_Hinted = tuple[Pod, PodKind, int]
+# The number of a pod, and the row where it was to go before; negative: none that is open.
+_Hinted = tuple[int, int]
 
 
 @dataclass
 class _Attempt:
-    """One try to empty a node, and where its pods went so far: pods of one class, and the row of each."""
+    """One try to empty a node, and where its pods went so far: numbers of pods of one class, and the row of each.
+
+    ``row`` is the node's, or was before a copy stood for it.
+    """
 
     board: Snapshot
     open_rows: Mask
-    placed: list[tuple[PodClass, Load, list[int]]] = field(default_factory=list)
+    row: int
+    placed: list[tuple[PodClass, Sequence[int], list[int]]] = field(default_factory=list)
 
 
 class Simulation:
     """A cluster in which nodes are emptied one after the other; ``board`` belongs to it alone.
 
-    ``destinations`` are the rows that may take pods; a node that could go is none from then on.
+    ``destinations`` are the rows that may take pods; a node that could go is none from then on. ``hints`` are where
+    pods were to go before.
     """
 
-    def __init__(self, board: Snapshot, destinations: Mask, hints: Hints, now: float) -> None:
+    def __init__(self, board: Snapshot, destinations: Mask, hints: Mapping[str, str], now: float) -> None:
         self.board = board
         self._open = destinations & board.alive
         self._hints = hints
+        self._roster = Roster()
+        # By the number of a pod: the row to which it was to go before, and that to which it went last; negative: none.
+        self._before: list[int] = []
+        self._places: list[int] = []
+        self._own: dict[int, Load] = {}
         # What nodes took over from those that could go; the board counts these pods, and does not know them.
-        self._arrived: defaultdict[int, tuple[list[Pod], list[PodKind]]] = defaultdict(lambda: ([], []))
+        self._arrived: defaultdict[int, list[int]] = defaultdict(list)
+        # Rows that could not be emptied.
+        self._stuck: set[int] = set()
+        # Classes for which no node has room.
+        self._full: set[PodClass] = set()
         # By ``static_key``: which nodes take plain pods, given room.
         self._admitted: dict[object, Mask] = {}
         self._names = [board.name(row) for row in range(len(board))]
@@ -57,26 +71,46 @@ class Simulation:
 
     def load(self, row: int) -> Load:
         """The pods of a node by now."""
-        before = find_loads(self.board, (row,))[0]
+        own = self._own.get(row)
+        if own is None:
+            (roll,) = find_rolls(self.board, (row,))
+            own = self._own[row] = self._roster.add(roll)
+            self._places += repeat(-1, len(own))
+            self._before += self._rows_before(roll)
         arrived = self._arrived.get(row)
-        return before.with_others(*arrived) if arrived is not None else before
+        return own.with_others(arrived) if arrived is not None else own
+
+    def _rows_before(self, roll: Roll) -> Iterable[int]:
+        if not self._hints:
+            return repeat(-1, len(roll.pods))
+        names = [self._hints.get(known_as, "") for known_as in roll.ids]
+        rows = {name: self.board.find_row(name) for name in set(names)}
+        known = {name: row for name, row in rows.items() if row is not None}
+        return [known.get(name, -1) for name in names]
+
+    def conclude(self) -> dict[str, str]:
+        """Tell the roster where its pods have gone; the answer is the same as hints."""
+        names = self._names
+        self._roster.places = places = ["" if row < 0 else names[row] for row in self._places]
+        return {known_as: place for known_as, place in zip(self._roster.ids, places, strict=True) if place}
 
     def empty(self, row: int, moving: Load) -> Pod | None:
         """Move these pods off the node of a row. The node is gone if all can be; else nothing has changed, and the
         answer is a pod that has no place.
         """
-        if not moving.pods:
+        if not moving:
             self._take_out(row)
             return None
         if any(_heeds_taints(kind.pod_class) for kind in moving.variety):
             return self._empty_beside_ghost(row, moving)
-        held = Counter[PodClass]()
-        for kind, count in Counter(self.load(row).kinds).items():
-            held[kind.pod_class] += count
+        if self._is_hopeless(row, moving):
+            self._stuck.add(row)
+            return moving.pods[0]
+        held = self.load(row).counts()
         for pod_class, count in held.items():
             self.board.unplace(pod_class, row, count)
         was_open, self._open[row] = bool(self._open[row]), False
-        attempt = _Attempt(self.board, self._open)
+        attempt = _Attempt(self.board, self._open, row)
         stuck = self._move(attempt, moving)
         if stuck is None:
             self._take_out(row)
@@ -87,21 +121,42 @@ class Simulation:
         for pod_class, count in held.items():
             self.board.place(pod_class, row, count)
         self._open[row] = was_open
-        self._restore_hints(attempt, row)
+        self._give_up(attempt)
+        if not attempt.placed:
+            self._note_full(row, moving)
         return stuck
 
-    def _keep(self, attempt: _Attempt) -> None:
-        for _, load, rows in attempt.placed:
-            for pod, kind, row in zip(load.pods, load.kinds, rows, strict=True):
-                pods, kinds = self._arrived[row]
-                pods.append(pod)
-                kinds.append(kind)
+    def _is_hopeless(self, row: int, moving: Load) -> bool:
+        """Whether all pods are of one class for which there is no room anywhere."""
+        classes = {kind.pod_class for kind in moving.variety}
+        return len(classes) == 1 and classes <= self._full and not self._are_hinted(row)
 
-    def _restore_hints(self, attempt: _Attempt, row: int) -> None:
-        """A pod that was moved before stays where it was when it could not be moved on after all."""
-        arrived = self._arrived.get(row)
-        if arrived is not None and attempt.placed:
-            self._hints.set_all(arrived[0], repeat(self._names[row]))
+    def _note_full(self, row: int, moving: Load) -> None:
+        """No other node had room for the first pod: nodes that stay only fill up, so that none ever will have."""
+        (pod_class, _), *others = moving.counts().items()
+        fits = amounts_fit(self.board, pod_class, slice(row, row + 1))[0]
+        if not others and not fits and _is_countable(self.board, pod_class):
+            self._full.add(pod_class)
+
+    def _keep(self, attempt: _Attempt) -> None:
+        places, arrived = self._places, self._arrived
+        for _, numbers, rows in attempt.placed:
+            for number, row in zip(numbers, rows, strict=True):
+                places[number] = row
+                arrived[row].append(number)
+
+    def _give_up(self, attempt: _Attempt) -> None:
+        """Only the node's own pods take a note of where they found room: others stay where they came to."""
+        self._stuck.add(attempt.row)
+        own = self._own[attempt.row].numbers
+        for _, numbers, rows in attempt.placed:
+            for number, place in zip(numbers, rows, strict=True):
+                if number in own:
+                    self._places[number] = place
+
+    def _are_hinted(self, row: int) -> bool:
+        """Pods that came to a node were to go there: only its own have other hints, from before or from a try that failed."""
+        return bool(self._hints) or row in self._stuck
 
     def _take_out(self, row: int) -> None:
         self._open[row] = False
@@ -114,10 +169,10 @@ class Simulation:
         ghost = leave_ghost(board, row, self._now)
         open_rows = np.append(self._open, False)
         open_rows[row] = False
-        attempt = _Attempt(board, open_rows)
+        attempt = _Attempt(board, open_rows, row)
         stuck = self._move(attempt, moving)
         if stuck is not None:
-            self._restore_hints(attempt, row)
+            self._give_up(attempt)
             return stuck
         board.remove_node(ghost)
         self.board, self._open = board, open_rows
@@ -142,60 +197,74 @@ class Simulation:
         """Pods of one priority; the first without a place ends it, so that CA's memory of pods alike has no effect."""
         for pod_class, alike in self._follow_hints(attempt, load).runs():
             together = _is_countable(attempt.board, pod_class)
-            start, count = 0, len(alike.pods)
+            start, count = 0, len(alike)
             while start < count:
                 # Where only amounts keep pods apart, one that is placed changes nothing for the others of its class.
                 rows = self._next_rows(attempt, pod_class, count - start if together else 1, together=together)
                 if not rows:
-                    return alike.pods[start]
-                self._settle(attempt, pod_class, alike.part(start, start + len(rows)), rows)
+                    return alike.part(start, start + 1).pods[0]
+                self._settle(attempt, pod_class, alike.numbers[start : start + len(rows)], rows)
                 start += len(rows)
         return None
 
     def _follow_hints(self, attempt: _Attempt, load: Load) -> Load:
         """Place pods where they were to go before, as far as they can; answers the others."""
-        names = self._hints.get_all(load.pods)
-        found = {name: attempt.board.find_row(name) for name in set(names) if name is not None}
-        places = {name: row for name, row in found.items() if row is not None and attempt.open_rows[row]}
-        if not places:
+        rows = self._hinted_rows(attempt, load.numbers)
+        if rows is None:
             return load
-        countable = {kind: _is_countable(attempt.board, kind.pod_class) for kind in load.variety}
-        hinted = zip(load.pods, load.kinds, (places.get(name or "", -1) for name in names), strict=True)
+        countable = {kind for kind in load.variety if _is_countable(attempt.board, kind.pod_class)}
+        hinted, kinds = list(zip(load.numbers, rows, strict=True)), self._roster.kinds
         left: list[_Hinted] = []
-        for together, run in groupby(hinted, lambda held: countable[held[1]]):
-            follow = self._follow_together if together else self._follow_singly
-            left += follow(attempt, list(run))
-        return Load([pod for pod, _, _ in left], [kind for _, kind, _ in left])
+        if len(countable) == len(load.variety):
+            left = self._follow_together(attempt, hinted)
+        else:
+            for together, run in groupby(hinted, lambda pod: kinds[pod[0]] in countable):
+                follow = self._follow_together if together else self._follow_singly
+                left += follow(attempt, list(run))
+        return Load(self._roster, [number for number, _ in left])
+
+    def _hinted_rows(self, attempt: _Attempt, numbers: Sequence[int]) -> list[int] | None:
+        """Where each pod was to go, negative where that takes nobody; None: nowhere any."""
+        if not self._are_hinted(attempt.row):
+            return None
+        places, before = self._places, self._before
+        found = [places[number] if places[number] >= 0 else before[number] for number in numbers]
+        rows = np.array(found, dtype=np.int64)
+        rows[~attempt.open_rows[rows]] = -1
+        return rows.tolist() if (rows >= 0).any() else None
 
     def _follow_together(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
         """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
-        roomy = self._roomy(attempt, hinted)
-        going: dict[PodClass, list[_Hinted]] = {}
-        for held in hinted:
-            if held[2] in roomy:
-                going.setdefault(held[1].pod_class, []).append(held)
-        for pod_class, alike in going.items():
-            pods, kinds, rows = zip(*alike, strict=True)
-            self._settle(attempt, pod_class, Load(pods, kinds), list(rows))
-        return self._follow_singly(attempt, [held for held in hinted if held[2] not in roomy])
+        roomy, kinds = self._roomy(attempt, hinted), self._roster.kinds
+        going: dict[PodClass, tuple[list[int], list[int]]] = {}
+        for number, row in hinted:
+            if row in roomy:
+                numbers, rows = going.setdefault(kinds[number].pod_class, ([], []))
+                numbers.append(number)
+                rows.append(row)
+        for pod_class, (numbers, rows) in going.items():
+            self._settle(attempt, pod_class, numbers, rows)
+        return self._follow_singly(attempt, [pod for pod in hinted if pod[1] not in roomy])
 
     def _follow_singly(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
         """Place pods on their rows, one by one; answers those that do not fit there."""
         left: list[_Hinted] = []
-        for pod, kind, row in hinted:
-            if row >= 0 and feasible(attempt.board, kind.pod_class, slice(row, row + 1))[0]:
-                self._settle(attempt, kind.pod_class, Load((pod,), (kind,)), [row])
+        for number, row in hinted:
+            pod_class = self._roster.kinds[number].pod_class
+            if row >= 0 and feasible(attempt.board, pod_class, slice(row, row + 1))[0]:
+                self._settle(attempt, pod_class, (number,), [row])
             else:
-                left.append((pod, kind, row))
+                left.append((number, row))
         return left
 
     def _roomy(self, attempt: _Attempt, hinted: Iterable[_Hinted]) -> frozenset[int]:
         """The rows that take all the plain pods that are to go there, whoever comes first."""
         board = attempt.board
         asked: dict[PodClass, list[int]] = {}
-        for _, kind, row in hinted:
+        kinds = self._roster.kinds
+        for number, row in hinted:
             if row >= 0:
-                asked.setdefault(kind.pod_class, []).append(row)
+                asked.setdefault(kinds[number].pod_class, []).append(row)
         rows = np.unique(np.array([row for places in asked.values() for row in places], dtype=np.int64))
         needed = np.zeros((_width(board, asked), len(rows)), dtype=np.int64)
         fits = np.ones(len(rows), dtype=np.bool_)
@@ -208,28 +277,26 @@ class Simulation:
         fits &= ((needed <= board.free[rows].T) | (needed == 0)).all(axis=0)
         return frozenset(rows[fits].tolist())
 
-    def _settle(self, attempt: _Attempt, pod_class: PodClass, load: Load, rows: list[int]) -> None:
+    def _settle(self, attempt: _Attempt, pod_class: PodClass, numbers: Sequence[int], rows: list[int]) -> None:
         if len(rows) == 1:
             attempt.board.place(pod_class, rows[0])
         else:
             attempt.board.place_many(pod_class, *_counted(rows))
-        attempt.placed.append((pod_class, load, rows))
-        self._hints.set_all(load.pods, map(self._names.__getitem__, rows))
+        attempt.placed.append((pod_class, numbers, rows))
 
     def _next_rows(self, attempt: _Attempt, pod_class: PodClass, count: int, *, together: bool) -> list[int]:
         """The next so many open nodes in turn that take such a pod, fewer if there are no more; cordoned ones are
         passed by.
         """
         board, found = attempt.board, list[int]()
-        open_rows = attempt.open_rows & board.schedulable
-        if together:
-            open_rows &= self._admits(board, pod_class)
+        admitted = self._admits(board, pod_class) if together else attempt.open_rows
+        takes, schedulable = amounts_fit if together else feasible, board.schedulable
         rows, start = len(board), self._cursor % max(1, len(board))
         for window in (*_windows(start, rows), *_windows(0, start)):
-            mask = open_rows[window]
+            mask = attempt.open_rows[window] & schedulable[window] & admitted[window]
             if mask.any():
-                mask &= amounts_fit(board, pod_class, window) if together else feasible(board, pod_class, window)
-                found += (window.start + np.flatnonzero(mask)[: count - len(found)]).tolist()
+                mask &= takes(board, pod_class, window)
+            found += (window.start + np.flatnonzero(mask)[: count - len(found)]).tolist()
             if len(found) == count:
                 break
         if found:
@@ -261,6 +328,8 @@ def _width(board: Snapshot, classes: Iterable[PodClass]) -> int:
 
 def _counted(rows: Sequence[int]) -> tuple[Ints, Ints]:
     """Distinct rows, and how often each is named."""
+    if len(set(rows)) == len(rows):
+        return np.array(rows, dtype=np.int64), np.ones(len(rows), dtype=np.int64)
     counts = Counter(rows)
     distinct = np.fromiter(counts, dtype=np.int64, count=len(counts))
     return distinct, np.fromiter(counts.values(), dtype=np.int64, count=len(counts))

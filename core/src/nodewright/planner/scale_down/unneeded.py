@@ -23,7 +23,7 @@ def since_before(memory: ScaleDownMemory, nodes: Iterable[Node], settings: Setti
 
 
 def is_ready_node(state: ClusterState, name: str) -> bool:
-    return name in state.groups[state.group_of_node[name]].readiness.ready
+    return name in state.groups[state.group_of_node[name]].readiness.ready_names
 
 
 def needed_seconds(state: ClusterState, name: str) -> float:
