@@ -6,8 +6,9 @@ from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sou
 from nodewright.adapters.metrics.nodes import taint_type
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
-from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.testkit.world import NOW, World, ref
 
 
@@ -49,6 +50,17 @@ def test_a_loop_in_the_words_of_ca() -> None:
     assert found[f"{prefix}cpu_limits_cores{{direction=maximum}}"] == 320_000
     assert found[f"{prefix}function_duration_seconds_count{{function=main}}"] == 2
     assert found[f"{prefix}errors_total{{type=apiCallError}}"] == 0
+
+
+def test_groups_that_a_limit_of_resources_leaves_out_are_counted_by_resource_and_not_by_the_name_of_a_quota() -> None:
+    metrics = Metrics(Settings())
+    text = 'exceeded quota: "CapacityQuota/much-memory", resources: cpu'
+    skipped = SkipReason(code=SkipCode.RESOURCE_LIMIT, message=text, resources=("cpu",))
+    plan = Plan(scale_up=ScaleUpReport(skipped={ref("a"): skipped}))
+    metrics.observe(LoopReport(started=NOW, finished=NOW, plan=plan))
+    found = read(metrics)
+    prefix = "cluster_autoscaler_skipped_scale_events_count{direction=up,reason="
+    assert (found[f"{prefix}CpuResourceLimit}}"], found[f"{prefix}MemoryResourceLimit}}"]) == (1, 0)
 
 
 def test_a_loop_that_failed() -> None:

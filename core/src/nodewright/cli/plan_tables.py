@@ -16,6 +16,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
+from nodewright.planner.capacity_quotas import read_quotas
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion
 from nodewright.registry.state import GroupState
@@ -59,17 +60,27 @@ def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
             yield f"Provider {name} could not be read: {held.problem}."
     for warning in trial.plan.scale_up.warnings:
         yield f"{warning}."
-    unserved = len(trial.state.observation.provisioning.requests)
-    if unserved and not trial.settings.provisioning.enable_provisioning_requests:
-        are = "is" if unserved == 1 else "are"
-        yield f"{count(unserved, 'request')} for capacity {are} left alone: --enable-provisioning-requests is off."
-    unserved = len(trial.state.observation.buffers.buffers)
-    if unserved and not trial.settings.buffers.are_read:
-        are = "is" if unserved == 1 else "are"
-        yield f"{count(unserved, 'buffer')} of spare capacity {are} left alone: --capacity-buffer-controller-enabled is off."
+    yield from _left_alone(trial)
+    for read in read_quotas(trial.state.observation, trial.settings):
+        if read.problem:
+            yield f"{read.quota.id} is not enforced: {read.problem}."
     if strays:
         names = name_some([pod.key for pod in strays])
         yield f"{count(len(strays), 'pod')} on nodes that the dump does not hold, left out: {names}."
+
+
+def _left_alone(trial: Trial) -> Iterator[str]:
+    """What the dump holds and the settings pass over."""
+    seen, settings = trial.state.observation, trial.settings
+    asks, buffers = settings.provisioning.enable_provisioning_requests, settings.buffers.are_read
+    for objects, is_on, noun, of, flag in (
+        (seen.provisioning.requests, asks, "request", "for capacity", "enable-provisioning-requests"),
+        (seen.buffers.buffers, buffers, "buffer", "of spare capacity", "capacity-buffer-controller-enabled"),
+        (seen.quotas, settings.limits.capacity_quotas_enabled, "quota", "of capacity", "capacity-quotas-enabled"),
+    ):
+        if objects and not is_on:
+            are = "is" if len(objects) == 1 else "are"
+            yield f"{count(len(objects), noun)} {of} {are} left alone: --{flag} is off."
 
 
 def _print_groups(console: Console, trial: Trial) -> None:

@@ -1,0 +1,115 @@
+"""CapacityQuotas and ProvisioningClasses on an API server: followed where a setting asks, quotas' status written as ours."""
+
+import time
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from core.tests.kube.conftest import ApiServer
+from msgspec.structs import replace
+
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.request_writes import APPLY_PATCH, RequestWrites
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.engine.ports import ClusterPicture
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota, CapacityQuotaStatus, QuotaAmounts
+from nodewright.model.condition import Condition
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.provisioning_request import ProvisioningRequest
+from nodewright.testkit.world import settings_with
+
+NOW = 1_800_000_000.0
+GROUP = "/apis/autoscaling.x-k8s.io"
+VALID = Condition(
+    type=QUOTA_VALID,
+    status="True",
+    reason="Valid",
+    message="it is enforced",
+    last_transition_time=datetime.fromtimestamp(NOW, tz=UTC),
+    observed_generation=2,
+)
+QUOTA = CapacityQuota(
+    metadata=ObjectMeta(name="team-a", uid="q1"),
+    status=CapacityQuotaStatus(
+        used=QuotaAmounts(resources={"cpu": "1500m"}), conditions=(VALID,), observed_generation=2
+    ),
+)
+
+
+def make_cluster(server: ApiServer, **on: bool) -> KubeCluster:
+    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings_with(**on)))
+    return KubeCluster(server, Caches(server, VirtualClock(NOW), Random(1), options), max_age=180.0)
+
+
+def written(server: ApiServer) -> dict[str, Any]:
+    body = server.writes[-1].body
+    assert body is not None
+    found: dict[str, Any] = msgspec.json.decode(body)
+    return found
+
+
+def test_a_status_is_applied_beside_the_conditions_of_others(server: ApiServer) -> None:
+    server.put(f"{GROUP}/v1beta1/capacityquotas/team-a/status", {"metadata": {"name": "team-a"}})
+    make_cluster(server).write_quota_status(QUOTA)
+    call = server.writes[-1]
+    assert (call.method, call.content_type) == ("PATCH", APPLY_PATCH)
+    assert call.path == f"{GROUP}/v1beta1/capacityquotas/team-a/status"
+    assert call.query == {"fieldManager": "cluster-autoscaler", "force": "true"}
+    body = written(server)
+    assert (body["apiVersion"], body["kind"]) == ("autoscaling.x-k8s.io/v1beta1", "CapacityQuota")
+    assert body["metadata"] == {"name": "team-a", "uid": "q1"}
+    assert body["status"]["used"] == {"resources": {"cpu": "1500m"}}
+    assert body["status"]["observedGeneration"] == 2
+    assert [one["type"] for one in body["status"]["conditions"]] == [QUOTA_VALID]
+
+
+def test_what_is_not_counted_is_taken_away(server: ApiServer) -> None:
+    server.put(f"{GROUP}/v1beta1/capacityquotas/team-a/status", {"metadata": {"name": "team-a"}})
+    make_cluster(server).write_quota_status(replace(QUOTA, status=replace(QUOTA.status, used=None)))
+    assert "used" not in written(server)["status"]
+
+
+def test_what_its_class_notes_of_a_request_is_applied_with_its_conditions(server: ApiServer) -> None:
+    place = f"{GROUP}/v1/namespaces/shop/provisioningrequests/train/status"
+    server.put(place, {"metadata": {"name": "train"}})
+    request = ProvisioningRequest(metadata=ObjectMeta(name="train", namespace="shop", uid="u1"))
+    noted = request.with_details(provisioner="p", nodes="3", somebodys="x")
+    RequestWrites(server).write_conditions(noted, (), is_apply=True)
+    assert written(server)["status"] == {
+        "conditions": [],
+        "provisioningClassDetails": {"provisioner": "p", "nodes": "3"},
+    }
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_they_are_followed_only_where_a_setting_asks(server: ApiServer, followed: bool) -> None:
+    """An amount that is no quantity keeps nothing else from being read."""
+    spec = {"limits": {"resources": {"cpu": "many", "nodes": -3, "memory": 1.5}}}
+    server.put(f"{GROUP}/v1beta1/capacityquotas/q", {"metadata": {"name": "q"}, "spec": spec})
+    server.put(f"{GROUP}/v1alpha1/provisioningclasses/c", {"metadata": {"name": "c"}, "spec": {"limits": {"pods": 3}}})
+    seen = read(
+        server,
+        capacity_quotas_enabled=followed,
+        enable_provisioning_requests=True,
+        enable_provisioning_classes=followed,
+    )
+    amounts = {"cpu": "many", "nodes": -3, "memory": 1.5}
+    assert [quota.spec.limits.resources for quota in seen.quotas] == ([amounts] if followed else [])
+    assert [held.spec.limits.pods for held in seen.provisioning.classes] == ([3] if followed else [])
+
+
+def read(server: ApiServer, **on: bool) -> ClusterPicture:
+    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings_with(**on)))
+    caches = Caches(server, VirtualClock(NOW), Random(1), options)
+    caches.start()
+    try:
+        deadline = time.monotonic() + 20
+        while caches.missing() and time.monotonic() < deadline:
+            caches.wait_synced(1.0)
+        return KubeCluster(server, caches, max_age=180.0).read(NOW)
+    finally:
+        caches.stop()
