@@ -169,7 +169,7 @@ def _print_other_actions(console: Console, trial: Trial) -> None:
     others = [action for action in trial.plan.actions if not isinstance(action, IncreaseSize)]
     if not others:
         return
-    table = make_table("Corrections", "group", "action", "why")
+    table = make_table("Other writes", "group", "action", "why")
     for action in others:
         table.add_row(safe(action.group), safe(type(action).__name__), safe(action.reason))
     console.print(table)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from random import Random
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
@@ -21,12 +22,12 @@ from nodewright.planner.growth import Growth, grow, grow_as_ca, grow_fairly
 from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
+    Waiting,
     drop_passed_over,
-    find_daemons,
     find_pending,
     find_recreated,
-    split_young,
     take_fitting,
+    take_fitting_classes,
 )
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning.as_ca import choose_request
@@ -83,34 +84,35 @@ def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: 
         settle_grants(state, docket)
         partial = remove_partial(state, docket, [action.group for action in actions])
         state, actions = without_taken_back(state, partial), [*actions, *partial]
-    pods = find_pending(state.observation.pending, settings.pods)
-    old, young = split_young(pods, settings.pods, state.now)
-    old += find_recreated(state.observation.snapshot, state.observation.removing, settings.pods)
+    snapshot = state.observation.snapshot
+    waiting = find_pending(state.observation.pending, settings.pods, state.now, snapshot.vocabulary.classes)
+    recreated = find_recreated(snapshot, state.observation.removing, settings.pods)
+    waiting.add(recreated, snapshot.vocabulary.classes)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
-    if not (old or enforces or removes or docket.is_enabled or desk.injects):
-        return Plan(actions=tuple(actions), waiting=tuple(young))
+    if not (waiting.old or enforces or removes or docket.is_enabled or desk.injects):
+        return Plan(actions=tuple(actions), waiting=tuple(waiting.young))
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     ground = _prepare(state, settings, corrected)
-    plan = _plan_loop(ground, actions, old, random, docket, desk)
-    return replace(plan, waiting=tuple(young))
+    plan = _plan_loop(ground, actions, waiting, random, docket, desk)
+    return replace(plan, waiting=tuple(waiting.young))
 
 
 def _plan_loop(
-    ground: Ground, actions: list[SizeWrite], old: list[Pod], random: Random, docket: Docket, desk: Desk
+    ground: Ground, actions: list[SizeWrite], waiting: Waiting, random: Random, docket: Docket, desk: Desk
 ) -> Plan:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = ground.settings
     removes = settings.scale_down.scale_down_enabled
+    by_class, daemons = waiting.by_class, waiting.daemons
     if docket.treats_fairly:
-        old = set_aside(old, docket)
+        by_class = ground.snapshot.vocabulary.classes.sort(set_aside(waiting.old, docket))
         hold_room(ground.snapshot, ground.state, docket)
     hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
-    daemons = find_daemons(old)
-    fitting, left = take_fitting(ground.snapshot, old, hints)
+    fitting, left = take_fitting_classes(ground.snapshot, by_class, hints)
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
-    ground = offer_groups(ground, [*(pod.spec for pod in left), *docket.specs_of_wholes(), *desk.specs], random)
+    ground = offer_groups(ground, chain((pod.spec for pod in left), docket.specs_of_wholes(), desk.specs), random)
     growth = _grow(ground, left, random, docket)
     take_fitting(growth.ground.snapshot, growth.held)
     spare = fill_buffers(growth, desk, hints or Hints(), random)
