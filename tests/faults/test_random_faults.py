@@ -4,6 +4,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 from tests.faults.facts import Facts
 from tests.faults.hunt import Broken, drawn, examine, hunt, smallest
 from tests.faults.invariants import INVARIANTS
@@ -37,7 +38,7 @@ def greedy(state: ClusterState, settings: Settings, random: Random) -> Plan:
 
 def _one_more(state: ClusterState, action: IncreaseSize) -> IncreaseSize:
     target = min(action.target + 1, state.groups[action.group].seen.group.max_size)
-    return IncreaseSize(group=action.group, expected_target=action.expected_target, target=target, pods=action.pods)
+    return replace(action, target=target)
 
 
 BROKEN = Brain(make_plan=greedy)

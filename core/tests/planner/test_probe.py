@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL
@@ -69,10 +70,13 @@ def test_a_group_on_probation_gets_its_allowance_and_another_one_the_rest(delive
     assert str(report.probed[ref("cheap")]) == f"on probation after a failure: at most {nodes}"
 
 
-def test_every_pod_is_named_in_one_increase() -> None:
+def test_every_pod_counts_in_one_increase_and_the_first_are_named() -> None:
     found = plan(two_pools(on_probation("cheap"), pods(5)))
-    named = [name for action in found.actions for name in getattr(action, "pods", ())]
-    assert sorted(named) == [f"default/web-{n}" for n in range(5)]
+    increases = [action for action in found.actions if isinstance(action, IncreaseSize)]
+    assert [(action.pods, action.pod_count) for action in increases] == [
+        (("default/web-0",), 1),
+        (("default/web-1", "default/web-2", "default/web-3"), 4),
+    ]
 
 
 def test_a_group_that_has_proved_itself_gets_all() -> None:

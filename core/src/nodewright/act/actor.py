@@ -52,11 +52,11 @@ class Actor:
         growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
         outcomes: list[Ended] = []
         targets: dict[GroupRef, int | None] = {}
-        refused: set[tuple[str, ...]] = set()
+        refused: set[tuple[tuple[str, ...], int]] = set()
         for number, action in enumerate(actions, start=1):
             if targets.get(action.group, action.expected_target) != action.expected_target:
                 continue
-            if isinstance(action, IncreaseSize) and action.pods in refused:
+            if isinstance(action, IncreaseSize) and (action.pods, action.pod_count) in refused:
                 continue
             if isinstance(action, CreateNodeGroup) and action.group not in growing:
                 continue
@@ -66,7 +66,7 @@ class Actor:
             if not isinstance(outcome, Done) or (isinstance(action, CreateNodeGroup) and not outcome.accepted):
                 targets[action.group] = _unchanged_target(outcome)
                 if self._stops_at_refusal and isinstance(action, IncreaseSize):
-                    refused.add(action.pods)
+                    refused.add((action.pods, action.pod_count))
             elif isinstance(action, IncreaseSize):
                 targets[action.group] = action.expected_target + outcome.accepted
             self._inbox.post(outcome)

@@ -23,7 +23,6 @@ Write = SizeWrite | GroupWrite
 
 ASKED = "asked"
 SERVE = "Provision"
-_MOST_PODS = 3
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +89,7 @@ def asked(action: Write, *, time: float, loop: str, request: str) -> AuditRecord
         group=str(action.group),
         expected_target=action.expected_target,
         target=target,
-        reason=_for_pods(action.pods) if isinstance(action, IncreaseSize) else action.reason,
+        reason=_for_pods(action) if isinstance(action, IncreaseSize) else action.reason,
         instance_ids=ids,
     )
 
@@ -131,8 +130,8 @@ def heard(record: AuditRecord, answer: Condition | None, time: float) -> AuditRe
     return msgspec.structs.replace(record, time=time, outcome=became, accepted=accepted, message=message)
 
 
-def _for_pods(pods: tuple[str, ...]) -> str:
-    if not pods:
+def _for_pods(action: IncreaseSize) -> str:
+    if not action.pods:
         return "enforced minimum size"
-    more = f" and {len(pods) - _MOST_PODS} more" if len(pods) > _MOST_PODS else ""
-    return f"pending pods {', '.join(pods[:_MOST_PODS])}{more}"
+    left = action.pod_count - len(action.pods)
+    return f"pending pods {', '.join(action.pods)}{f' and {left} more' if left > 0 else ''}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodewright.model.pod import Pod
-from nodewright.snapshot.pod_class import PodClass, has_only_parts
+from nodewright.snapshot.pod_class import PodClass, ask_once
 from nodewright.snapshot.snapshot import Snapshot
 
 MAX_VARIETIES = 10
@@ -29,27 +29,10 @@ def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
     its controller.
     """
     sorter = _Sorter(snapshot)
-    last: Pod | None = None
-    for pod in pods:
-        if last is None or not _share_parts(pod, last):
-            group = sorter.find(pod)
-            last = pod if has_only_parts(pod) and (not group.alone or group.pod_class.is_plain) else None
+    for pod, known in ask_once(pods, sorter.find):
+        group = sorter.find(pod) if known.alone and known.pods and not sorter.goes_on(known) else known
         group.pods.append(pod)
     return sorter.groups
-
-
-def _share_parts(pod: Pod, other: Pod) -> bool:
-    """Whether all by which pods are grouped is the same; the other is of no class of its own."""
-    if pod.spec is not other.spec or pod.status is not other.status:
-        return False
-    one, two = pod.metadata, other.metadata
-    return (
-        one.labels is two.labels
-        and one.owner_references is two.owner_references
-        and one.annotations is two.annotations
-        and one.namespace == two.namespace
-        and one.deletion_timestamp is None
-    )
 
 
 class _Sorter:
@@ -76,9 +59,13 @@ class _Sorter:
         self.groups.append(group)
         return group
 
+    def goes_on(self, group: PodGroup) -> bool:
+        """Whether the next pod of the class that stands alone is noted in the same group."""
+        return group is self.groups[-1] and group.pod_class.is_plain
+
     def _stand_alone(self, pod_class: PodClass) -> PodGroup:
         last = self.groups[-1] if self.groups else None
-        if last is not None and last.alone and last.pod_class is pod_class and pod_class.is_plain:
+        if last is not None and last.alone and last.pod_class is pod_class and self.goes_on(last):
             return last
         self.groups.append(PodGroup(pod_class, alone=True))
         return self.groups[-1]

@@ -23,11 +23,14 @@ class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncreaseSize(Action, frozen=True, kw_only=True):
-    """Raise the target. ``pods`` are the pending pods (``namespace/name``) for whose sake it is done."""
+    """Raise the target. ``pods`` are the first of the pending pods (``namespace/name``) for whose sake it is done, of
+    ``pod_count``.
+    """
 
     target: int
     atomic: bool = False
     pods: tuple[str, ...] = ()
+    pod_count: int = 0
     request: ForRequest | None = None
 
 

@@ -1,6 +1,7 @@
 """Which pods wait for room (behaviour/up.md §3)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -13,9 +14,10 @@ from nodewright.model.removal import Removing
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.hints import Hints
 from nodewright.predicates import capacity, feasible, is_guarded_against
-from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.pod_class import PodClass, PodClasses, ask_once
 from nodewright.snapshot.snapshot import Snapshot
 
+ByClass = dict[PodClass, list[Pod]]
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 _SOURCE_ANNOTATION = "kubernetes.io/config.source"
 
@@ -63,20 +65,43 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
 
 
-def find_pending(pods: Iterable[Pod], settings: PodSettings) -> list[Pod]:
-    """The pods that wait for room; those that share spec and status are asked about once."""
-    found: list[Pod] = []
-    known: dict[tuple[int, int], bool] = {}
-    for pod in pods:
-        if pod.metadata.deletion_timestamp is not None:
-            continue
-        key = (id(pod.spec), id(pod.status))
-        wanted = known.get(key)
-        if wanted is None:
-            wanted = known[key] = is_pending(pod, settings)
-        if wanted:
+@dataclass(frozen=True)
+class Waiting:
+    """Pods that wait for room: those to plan for, also by class, and those that wait out their delay. ``daemons`` are
+    the pods of DaemonSets, by identity.
+    """
+
+    old: list[Pod]
+    by_class: ByClass
+    young: list[Pod]
+    daemons: set[int]
+
+    def add(self, pods: Iterable[Pod], classes: PodClasses) -> None:
+        """More to plan for."""
+        for pod in pods:
+            self.old.append(pod)
+            self.by_class.setdefault(classes.of(pod), []).append(pod)
+
+
+def find_pending(pods: Iterable[Pod], settings: PodSettings, now: float, classes: PodClasses) -> Waiting:
+    """The pods that wait for room."""
+    found, by_class, daemons, delays = list[Pod](), ByClass(), set[int](), set[str]()
+
+    def sort(pod: Pod) -> tuple[list[Pod] | None, bool]:
+        alike = by_class.setdefault(classes.of(pod), []) if is_pending(pod, settings) else None
+        delays.update({DELAY_ANNOTATION} & pod.metadata.annotations.keys())
+        return alike, pod.is_daemonset_pod
+
+    for pod, (alike, is_daemon) in ask_once(pods, sort):
+        if alike is not None:
             found.append(pod)
-    return found
+            alike.append(pod)
+            if is_daemon:
+                daemons.add(id(pod))
+    if not delays and settings.new_pod_scale_up_delay <= 0:
+        return Waiting(found, by_class, [], daemons)
+    old, young = split_young(found, settings, now)
+    return Waiting(old, classes.sort(old), young, daemons)
 
 
 def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], settings: PodSettings) -> list[Pod]:
@@ -98,29 +123,11 @@ def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple
     """Pods old enough to plan for, and those that wait out their delay."""
     old: list[Pod] = []
     young: list[Pod] = []
-    pods = list(pods)
-    if settings.new_pod_scale_up_delay <= 0 and not any(DELAY_ANNOTATION in pod.metadata.annotations for pod in pods):
-        return pods, young
     for pod in pods:
         created, delay = pod.metadata.creation_timestamp, _delay(pod, settings)
         waits = delay > 0 and created is not None and created.timestamp() + delay >= now
         (young if waits else old).append(pod)
     return old, young
-
-
-def find_daemons(pods: Iterable[Pod]) -> set[int]:
-    """The pods of DaemonSets, by identity; those that share owners and annotations are asked about once."""
-    found: set[int] = set()
-    known: dict[tuple[int, int], bool] = {}
-    for pod in pods:
-        meta = pod.metadata
-        key = (id(meta.owner_references), id(meta.annotations))
-        is_daemon = known.get(key)
-        if is_daemon is None:
-            is_daemon = known[key] = pod.is_daemonset_pod
-        if is_daemon:
-            found.add(id(pod))
-    return found
 
 
 def _delay(pod: Pod, settings: PodSettings) -> float:
@@ -136,15 +143,22 @@ def _delay(pod: Pod, settings: PodSettings) -> float:
 
 
 def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = None) -> tuple[list[Pod], list[Pod]]:
+    """As ``take_fitting_classes``, for pods that are not sorted yet."""
+    return take_fitting_classes(snapshot, snapshot.vocabulary.classes.sort(pods), hints)
+
+
+def take_fitting_classes(
+    snapshot: Snapshot, by_class: ByClass, hints: Hints | None = None
+) -> tuple[list[Pod], list[Pod]]:
     """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
 
     Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go
-    together, in order of first appearance.
+    together, in the order of classes.
     """
     fitting: list[Pod] = []
     left: list[Pod] = []
     cursor = 0
-    for _, classes in groupby(_by_priority(snapshot, pods), key=lambda held: held[0].spec.priority or 0):
+    for _, classes in groupby(_by_priority(by_class), key=lambda held: held[0].spec.priority or 0):
         open_classes = list(classes)
         if hints is not None:
             open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
@@ -165,9 +179,8 @@ def _is_countable(snapshot: Snapshot, pod_class: PodClass) -> bool:
     return pod_class.is_plain and not is_guarded_against(snapshot, pod_class)
 
 
-def _by_priority(snapshot: Snapshot, pods: Iterable[Pod]) -> list[tuple[PodClass, list[Pod]]]:
-    classes = snapshot.vocabulary.classes.sort(pods)
-    return sorted(classes.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
+def _by_priority(by_class: ByClass) -> list[tuple[PodClass, list[Pod]]]:
+    return sorted(by_class.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
 
 
 def _follow(

@@ -31,6 +31,9 @@ _CUT_SHORT = SkipReason(
     message="time was up (--max-nodegroup-binpacking-duration) before all pods had been tried: it goes on in the next loop",
 )
 
+# So many pods are named to whoever asks why a group grew.
+_NAMED_PODS = 3
+
 _POSTPONED = {
     ScaleUpResult.NODE_LIMIT: SkipReason(code=SkipCode.NODE_LIMIT, message="max total nodes in cluster reached"),
     ScaleUpResult.IN_COOLDOWN: SkipReason(
@@ -74,7 +77,7 @@ class ScaleUp:
             if trial.rest:
                 return self._probe(options, chosen, trial, expansions)
         report = self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
-        return _increases_for(chosen, expansions), report
+        return increases(expansions, chosen.pods), report
 
     def postpone(self, result: ScaleUpResult) -> ScaleUpReport:
         """The report when nothing may be asked for now, whatever would help."""
@@ -145,7 +148,7 @@ class ScaleUp:
         planned = {id(pod) for pod in trial.rest}
         shown = [trial.option if option is chosen else option for option in options]
         first = self._report(ScaleUpResult.SUCCESSFUL, shown, trial.option, expansions, planned)
-        return [*_increases_for(trial.option, expansions), *more], _joined(first, second, self._probes.reasons)
+        return [*increases(expansions, trial.option.pods), *more], _joined(first, second, self._probes.reasons)
 
     def _report(
         self,
@@ -240,13 +243,13 @@ def spread_over(
     return tuple(expansions)
 
 
-def increases(expansions: Iterable[Expansion], pods: tuple[str, ...] = ()) -> list[IncreaseSize]:
+def increases(expansions: Iterable[Expansion], pods: Sequence[Pod] = ()) -> list[IncreaseSize]:
     """One call per expansion."""
-    return [IncreaseSize(group=e.group, expected_target=e.current, target=e.target, pods=pods) for e in expansions]
-
-
-def _increases_for(chosen: Option, expansions: Iterable[Expansion]) -> list[IncreaseSize]:
-    return increases(expansions, tuple(pod.key for pod in chosen.pods))
+    named = tuple(pod.key for pod in pods[:_NAMED_PODS])
+    return [
+        IncreaseSize(group=e.group, expected_target=e.current, target=e.target, pods=named, pod_count=len(pods))
+        for e in expansions
+    ]
 
 
 def _joined(first: ScaleUpReport, second: ScaleUpReport, probed: Mapping[GroupRef, SkipReason]) -> ScaleUpReport:

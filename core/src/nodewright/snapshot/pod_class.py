@@ -3,13 +3,14 @@
 Two pods of one class are interchangeable to every predicate, so that each predicate runs once per class.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
 import msgspec
 
+from nodewright.model.meta import ObjectMeta
 from nodewright.model.pod import Pod, PodSpec, Volume
 from nodewright.model.sharing import encode_part, is_content
 from nodewright.snapshot.requests import pod_requests
@@ -94,17 +95,8 @@ class PodClasses:
     def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
         """Pods without a node by class, in order of first appearance."""
         found: dict[PodClass, list[Pod]] = {}
-        piles: dict[tuple[int, int, str], list[Pod]] = {}
-        for pod in pods:
-            meta, status = pod.metadata, pod.status
-            key = (id(pod.spec), id(meta.labels), meta.namespace)
-            told = meta.deletion_timestamp or status.container_statuses or status.init_container_statuses
-            pile = None if told else piles.get(key)
-            if pile is None:
-                pile = found.setdefault(self.of(pod), [])
-                if has_only_parts(pod):
-                    piles[key] = pile
-            pile.append(pod)
+        for pod, alike in ask_once(pods, lambda pod: found.setdefault(self.of(pod), [])):
+            alike.append(pod)
         return found
 
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
@@ -142,6 +134,35 @@ class PodClasses:
         if found is None:
             found = self._by_key[key] = PodClass(next(_IDS), pod)
         return found
+
+
+def ask_once(pods: Iterable[Pod], ask: Callable[[Pod], T]) -> Iterator[tuple[Pod, T]]:
+    """Every pod with the answer for it; pods that share all parts but their names are asked about once."""
+    answered: dict[int, tuple[Pod, T]] = {}
+    known: tuple[Pod, T] | None = None
+    first, its = Pod(), ObjectMeta()
+    for pod in pods:  # all inline: this is asked of every pod, in every loop
+        meta = pod.metadata
+        if meta.labels is not its.labels:
+            known = answered.get(id(meta.labels))
+            if known is not None:
+                first, its = known[0], known[0].metadata
+        if (
+            known is not None
+            and pod.spec is first.spec
+            and pod.status is first.status
+            and meta.owner_references is its.owner_references
+            and meta.annotations is its.annotations
+            and meta.namespace == its.namespace
+            and meta.deletion_timestamp is None
+        ):
+            yield pod, known[1]
+            continue
+        answer = ask(pod)
+        if has_only_parts(pod):
+            known = answered[id(meta.labels)] = pod, answer
+            first, its = pod, meta
+        yield pod, answer
 
 
 def _is_plain(spec: PodSpec) -> bool:

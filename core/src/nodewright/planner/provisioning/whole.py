@@ -37,7 +37,7 @@ class WholeScaleUp(ScaleUp):
         if sum(expansion.target - expansion.current for expansion in expansions) < chosen.node_count:
             self._postponed = NOT_WHOLE
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
-        actions = increases(expansions, tuple(pod.key for pod in chosen.pods))
+        actions = increases(expansions, chosen.pods)
         whole = [changed(action, atomic=self._is_atomic(action.group)) for action in actions]
         return whole, self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
 
