@@ -86,9 +86,11 @@ def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:
     able = [one for one in CHECKS if one.capability is None or one.capability in client.info.capabilities]
     does = Counter(one.touches for one in able)
     said = f"Checking provider {client.name} on group {printable(group_id)}: {count(does[Touch.READS], 'check')} that read."
+    in_memory = Capability.SIMULATION in client.info.capabilities
     if not write:
-        return f"{said} Nothing is written; --write adds {does[Touch.REFUSED] + does[Touch.RESIZES]} checks that write."
-    if Capability.SIMULATION in client.info.capabilities:
+        more = len(able) - does[Touch.READS] if in_memory else does[Touch.REFUSED] + does[Touch.RESIZES]
+        return f"{said} Nothing is written; --write adds {more} checks that write."
+    if in_memory:
         return f"{said} All others run too, each in a cloud in memory of its own."
     return (
         f"{said} {does[Touch.REFUSED]} {Touch.REFUSED.value}. {does[Touch.RESIZES]} {Touch.RESIZES.value} each, and take"
