@@ -90,6 +90,17 @@ def test_the_limit_of_nodes_is_for_real_pods_first() -> None:
     assert holding(plan).missing == 1
 
 
+def test_what_a_limit_leaves_is_bought_and_only_that_counts_as_coming() -> None:
+    world = make_world(0)
+    world.pending = [build_pod("web", "4")]
+    add_buffer(world, replicas=12)
+    plan = world.plan(**ON, cores_total="0:8")
+    increases = [(one.expected_target, one.target) for one in plan.actions if isinstance(one, IncreaseSize)]
+    assert increases == [(0, 1), (1, 2)]
+    assert (holding(plan).held, holding(plan).coming, holding(plan).missing) == (0, 4, 8)
+    assert holding(plan).why == "the groups that would help may not grow by enough now"
+
+
 def test_nodes_that_hold_a_buffer_are_needed() -> None:
     world = make_world(3)
     assert set(world.plan(**ON).scale_down.unneeded) == {"pool-0", "pool-1", "pool-2"}

@@ -37,11 +37,19 @@ def grown(ground: Ground, report: ScaleUpReport) -> Ground | None:
 
 def grow_in_place(ground: Ground, report: ScaleUpReport) -> Ground | None:
     """As ``grown``, in the very picture of ``ground``."""
-    snapshot, groups = ground.snapshot, dict(ground.state.groups)
+    groups = dict(ground.state.groups)
+    _, left = fill_machines(ground, report)
     for expansion in report.expansions:
-        template, group = ground.templates[expansion.group], groups[expansion.group]
+        group = groups[expansion.group]
+        groups[expansion.group] = replace(group, seen=replace(group.seen, target=expansion.target))
+    return None if left else replace(ground, state=replace(ground.state, groups=groups))
+
+
+def fill_machines(ground: Ground, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
+    """Add the new machines to the very picture of ``ground``, and the pods that they are for: those with room, the others."""
+    snapshot = ground.snapshot
+    for expansion in report.expansions:
+        template = ground.templates[expansion.group]
         rows = snapshot.add_copies(template.node, expansion.target - expansion.current)
         place_daemons(snapshot, template, range(rows.start, rows.stop))
-        groups[expansion.group] = replace(group, seen=replace(group.seen, target=expansion.target))
-    _, left = take_fitting(snapshot, report.triggered)
-    return None if left else replace(ground, snapshot=snapshot, state=replace(ground.state, groups=groups))
+    return take_fitting(snapshot, report.triggered)

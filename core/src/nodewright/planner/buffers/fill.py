@@ -1,17 +1,18 @@
 """Room for the virtual pods of buffers, after everything else: where it is free, and machines for the rest."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from random import Random
 
-from nodewright.model.pod import Pod
 from nodewright.planner.buffers.desk import Desk
 from nodewright.planner.growth import Growth, grow, picture_after
 from nodewright.planner.hints import Hints, hint_key
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
+from nodewright.planner.salvo import fill_machines
 
 _IN_TURN = "pods or requests that wait for machines come first"
+_CUT = "the groups that would help may not grow by enough now"
 _MOST_REASONS = 5
 
 
@@ -30,25 +31,25 @@ def fill_buffers(growth: Growth, desk: Desk, hints: Hints, random: Random) -> Gr
     if left and after is not None:
         fits, rest = take_fitting(after.snapshot, pods, Hints(before=hints.fresh))
         spare = grow(after, rest, random)
-        placed += [*fits, *(pod for report in spare.reports for pod in report.triggered)]
+        # Limits may leave fewer machines than the pods would need for which groups grow.
+        placed += [*fits, *(pod for report in spare.reports for pod in fill_machines(after, report)[0])]
     for pod in {id(pod): pod for pod in placed}.values():
         holding = desk.owner(pod)
         if hint_key(pod) in hints.fresh:
             holding.held += 1
         else:
             holding.coming += 1
-    _say_why(desk, left, spare)
+    _say_why(desk, spare)
     desk.tell_injected()
     return spare or nothing
 
 
-def _say_why(desk: Desk, left: Sequence[Pod], spare: Growth | None) -> None:
+def _say_why(desk: Desk, spare: Growth | None) -> None:
     """Of pods that have no room yet: why none is bought for them."""
-    if spare is None:
-        for pod in left:
-            desk.owner(pod).why = _IN_TURN
-        return
-    for report in spare.reports:
+    for holding in desk.holdings.values():
+        if holding.missing:
+            holding.why = _IN_TURN if spare is None else _CUT
+    for report in spare.reports if spare is not None else ():
         for pod in report.awaiting:
             desk.owner(pod).why = "another group was chosen in this loop"
         for unhelped in report.unhelped:
