@@ -97,6 +97,26 @@ def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
     assert reloader.look() is None
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "enable-provisioning-requests",
+        "enable-provisioning-classes",
+        "capacity-quotas-enabled",
+        "capacity-buffer-controller-enabled",
+        "capacity-buffer-pod-injection-enabled",
+    ],
+)
+def test_kinds_are_followed_from_the_start_or_not_at_all(file: Path, flag: str) -> None:
+    """Else a quota that nobody reads would seem to be in force."""
+    source = SettingsSource({}, str(file))
+    reloader = Reloader(source, source.load().settings)
+    file.write_text(f"{TEXT}\n{flag}: true\n")
+    change = reloader.look()
+    assert change is not None
+    assert (change.applied, change.waiting) == ((), (flag,))
+
+
 def test_a_file_that_cannot_be_used_changes_nothing(file: Path) -> None:
     source = SettingsSource({}, str(file))
     reloader = Reloader(source, source.load().settings)

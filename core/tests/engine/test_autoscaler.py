@@ -6,8 +6,10 @@ import pytest
 
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import InvariantError, KubeApiError, NodewrightError, OutOfCapacity, ProviderUnavailable
 from nodewright.model.group import GroupRef
+from nodewright.model.meta import ObjectMeta
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.validate import Violation
@@ -175,3 +177,15 @@ def test_planning_learns_how_long_it_has_taken(desk: Any) -> None:
     before = desk.states[-1].elapsed()
     desk.clock.sleep(7.0)
     assert desk.states[-1].elapsed() - before == 7.0
+
+
+@pytest.mark.parametrize("problem", ["", "the API server has said nothing of Node for 9m"])
+def test_the_status_of_a_quota_is_written_unless_what_is_known_is_too_old(desk: Any, problem: str) -> None:
+    """The desk refuses the write: it is told, and the loop goes on."""
+    desk.plans = [Plan(actions=(GROW,), quotas=(CapacityQuota(metadata=ObjectMeta(name="q")),))]
+    desk.problem = problem
+    report = desk.engine().run_once()
+    told = [(event.kind, event.name, event.reason) for event in desk.events if event.kind == "CapacityQuota"]
+    assert told == ([] if problem else [("CapacityQuota", "q", "StatusNotWritten")])
+    assert bool(report.outcomes) == (not problem)
+    assert not report.is_settled

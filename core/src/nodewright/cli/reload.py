@@ -10,9 +10,12 @@ from nodewright.cli.values import Setting
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
-# Sections that the process is built from once; and what decides by which rules the saved state is to be read.
+# Sections that the process is built from once; what decides by which rules the saved state is to be read; and what
+# decides which kinds are followed at all.
 _FIXED_SECTIONS = frozenset(("cluster", "leader", "serving"))
 _FIXED = frozenset(("profile", "size-correction", "parallel-scale-up"))
+_FIXED |= {"enable-provisioning-requests", "enable-provisioning-classes", "capacity-quotas-enabled"}
+_FIXED |= {"capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-enabled"}
 
 
 class Change(NamedTuple):

@@ -1,7 +1,7 @@
 """Whether growth keeps within CapacityQuotas, told from the rules alone (docs/capacity-quotas.md)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from nodewright.model.capacity_quota import CapacityQuota
@@ -27,12 +27,14 @@ def exceeded_quotas(seen: Observation, growth: Sequence[Growth]) -> Iterator[str
     by_id = {node.spec.provider_id.lower(): node for node in nodes}
     examples = [(_examples(group, by_id), more) for group, more in growth]
     for quota in seen.quotas:
+        chosen: list[Node] | None = None
         for name, limit in _limits(quota, seen, nodes).items():
-            held = sum(_amount(quota, node, name, seen) for node in nodes)
-            wanted = sum(
-                min((_amount(quota, node, name, seen) for node in alike), default=0) * more for alike, more in examples
-            )
-            if wanted and held + wanted > limit:
+            wanted = sum(_least(quota, alike, name, seen) * more for alike, more in examples)
+            if not wanted:
+                continue
+            chosen = [node for node in nodes if _is_counted(quota, node)] if chosen is None else chosen
+            held = sum(_amount(node, name, seen) for node in chosen)
+            if held + wanted > limit:
                 yield f"{name} of {held} and {wanted} more exceeds {limit}, the limit of {quota.id}"
 
 
@@ -40,19 +42,24 @@ def _limits(quota: CapacityQuota, seen: Observation, nodes: Sequence[Node]) -> M
     """Nothing of a quota that is wrong: it is not enforced."""
     if not _is_legal(quota.spec.selector or LabelSelector()):
         return {}
-    templates = (group.template for group in seen.groups.values() if group.template is not None)
-    types = {devices_of(node, seen.providers.values())[0] for node in chain(nodes, templates)}
     found: dict[str, int] = {}
     for name, text in quota.spec.limits.resources.items():
-        is_known = name in _OFFERED or (name and name in types) or "/" in name or name.startswith("hugepages-")
         try:
             amount = Quantity.of(text)
         except ValueError:
             return {}
-        if not is_known or amount.nano < 0 or amount != Quantity.of(amount.value):
+        if not _is_known(name, seen, nodes) or amount.nano < 0 or amount != Quantity.of(amount.value):
             return {}
         found[name] = amount.value
     return found
+
+
+def _is_known(name: str, seen: Observation, nodes: Iterable[Node]) -> bool:
+    """Is it something that nodes offer, or a type of accelerators on a node or in a template?"""
+    if name in _OFFERED or "/" in name or name.startswith("hugepages-"):
+        return True
+    templates = (group.template for group in seen.groups.values() if group.template is not None)
+    return any(name == devices_of(node, seen.providers.values())[0] for node in chain(nodes, templates) if name)
 
 
 def _is_legal(selector: LabelSelector) -> bool:
@@ -66,20 +73,30 @@ def _is_legal(selector: LabelSelector) -> bool:
 
 
 def _examples(group: GroupSeen, by_id: Mapping[str, Node]) -> list[Node]:
-    """What one more machine of the group may look like: as its nodes or as its template, of which the least counts."""
+    """What one more machine of the group may look like: as its nodes or as its template."""
     ids = (instance.id.lower() for instance in group.instances or ())
     alike = [by_id[instance_id] for instance_id in ids if instance_id in by_id]
     return [*alike, group.template] if group.template is not None else alike
 
 
-def _amount(quota: CapacityQuota, node: Node, name: str, seen: Observation) -> int:
-    labels, capacity = node.metadata.labels, node.status.capacity
-    is_counted = quota.spec.selector is None or is_selected(quota.spec.selector, labels)
-    if not is_counted or labels.get("type") == "virtual-kubelet":
+def _least(quota: CapacityQuota, alike: Sequence[Node], name: str, seen: Observation) -> int:
+    """What one more such machine counts for at least: they may differ."""
+    if not all(_is_counted(quota, node) for node in alike):
         return 0
+    return min((_amount(node, name, seen) for node in alike), default=0)
+
+
+def _is_counted(quota: CapacityQuota, node: Node) -> bool:
+    labels = node.metadata.labels
+    is_chosen = quota.spec.selector is None or is_selected(quota.spec.selector, labels)
+    return is_chosen and labels.get("type") != "virtual-kubelet"
+
+
+def _amount(node: Node, name: str, seen: Observation) -> int:
+    capacity = node.status.capacity
     if name == "nodes":
         return 1
+    if name in capacity:
+        return capacity[name].value
     kind, devices = devices_of(node, seen.providers.values())
-    if name == kind:
-        return devices
-    return capacity[name].value if name in capacity else 0
+    return devices if name == kind else 0
