@@ -11,7 +11,7 @@ from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import PROVISIONER_DETAIL, ProvisioningRequest
 from nodewright.model.settings import Settings
 from nodewright.planner.provisioning.classes import Terms
-from nodewright.planner.provisioning.complaints import find_bad_parameter
+from nodewright.planner.provisioning.parameters import find_bad_parameter
 from nodewright.predicates.selectors import parse_selector
 from nodewright.snapshot.observation import Observation
 
