@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import urllib3
 from kubernetes import config as official
@@ -98,11 +99,11 @@ class Connection:
             reply.close()  # the rest of a watch is never read: the connection cannot be used again
 
     def _open(self, request: Request) -> urllib3.BaseHTTPResponse:
+        query = f"?{urlencode(request.query)}" if request.query else ""
         try:
             return self._pool.request(
                 request.method,
-                self.server + request.path,
-                fields=request.query if request.method == "GET" else None,
+                f"{self.server}{request.path}{query}",
                 body=request.body,
                 headers=self._headers(request),
                 timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, request.timeout), read=request.timeout),
