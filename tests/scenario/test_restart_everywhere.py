@@ -12,6 +12,7 @@ from nodewright.act import AuditRecord
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.kills import Kill, kill_everywhere
 from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.scenario import TolerationSpec
 from nodewright.adapters.simulated.simulation import Simulation
 
 DOWN = 25.0
@@ -63,6 +64,15 @@ def balanced_over_three_groups() -> Simulation:
     return story.simulation
 
 
+def group_made_on_demand() -> Simulation:
+    kinds = [{"name": "big", "cpu": 4, "memory": "16Gi", "price_per_hour": 0.5}]
+    story = Story(settings={"node-autoprovisioning-enabled": True}, minutes=30, machine_types=kinds)
+    story.pods(6, at=15)
+    kept = (TolerationSpec(key="team", value="a"),)  # so that their group takes no other pods
+    story.pods(2, at=40, name="own", node_selector={"team": "a"}, tolerations=kept)
+    return story.simulation
+
+
 SCENARIOS = [
     scale_up,
     stock_out_seen_at_once,
@@ -70,6 +80,7 @@ SCENARIOS = [
     machines_that_never_join,
     refused,
     balanced_over_three_groups,
+    group_made_on_demand,
 ]
 
 

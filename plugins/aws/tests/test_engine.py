@@ -8,6 +8,7 @@ import pytest
 from awscloud import AwsCloud, MotoServer
 from awscloud.play import QUOTA, AwsPlay
 from engine_play import CHEAP, DEAR
+from nodewright.model.settings import AutoprovisioningSettings, ScaleUpSettings, Settings
 from nodewright.testkit import FakeClock
 
 
@@ -95,3 +96,24 @@ def test_somebody_elses_resize_is_neither_undone_nor_harmful(play: AwsPlay) -> N
     assert result.final.pending == 0
     assert there[0] <= play.cloud.machines(cheap)
     assert sizes == [4]
+
+
+def test_a_group_is_made_where_no_other_has_machines(moto: MotoServer) -> None:
+    """Both groups are out of stock; two machines of the new one hold all pods."""
+    clock = FakeClock()
+    cloud = AwsCloud(moto.port, clock.now)
+    making = {"like": cloud.add_group(), "instance_types": ["m5.xlarge"]}
+    options = {"cluster": "engine", "autoprovisioning": making, "prices_per_hour": {"m5.large": 0.1, "m5.xlarge": 0.4}}
+    autoprovisioning = AutoprovisioningSettings(node_autoprovisioning_enabled=True)
+    settings = Settings(scale_up=ScaleUpSettings(expander="price"), autoprovisioning=autoprovisioning)
+    play = AwsPlay(cloud, clock, options, settings=settings)
+    for name in play.names.values():
+        cloud.limit(name, 0)
+    result = play.run()
+    made = [held.group for held in result.decisions if (held.what, held.outcome) == ("create group", "done")]
+    assert len(made) == 1
+    assert made[0].startswith("aws/nap-engine-m5-xlarge-")
+    assert result.final.pending == 0
+    assert result.final.nodes == {made[0]: 2}
+    cloud.remove_group(made[0].removeprefix("aws/"))
+    cloud.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 from awscloud.cloud import AwsCloud
 from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
-from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
+from nodewright.spec import GroupSpec, NodeGroup, ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock
 from nodewright_aws.provider import AwsProvider
 
@@ -19,6 +19,12 @@ class PlayedAws(PlayedKubelets, AwsProvider):
     @hookimpl
     def provider_info(self) -> ProviderInfo:
         return with_simulation(super().provider_info())
+
+    @hookimpl
+    def create_node_group(self, spec: GroupSpec) -> NodeGroup:
+        made = super().create_node_group(spec)
+        self._played_groups = tuple(dict.fromkeys((*self._played_groups, made.id)))
+        return made
 
 
 class AwsPlay(EnginePlay):
