@@ -1,0 +1,63 @@
+"""What of a call goes over the wire, held against a server that notes it."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from nodewright.adapters.kube.api import MERGE_PATCH, Request
+from nodewright.adapters.kube.connection import Connection, connect
+
+
+class Notes(BaseHTTPRequestHandler):
+    """Notes each call and answers an empty object."""
+
+    seen: list[tuple[str, str, bytes, str]]
+
+    def _note(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.seen.append((self.command, self.path, body, self.headers.get("Content-Type") or ""))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_GET = do_PATCH = do_DELETE = _note  # noqa: N815 - as the standard library calls them
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is said of it."""
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    Notes.seen = []
+    with HTTPServer(("127.0.0.1", 0), Notes) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        named = {"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        config = {
+            "current-context": "here",
+            "clusters": [named],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "users": [{"name": "me", "user": {"token": "secret"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(config))
+        yield connect(kubeconfig=str(tmp_path / "kubeconfig"))
+        server.shutdown()
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("PATCH", b"[1]"), ("DELETE", b"[1]")])
+def test_every_call_brings_its_query_and_its_body(connection: Connection, method: str, body: bytes | None) -> None:
+    query = {"fieldManager": "a b", "labelSelector": "x=y,z!=1"}
+    call = Request(method=method, path="/apis/x/status", query=query, body=body, content_type=MERGE_PATCH)
+    assert connection.send(call) == b"{}"
+    [(verb, path, sent, content)] = Notes.seen
+    assert (verb, path) == (method, "/apis/x/status?fieldManager=a+b&labelSelector=x%3Dy%2Cz%21%3D1")
+    assert (sent, content) == ((body, MERGE_PATCH) if body else (b"", ""))
+
+
+def test_a_call_without_query_has_none(connection: Connection) -> None:
+    connection.send(Request(method="GET", path="/readyz"))
+    assert Notes.seen[0][1] == "/readyz"
