@@ -44,3 +44,23 @@ def test_no_limit_is_none() -> None:
     found = plan(three_groups(), max_binpacking_time=0, max_nodegroup_binpacking_duration=0)
     assert [option.group for option in found.scale_up.options] == [ref("first"), ref("last")]
     assert not found.partial
+
+
+def two_shapes() -> World:
+    world = World()
+    for group in ("a", "b"):
+        world.add_group(group, labels={"kind": group})
+    world.pending = [build_pod(group, "3", node_selector={"kind": group}) for group in ("a", "b")]
+    return world
+
+
+def test_a_salvo_ends_with_its_time_and_says_so() -> None:
+    found = plan(two_shapes(), salvo_scale_up=True, salvo_scale_up_budget=1)
+    assert len(grown(found)) == 1
+    assert found.partial == "time was up (--salvo-scale-up-budget) with 1 pods left: the next loop goes on with them"
+
+
+def test_a_salvo_with_time_enough_helps_all() -> None:
+    for seconds in (0, 1000):
+        found = plan(two_shapes(), salvo_scale_up=True, salvo_scale_up_budget=seconds)
+        assert (len(grown(found)), found.partial) == (2, "")

@@ -99,7 +99,6 @@ _TUNING = (
     _idle("predicate-parallelism", _AtLeastOne, 4, _SPEED),
     _idle("cluster-snapshot-parallelism", Count, 16, _SPEED),
     _idle("enable-inter-pod-affinity-hostname-fast-path", bool, False, _SPEED),
-    _idle("salvo-scale-up-budget", Duration, 60.0, "max-binpacking-time holds for all expansions of one loop"),
     _idle("scale-down-candidates-pool-min-count", Count, 50, _UNREAD),
     _idle("scale-down-candidates-pool-ratio", Ratio, 0.1, _UNREAD),
     _idle("scale-down-non-empty-candidates-count", Count, 30, _UNREAD),

@@ -64,7 +64,8 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
     ``max_binpacking_time`` after how long no further group is looked at once some group would help.
 
     ``parallel_scale_up`` goes on with the other groups of an expansion after one was refused; without it only
-    profile "ca" stops there. ``salvo_scale_up`` plans expansions until no pod is left that one would help.
+    profile "ca" stops there. ``salvo_scale_up`` plans expansions until no pod is left that one would help, or
+    ``salvo_scale_up_budget`` is used up; of no budget of time 0 ever is.
     """
 
     expander: str = "least-waste"
@@ -75,6 +76,7 @@ class ScaleUpSettings(Section, frozen=True, kw_only=True):
     enforce_node_group_min_size: bool = False
     parallel_scale_up: bool = False
     salvo_scale_up: bool = False
+    salvo_scale_up_budget: Duration = 60.0
     balance_similar_node_groups: bool = False
     balancing_ignore_label: tuple[str, ...] = ()
     balancing_label: tuple[str, ...] = ()

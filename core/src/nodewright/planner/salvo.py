@@ -7,6 +7,7 @@ from random import Random
 from nodewright.model.action import IncreaseSize
 from nodewright.model.pod import Pod
 from nodewright.planner.candidates import Ground
+from nodewright.planner.deadline import deadline
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.scale_up import ScaleUp
@@ -14,7 +15,9 @@ from nodewright.planner.template import place_daemons
 
 
 def plan_rounds(ground: Ground, pods: Sequence[Pod], random: Random) -> tuple[list[IncreaseSize], list[ScaleUpReport]]:
-    """The increases and the report of every round: one, or as many as help some pod that is left."""
+    """The increases and the report of every round: one, or as many as help some pod that is left while there is time."""
+    settings = ground.settings.scale_up
+    is_over = deadline(ground.state.elapsed, settings.salvo_scale_up_budget)
     actions: list[IncreaseSize] = []
     reports: list[ScaleUpReport] = []
     current: Ground | None = ground
@@ -22,10 +25,14 @@ def plan_rounds(ground: Ground, pods: Sequence[Pod], random: Random) -> tuple[li
         increases, report = ScaleUp(current, pods, random).plan()
         actions += increases
         reports.append(report)
-        if not (ground.settings.scale_up.salvo_scale_up and increases):
+        if not (settings.salvo_scale_up and increases):
             break
         handled = {id(pod) for pod in report.triggered}
         pods = [pod for pod in pods if id(pod) not in handled]
+        if pods and is_over():
+            said = f"time was up (--salvo-scale-up-budget) with {len(pods)} pods left: the next loop goes on with them"
+            reports[-1] = replace(report, partial="; ".join(filter(None, (report.partial, said))))
+            break
         current = grown(current, report)
     return actions, reports
 

@@ -102,6 +102,7 @@ def _owed(group: GroupSeen, readiness: Readiness) -> int:
 
 def _without_machine(group: GroupSeen) -> int:
     """How much of the target has no machine behind it."""
-    there = sum(1 for instance in group.instances or () if instance.state != InstanceState.DELETING)
+    instances = group.instances or ()
+    there = len(instances) - [instance.state for instance in instances].count(InstanceState.DELETING)
     nameless = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
     return max(0, (group.target or 0) - there - nameless)
