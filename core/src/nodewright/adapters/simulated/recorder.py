@@ -168,7 +168,7 @@ def describe(outcome: Ended) -> Decision:
     before = after = action.expected_target
     match action:
         case IncreaseSize():
-            what, pods, asked = "increase", len(action.pods), action.target - before
+            what, pods, asked = "increase", action.pod_count, action.target - before
         case DecreaseTargetSize():
             what, pods, asked = "withdraw", 0, before - action.target
         case DeleteInstances():
