@@ -51,3 +51,33 @@ def test_status_and_audit_in_json(command: Command, tmp_path: Path) -> None:
     }
     assert len({record["request"] for record in document["audit"]}) == 3
     assert "status" not in json.loads(command("simulate", scenario, "-o", "json").stdout)
+
+
+ON_DEMAND = """
+name: on demand
+duration: 5m
+settings: {node-autoprovisioning-enabled: true, expander: price}
+providers:
+  fake:
+    machine_types:
+      - {name: small, cpu: 2, memory: 8Gi, price_per_hour: 0.1}
+      - {name: big, cpu: 8, memory: 32Gi, price_per_hour: 0.9}
+    faults: [{kind: refuse, hook: create_node_group, error: out_of_capacity, times: 1}]
+deployments:
+  - {name: web, replicas: 2, at: 1m, pod: {cpu: 1}}
+"""
+
+
+def test_groups_made_on_demand(command: Command, tmp_path: Path) -> None:
+    scenario = tmp_path / "demand.yaml"
+    scenario.write_text(ON_DEMAND)
+    document = json.loads(command("simulate", scenario, "--status", "-o", "json").stdout)
+    refused, made = document["status"]["groups"][::-1]
+    assert (refused["autoprovisioned"], refused["target"], refused["backoff"]["code"]) == (None, None, "outOfResources")
+    assert (made["autoprovisioned"], made["target"], made["backoff"]) == ("big", 1, None)
+    assert [(r["action"], r["outcome"], r["reason"]) for r in document["audit"]][:2] == [
+        ("CreateNodeGroup", "refused", "machine type small"),
+        ("CreateNodeGroup", "done", "machine type big"),
+    ]
+    said = " ".join(command("simulate", scenario, "--status").stdout.split())
+    assert "made on demand of big" in said

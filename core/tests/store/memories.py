@@ -179,6 +179,7 @@ _OFF: tuple[dict[Capability, str], ...] = (
 def _groups(ref: GroupRef, machines: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
     instances = st.builds(Instance, id=machines, state=st.sampled_from(InstanceState))
     described = [NodeGroup(id=ref.group_id, min_size=1, max_size=99, switched_off=off) for off in _OFF]
+    described.append(NodeGroup(id=ref.group_id, min_size=0, max_size=99, autoprovisioned="big"))
     return st.builds(
         GroupSeen,
         ref=st.just(ref),

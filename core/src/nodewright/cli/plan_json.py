@@ -87,6 +87,7 @@ def _group(group: GroupState, trial: Trial) -> dict[str, Any]:
         "ready": len(group.readiness.ready),
         "upcoming": group.upcoming,
         "hourly_price": seen.hourly_price,
+        "autoprovisioned": seen.group.autoprovisioned or None,
         "skipped": _reason(skipped) if skipped is not None else None,
         "problem": trial.state.observation.groups[group.ref].problem or None,
     }

@@ -41,8 +41,14 @@ def print_status(console: Console, report: StatusReport) -> None:
         alone = _left_alone(group, report)
         style = "yellow" if alone else ""
         cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(alone, style))
-        table.add_row(safe(group.ref, "bold"), *cells)
+        table.add_row(Text("\n").join(_names(group)), *cells)
     console.print(table)
+
+
+def _names(group: GroupStatus) -> Iterator[Text]:
+    yield safe(group.ref, "bold")
+    if group.autoprovisioned:
+        yield safe(f"made on demand of {group.autoprovisioned}", "dim")
 
 
 def as_json(report: StatusReport) -> dict[str, Any]:
@@ -81,6 +87,7 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "probation": {"at_most": group.probation} if group.probation is not None else None,
         "deleted": group.deleted,
         "quarantined_until": format_moment(group.quarantined_until) if group.quarantined_until is not None else None,
+        "autoprovisioned": group.autoprovisioned or None,
     }  # fmt: skip
 
 

@@ -41,7 +41,8 @@ class GroupStatus:
     instances are no nodes yet, ``late`` of them (or of the nodes) for too long, and ``next_late`` (epoch seconds) is
     when the next of them will be. ``probation`` is how many machines it may be asked for until it delivers, None for
     as many as are needed. ``deleted`` counts towards the budget. ``quarantined_until`` (epoch seconds): no node is
-    removed, for others went with the last ones; None where that is not so.
+    removed, for others went with the last ones; None where that is not so. ``autoprovisioned`` is the machine type of a
+    group that was made on demand.
     """
 
     ref: GroupRef
@@ -58,6 +59,7 @@ class GroupStatus:
     probation: int | None = None
     deleted: int = 0
     quarantined_until: float | None = None
+    autoprovisioned: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +155,7 @@ def _group_status(
         probation=allowance(backoff, now),
         deleted=counts["deleted"][ref],
         quarantined_until=quarantined if quarantined is not None and quarantined > now else None,
+        autoprovisioned=seen.group.autoprovisioned if seen is not None else "",
     )
 
 

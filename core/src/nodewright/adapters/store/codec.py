@@ -148,6 +148,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
         "target": seen.target,
         "capabilities": tuple(sorted(seen.capabilities)),
         "switched_off": dict(sorted(seen.group.switched_off.items())),
+        "autoprovisioned": seen.group.autoprovisioned,
         "in_flight": flight if in_flight and seen.instances is not None else None,
         **msgspec.structs.asdict(seen.options),
     }
@@ -211,7 +212,13 @@ def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:
     switched_off = {_CAPABILITIES[name]: why for name, why in saved.switched_off.items() if name in _CAPABILITIES}
     return GroupSeen(
         ref=ref,
-        group=NodeGroup(id=saved.id, min_size=saved.min_size, max_size=saved.max_size, switched_off=switched_off),
+        group=NodeGroup(
+            id=saved.id,
+            min_size=saved.min_size,
+            max_size=saved.max_size,
+            switched_off=switched_off,
+            autoprovisioned=saved.autoprovisioned,
+        ),
         capabilities=frozenset(_CAPABILITIES[name] for name in saved.capabilities if name in _CAPABILITIES),
         target=saved.target,
         instances=flight.instances if flight is not None else None,

@@ -49,6 +49,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     target: int | None = None
     capabilities: tuple[str, ...] = ()
     switched_off: dict[str, str] = {}
+    autoprovisioned: str = ""
     in_flight: SavedFlight | None = None
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
