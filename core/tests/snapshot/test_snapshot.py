@@ -49,15 +49,22 @@ def test_what_is_free_follows_the_pods() -> None:
 
 
 def test_known_pods_come_and_go_with_their_nodes() -> None:
-    snapshot, first, second = cluster(node("a")), build_pod("first"), build_pod("second")
+    snapshot, first, second = cluster(node("a")), build_pod("first"), build_pod("second", cpu="1")
     for known in (first, second):
         snapshot.place(snapshot.class_of(known), 0, pod=known)
     fork = snapshot.fork()
+    classes = [snapshot.class_of(known) for known in (first, second)]
+    assert len(set(classes)) == 2
     fork.unplace(fork.class_of(first), 0, pod=first)
     assert [known.name for known in fork.pods(0)] == ["second"]
     assert [known.name for known in snapshot.pods(0)] == ["first", "second"]
+    assert (list(fork.pod_classes(0)), list(snapshot.pod_classes(0))) == (classes[1:], classes)
+    fork.recall(0, ())
+    assert (fork.pods(0), fork.pod_classes(0)) == ((), ())
+    fork.recall(0, (second,))
+    assert list(fork.pod_classes(0)) == classes[1:]
     fork.remove_node(0)
-    assert fork.pods(0) == ()
+    assert (fork.pods(0), fork.pod_classes(0)) == ((), ())
     assert list(fork.placements()) == []
 
 

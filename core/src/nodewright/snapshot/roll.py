@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from nodewright.model.pod import Pod
-from nodewright.snapshot.pod_class import PodClass, PodClasses
+from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -28,21 +28,21 @@ class Roll:
     Pods that rules judge by their times, those that are ending and those of the system, are each a sample of their own.
     """
 
-    def __init__(self, classes: PodClasses, pods: Sequence[Pod]) -> None:
+    def __init__(self, classes: Sequence[PodClass], pods: Sequence[Pod]) -> None:
         self.pods = pods
         self.samples: list[Sample] = []
         self.which: list[int] = []
         self._known: dict[object, Any] = {}
-        of, metas = classes.of, [pod.metadata for pod in pods]
+        metas = [pod.metadata for pod in pods]
         parts = (
-            [of(pod, placed=True) for pod in pods],
+            classes,
             [id(meta.annotations) for meta in metas],
             [id(meta.owner_references) for meta in metas],
             [pod.status.phase for pod in pods],
         )
-        own = {pod_class for pod_class in set(parts[0]) if is_judged_by_its_times(pod_class)}
+        own = {pod_class for pod_class in set(classes) if is_judged_by_its_times(pod_class)}
         if not own and all(len(set(part)) == 1 for part in parts):
-            self.samples, self.which = [Sample(pods[0], parts[0][0])], [0] * len(pods)
+            self.samples, self.which = [Sample(pods[0], classes[0])], [0] * len(pods)
             return
         places: dict[Hashable, int] = {}
         for pod, part in zip(pods, zip(*parts, strict=True), strict=True):
@@ -66,7 +66,7 @@ class Roll:
     @cached_property
     def ids(self) -> list[str]:
         """The uid of each, or without one its key."""
-        return [meta.uid or key for meta, key in zip([pod.metadata for pod in self.pods], self.keys, strict=True)]
+        return [pod.metadata.uid or pod.key for pod in self.pods]
 
 
 def is_judged_by_its_times(pod_class: PodClass) -> bool:
@@ -76,4 +76,4 @@ def is_judged_by_its_times(pod_class: PodClass) -> bool:
 
 def find_rolls(snapshot: Snapshot, rows: Iterable[int]) -> list[Roll]:
     """Those of nodes; pods are gone through again only if they change."""
-    return snapshot.of_pods(Roll, rows, partial(Roll, snapshot.vocabulary.classes))
+    return [snapshot.of_pods(Roll, (row,), partial(Roll, snapshot.pod_classes(row)))[0] for row in rows]

@@ -1,6 +1,6 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -38,6 +38,7 @@ class Snapshot(NodeTable):
         self._owned: set[PodClass] = set()
         self._owned_counts: set[DomainQuery] = set()
         self._pods: dict[int, tuple[Pod, ...]] = {}
+        self._pod_classes: dict[int, tuple[PodClass, ...]] = {}
         self._departed: list[int] = []
         self._emptied = 0
 
@@ -51,7 +52,8 @@ class Snapshot(NodeTable):
         forked._watching = self._watching.copy()
         self._owned, self._owned_counts = set(), set()
         forked._owned, forked._owned_counts = set(), set()
-        forked._pods, forked._departed = self._pods.copy(), self._departed.copy()
+        forked._pods, forked._pod_classes = self._pods.copy(), self._pod_classes.copy()
+        forked._departed = self._departed.copy()
         forked._emptied = self._emptied
         return forked
 
@@ -80,6 +82,7 @@ class Snapshot(NodeTable):
             for pod_class in [held for held, rows in self._placed.items() if row in rows]:
                 self.unplace(pod_class, row, self._placed[pod_class][row])
         self._pods.pop(row, None)
+        self._pod_classes.pop(row, None)
         self._departed.append(row)
         self._alive.writable[row] = False
         if self._rows_shared:
@@ -96,6 +99,7 @@ class Snapshot(NodeTable):
         self._free.writable[:, row] -= count * amounts
         if pod is not None:
             self._pods[row] = (*self._pods.get(row, ()), pod)
+            self._pod_classes[row] = (*self._pod_classes.get(row, ()), pod_class)
         self._count(pod_class, row, count)
 
     def place_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
@@ -130,7 +134,8 @@ class Snapshot(NodeTable):
         amounts = self.request_row(pod_class, placed=True)
         self._free.writable[:, row] += count * amounts
         if pod is not None:
-            self._pods[row] = tuple(other for other in self._pods[row] if other is not pod)
+            kept = [place for place, other in enumerate(self._pods[row]) if other is not pod]
+            self._pods[row], self._pod_classes[row] = _at(self._pods[row], kept), _at(self._pod_classes[row], kept)
         self._count(pod_class, row, -count)
         self._note_empty(rows)
 
@@ -143,9 +148,14 @@ class Snapshot(NodeTable):
         """The known pods of a node, in the order in which they came."""
         return self._pods.get(row, ())
 
+    def pod_classes(self, row: int) -> tuple[PodClass, ...]:
+        """The class of each of ``pods``."""
+        return self._pod_classes.get(row, ())
+
     def recall(self, row: int, pods: Iterable[Pod]) -> None:
         """Say which pods those of a node are; they must have been placed there."""
-        self._pods[row] = tuple(pods)
+        self._pods[row] = pods = tuple(pods)
+        self._pod_classes[row] = tuple([self.class_of(pod, placed=True) for pod in pods])
 
     def of_pods(self, key: Hashable, rows: Iterable[int], compute: Callable[[tuple[Pod, ...]], T]) -> list[T]:
         """What follows from the known pods of each node and from nothing else; computed again only if they change."""
@@ -272,3 +282,7 @@ class Snapshot(NodeTable):
 
 def _is_guarded(pod_class: PodClass) -> bool:
     return pod_class.has_anti_affinity
+
+
+def _at(held: Sequence[T], places: Iterable[int]) -> tuple[T, ...]:
+    return tuple([held[place] for place in places])

@@ -75,7 +75,7 @@ _KINDS: WeakValueDictionary[Hashable, Kind] = WeakValueDictionary()
 
 def kind_of(snapshot: Snapshot, pod: Pod) -> Kind:
     """The kind of a pod that runs."""
-    return find_kinds(Roll(snapshot.vocabulary.classes, (pod,)))[0]
+    return _find_kind(pod, snapshot.class_of(pod, placed=True))
 
 
 def _find_kind(pod: Pod, pod_class: PodClass) -> Kind:

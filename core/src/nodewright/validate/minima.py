@@ -14,19 +14,20 @@ class Minima:
 
     def __init__(self, seen: Observation, settings: LimitSettings, gone: Collection[str]) -> None:
         limits = make_resource_limits(settings)
-        self._least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
+        least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
+        self._least = {name: amount for name, amount in least.items() if amount > 0}
         self._providers = tuple(seen.providers.values())
         self._left: Counter[str] = Counter()
-        for _, node in seen.snapshot.nodes():
+        for _, node in seen.snapshot.nodes() if self._least else ():
             if node.name not in gone and node.metadata.labels.get("type") != "virtual-kubelet":
                 for name, amount in self._offers(node).items():
                     self._left[name] += amount
 
     def take(self, node: Node) -> Iterator[str]:
         """The minima that are broken without the node; it counts as gone from now on."""
-        for name, amount in self._offers(node).items():
+        for name, amount in self._offers(node).items() if self._least else ():
             self._left[name] -= amount
-            if amount and self._left[name] < self._least[name] > 0:
+            if amount and self._left[name] < self._least.get(name, 0):
                 yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
 
     def _offers(self, node: Node) -> dict[str, int]:

@@ -78,11 +78,11 @@ class Room:
     def _node(self, name: str) -> Node:
         return self._snapshot.node(self._snapshot.row(name))
 
-    def _held(self, name: str) -> Counter[Kind]:
+    def _held(self, name: str) -> dict[Kind, int]:
         """How many pods of each kind run on a node and count for something."""
         (roll,) = find_rolls(self._snapshot, (self._snapshot.row(name),))
         kinds = Counter(roll.once(find_kinds))
-        return Counter({kind: count for kind, count in kinds.items() if not self.is_void(kind)})
+        return {kind: count for kind, count in kinds.items() if not self.is_void(kind)}
 
     def _taken(self, name: str) -> list[ContainerPort]:
         return [port for kind in self._held(name) for port in kind.ports]

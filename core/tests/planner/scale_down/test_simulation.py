@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
-from nodewright.planner.scale_down.simulation import Simulation, tainted
+from nodewright.planner.scale_down.ghost import tainted
+from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.predicates import explain
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod, build_taint
@@ -156,7 +157,7 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
         moving = fast.load(row)
         expected = next(pods for node, pods in plain.nodes if node.name == name)
         assert {pod.key for pod in moving.pods} == {pod.key for pod in expected}
-        stuck = fast.empty(row, moving)
+        stuck = fast.empty(row, moving, moving)
         assert (stuck is None) == plain.empty(name, list(moving.pods))
         assert fast.conclude() == plain.hints
         assert pods_of(fast) == {node.name: _names(pods) for node, pods in plain.nodes if pods}
@@ -189,5 +190,6 @@ def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
     pod = build_pod("p", node_name="leaving")
     board.place(board.class_of(pod, placed=True), first, pod=pod)
     simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), {}, NOW)
-    assert simulation.empty(first, simulation.load(first)) is None
+    load = simulation.load(first)
+    assert simulation.empty(first, load, load) is None
     assert list(simulation.conclude().values()) == ["room"]

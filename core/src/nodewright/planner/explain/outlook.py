@@ -16,8 +16,8 @@ from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import Fate, PodVerdict
 from nodewright.planner.scale_down.drainability import judge_pod
+from nodewright.planner.scale_down.ghost import leave_ghost
 from nodewright.planner.scale_down.load import is_replaced
-from nodewright.planner.scale_down.simulation import leave_ghost
 from nodewright.predicates import feasible
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.column import Mask

@@ -131,14 +131,15 @@ def _try(
     row = board.find_row(name)
     if row is None:
         return Unremovable(code=UnremovableCode.NO_NODE_INFO, message="it is no longer in the picture of the cluster")
-    verdict = judge_load(simulation.load(row), Court(state.observation.workloads, budgets, settings.drain, state.now))
+    load = simulation.load(row)
+    verdict = judge_load(load, Court(state.observation.workloads, budgets, settings.drain, state.now))
     if verdict.blocking is not None:
         blocking = verdict.blocking
         return Unremovable(
             code=UnremovableCode.BLOCKED_BY_POD, pod=blocking.pod, pod_code=blocking.code, message=blocking.message
         )
     needing = verdict.moving if settings.is_ca else _without_replaced(verdict.moving)
-    stuck = simulation.empty(row, needing)
+    stuck = simulation.empty(row, load, needing)
     if stuck is not None:
         text = f"pod {stuck.key} would find no other node"
         return Unremovable(code=UnremovableCode.NO_PLACE, pod=stuck.key, message=text)

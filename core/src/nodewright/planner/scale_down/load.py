@@ -131,7 +131,8 @@ def find_loads(snapshot: Snapshot, rows: Iterable[int]) -> list[Load]:
 
 def sort_pods(pods: Sequence[Pod]) -> Load:
     """Pods of nobody knows which picture."""
-    return Roster().add(Roll(PodClasses(), pods))
+    classes = PodClasses()
+    return Roster().add(Roll([classes.of(pod, placed=True) for pod in pods], pods))
 
 
 def find_kinds(roll: Roll) -> list[PodKind]:

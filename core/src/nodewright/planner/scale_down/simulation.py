@@ -4,21 +4,20 @@ CA forks its picture for every candidate. Here moves are written down and taken 
 its own pods cost, however large the cluster is.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, repeat
+from itertools import chain, groupby
 
 import numpy as np
-from msgspec.structs import replace
 
-from nodewright.model.node import TO_BE_DELETED_TAINT, Node, Taint
 from nodewright.model.pod import Pod
-from nodewright.planner.scale_down.load import Load, Roster
+from nodewright.planner.scale_down.ghost import heeds_taints, leave_ghost
+from nodewright.planner.scale_down.load import Load
+from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
 from nodewright.predicates import amounts_fit, feasible, is_admitted, is_guarded_against, static_key
 from nodewright.snapshot.column import Ints, Mask
-from nodewright.snapshot.pod_class import PodClass, per_class
-from nodewright.snapshot.roll import Roll, find_rolls
+from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 # Nodes looked at first; a scan that finds nothing there looks at ever more at a time.
@@ -40,6 +39,10 @@ class _Attempt:
     row: int
     placed: list[tuple[PodClass, Sequence[int], list[int]]] = field(default_factory=list)
 
+    @property
+    def moves(self) -> Iterator[Moves]:
+        return ((numbers, rows) for _, numbers, rows in self.placed)
+
 
 class Simulation:
     """A cluster in which nodes are emptied one after the other; ``board`` belongs to it alone.
@@ -51,77 +54,49 @@ class Simulation:
     def __init__(self, board: Snapshot, destinations: Mask, hints: Mapping[str, str], now: float) -> None:
         self.board = board
         self._open = destinations & board.alive
-        self._hints = hints
-        self._roster = Roster()
-        # By the number of a pod: the row to which it was to go before, and that to which it went last; negative: none.
-        self._before: list[int] = []
-        self._places: list[int] = []
-        self._own: dict[int, Load] = {}
-        # What nodes took over from those that could go; the board counts these pods, and does not know them.
-        self._arrived: defaultdict[int, list[int]] = defaultdict(list)
-        # Rows that could not be emptied.
-        self._stuck: set[int] = set()
+        self._where = Whereabouts(board, hints)
         # Classes for which no node has room.
         self._full: set[PodClass] = set()
         # By ``static_key``: which nodes take plain pods, given room.
         self._admitted: dict[object, Mask] = {}
-        self._names = [board.name(row) for row in range(len(board))]
         self._cursor = 0
         self._now = now
 
     def load(self, row: int) -> Load:
         """The pods of a node by now."""
-        own = self._own.get(row)
-        if own is None:
-            (roll,) = find_rolls(self.board, (row,))
-            own = self._own[row] = self._roster.add(roll)
-            self._places += repeat(-1, len(own))
-            self._before += self._rows_before(roll)
-        arrived = self._arrived.get(row)
-        return own.with_others(arrived) if arrived is not None else own
-
-    def _rows_before(self, roll: Roll) -> Iterable[int]:
-        if not self._hints:
-            return repeat(-1, len(roll.pods))
-        names = [self._hints.get(known_as, "") for known_as in roll.ids]
-        rows = {name: self.board.find_row(name) for name in set(names)}
-        known = {name: row for name, row in rows.items() if row is not None}
-        return [known.get(name, -1) for name in names]
+        return self._where.load(self.board, row)
 
     def conclude(self) -> dict[str, str]:
-        """Tell the roster where its pods have gone; the answer is the same as hints."""
-        names = self._names
-        self._roster.places = places = ["" if row < 0 else names[row] for row in self._places]
-        return {known_as: place for known_as, place in zip(self._roster.ids, places, strict=True) if place}
+        """Tell the rosters of loads where their pods have gone; the answer is the same as hints."""
+        return self._where.conclude()
 
-    def empty(self, row: int, moving: Load) -> Pod | None:
-        """Move these pods off the node of a row. The node is gone if all can be; else nothing has changed, and the
-        answer is a pod that has no place.
+    def empty(self, row: int, load: Load, moving: Load) -> Pod | None:
+        """Move these pods, out of all that there are, off the node of a row. The node is gone if all can be; else
+        nothing has changed, and the answer is a pod that has no place.
         """
         if not moving:
-            self._take_out(row)
+            self._take_out(row, ())
             return None
-        if any(_heeds_taints(kind.pod_class) for kind in moving.variety):
+        if any(heeds_taints(kind.pod_class) for kind in moving.variety):
             return self._empty_beside_ghost(row, moving)
         if self._is_hopeless(row, moving):
-            self._stuck.add(row)
+            self._where.give_up(row, ())
             return moving.pods[0]
-        held = self.load(row).counts()
+        held = load.counts()
         for pod_class, count in held.items():
             self.board.unplace(pod_class, row, count)
         was_open, self._open[row] = bool(self._open[row]), False
         attempt = _Attempt(self.board, self._open, row)
         stuck = self._move(attempt, moving)
         if stuck is None:
-            self._take_out(row)
-            self._keep(attempt)
+            self._take_out(row, attempt.moves)
             return None
         for pod_class, _, rows in attempt.placed:
             self.board.unplace_many(pod_class, *_counted(rows))
         for pod_class, count in held.items():
             self.board.place(pod_class, row, count)
         self._open[row] = was_open
-        self._give_up(attempt)
+        self._where.give_up(row, attempt.moves)
         if not attempt.placed:
             self._note_full(row, moving)
         return stuck
@@ -129,7 +104,7 @@ class Simulation:
     def _is_hopeless(self, row: int, moving: Load) -> bool:
         """Whether all pods are of one class for which there is no room anywhere."""
         classes = {kind.pod_class for kind in moving.variety}
-        return len(classes) == 1 and classes <= self._full and not self._are_hinted(row)
+        return len(classes) == 1 and classes <= self._full and not self._where.are_hinted(row)
 
     def _note_full(self, row: int, moving: Load) -> None:
         """No other node had room for the first pod: nodes that stay only fill up, so that none ever will have."""
@@ -138,29 +113,9 @@ class Simulation:
         if not others and not fits and _is_countable(self.board, pod_class):
             self._full.add(pod_class)
 
-    def _keep(self, attempt: _Attempt) -> None:
-        places, arrived = self._places, self._arrived
-        for _, numbers, rows in attempt.placed:
-            for number, row in zip(numbers, rows, strict=True):
-                places[number] = row
-                arrived[row].append(number)
-
-    def _give_up(self, attempt: _Attempt) -> None:
-        """Only the node's own pods take a note of where they found room: others stay where they came to."""
-        self._stuck.add(attempt.row)
-        own = self._own[attempt.row].numbers
-        for _, numbers, rows in attempt.placed:
-            for number, place in zip(numbers, rows, strict=True):
-                if number in own:
-                    self._places[number] = place
-
-    def _are_hinted(self, row: int) -> bool:
-        """Pods that came to a node were to go there: only its own have other hints, from before or from a try that failed."""
-        return bool(self._hints) or row in self._stuck
-
-    def _take_out(self, row: int) -> None:
+    def _take_out(self, row: int, moves: Iterable[Moves]) -> None:
         self._open[row] = False
-        self._arrived.pop(row, None)
+        self._where.keep(row, moves)
         self.board.remove_node(row)
 
     def _empty_beside_ghost(self, row: int, moving: Load) -> Pod | None:
@@ -172,13 +127,11 @@ class Simulation:
         attempt = _Attempt(board, open_rows, row)
         stuck = self._move(attempt, moving)
         if stuck is not None:
-            self._give_up(attempt)
+            self._where.give_up(row, attempt.moves)
             return stuck
         board.remove_node(ghost)
         self.board, self._open = board, open_rows
-        self._names.append(self._names[row])
-        self._arrived.pop(row, None)
-        self._keep(attempt)
+        self._where.keep(row, attempt.moves)
         return None
 
     def _move(self, attempt: _Attempt, moving: Load) -> Pod | None:
@@ -213,7 +166,7 @@ class Simulation:
         if rows is None:
             return load
         countable = {kind for kind in load.variety if _is_countable(attempt.board, kind.pod_class)}
-        hinted, kinds = list(zip(load.numbers, rows, strict=True)), self._roster.kinds
+        hinted, kinds = list(zip(load.numbers, rows, strict=True)), self._where.roster.kinds
         left: list[_Hinted] = []
         if len(countable) == len(load.variety):
             left = self._follow_together(attempt, hinted)
@@ -221,21 +174,19 @@ class Simulation:
             for together, run in groupby(hinted, lambda pod: kinds[pod[0]] in countable):
                 follow = self._follow_together if together else self._follow_singly
                 left += follow(attempt, list(run))
-        return Load(self._roster, [number for number, _ in left])
+        return Load(self._where.roster, [number for number, _ in left])
 
     def _hinted_rows(self, attempt: _Attempt, numbers: Sequence[int]) -> list[int] | None:
         """Where each pod was to go, negative where that takes nobody; None: nowhere any."""
-        if not self._are_hinted(attempt.row):
+        if not self._where.are_hinted(attempt.row):
             return None
-        places, before = self._places, self._before
-        found = [places[number] if places[number] >= 0 else before[number] for number in numbers]
-        rows = np.array(found, dtype=np.int64)
+        rows = np.array(self._where.hinted(numbers), dtype=np.int64)
         rows[~attempt.open_rows[rows]] = -1
         return rows.tolist() if (rows >= 0).any() else None
 
     def _follow_together(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
         """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
-        roomy, kinds = self._roomy(attempt, hinted), self._roster.kinds
+        roomy, kinds = self._roomy(attempt, hinted), self._where.roster.kinds
         going: dict[PodClass, tuple[list[int], list[int]]] = {}
         for number, row in hinted:
             if row in roomy:
@@ -250,7 +201,7 @@ class Simulation:
         """Place pods on their rows, one by one; answers those that do not fit there."""
         left: list[_Hinted] = []
         for number, row in hinted:
-            pod_class = self._roster.kinds[number].pod_class
+            pod_class = self._where.roster.kinds[number].pod_class
             if row >= 0 and feasible(attempt.board, pod_class, slice(row, row + 1))[0]:
                 self._settle(attempt, pod_class, (number,), [row])
             else:
@@ -261,7 +212,7 @@ class Simulation:
         """The rows that take all the plain pods that are to go there, whoever comes first."""
         board = attempt.board
         asked: dict[PodClass, list[int]] = {}
-        kinds = self._roster.kinds
+        kinds = self._where.roster.kinds
         for number, row in hinted:
             if row >= 0:
                 asked.setdefault(kinds[number].pod_class, []).append(row)
@@ -292,7 +243,7 @@ class Simulation:
         admitted = self._admits(board, pod_class) if together else attempt.open_rows
         takes, schedulable = amounts_fit if together else feasible, board.schedulable
         rows, start = len(board), self._cursor % max(1, len(board))
-        for window in (*_windows(start, rows), *_windows(0, start)):
+        for window in chain(_windows(start, rows), _windows(0, start)):
             mask = attempt.open_rows[window] & schedulable[window] & admitted[window]
             if mask.any():
                 mask &= takes(board, pod_class, window)
@@ -341,25 +292,3 @@ def _windows(start: int, stop: int) -> Iterable[slice]:
     while start < stop:
         yield slice(start, min(stop, start + size))
         start, size = start + size, size * _GROWTH
-
-
-def leave_ghost(board: Snapshot, row: int, now: float) -> int:
-    """Put a tainted copy without pods in place of a node; answers its row."""
-    node = board.node(row)
-    board.remove_node(row)
-    return board.add_node(tainted(node, now))
-
-
-def tainted(node: Node, now: float) -> Node:
-    """The node as it will be marked for deletion."""
-    mark = Taint(key=TO_BE_DELETED_TAINT, effect="NoSchedule", value=str(int(now)))
-    return replace(node, spec=replace(node.spec, taints=(*node.spec.taints, mark)))
-
-
-@per_class
-def _heeds_taints(pod_class: PodClass) -> bool:
-    """Whether the pod spreads over nodes that it tolerates, of which a node marked for deletion is none."""
-    return any(
-        constraint.when_unsatisfiable == "DoNotSchedule" and constraint.node_taints_policy == "Honor"
-        for constraint in pod_class.spec.topology_spread_constraints
-    )
