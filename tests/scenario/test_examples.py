@@ -147,3 +147,13 @@ def test_spare_capacity_is_found_at_once_and_made_again() -> None:
     grown = [(one.at / 60, one.after) for one in result.decisions if one.what == "increase"]
     assert grown == [(0, 5), (5, 6), (15, 8)]
     assert result.final.nodes == {"fake/pool": 3}
+
+
+def test_groups_are_made_on_demand_and_go_when_they_are_empty() -> None:
+    result = run("on-demand")
+    written = [(one.what, one.group.removeprefix("fake/")) for one in result.decisions if one.what.endswith("group")]
+    made = [group for what, group in written if what == "create group"]
+    assert [group.split("-")[1] for group in made] == ["small", "large", "gpu"]
+    assert sorted(group for what, group in written if what == "delete group") == sorted(made)
+    assert result.final.nodes == {"fake/pool": 1}
+    assert len(result.pod_waits) == 10
