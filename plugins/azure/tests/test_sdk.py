@@ -199,9 +199,10 @@ def test_only_the_core_repeats_writes(cloud: AzureCloud, attach: Attach) -> None
     assert sent == 1 + CallSettings().write_repeats
 
 
-def test_the_sdk_says_nothing_beside_us(cloud: AzureCloud) -> None:
-    """Its own line about a login that failed would stand on stderr before ours."""
+def test_the_sdk_says_nothing_beside_us_and_aks_stays_out(cloud: AzureCloud) -> None:
+    """Its own line about a login that failed would stand on stderr before ours; AKS is imported where pools are served."""
     program = (
+        "import sys\n"
         "from nodewright.spec import ProviderContext\n"
         "from nodewright.testkit import FakeClock\n"
         "from nodewright_azure.provider import AzureProvider\n"
@@ -210,10 +211,11 @@ def test_the_sdk_says_nothing_beside_us(cloud: AzureCloud) -> None:
         "    AzureProvider(context).refresh(frozenset())\n"
         "except Exception as error:\n"
         "    print(type(error).__name__)\n"
+        "print(sorted(name for name in sys.modules if name.startswith('azure.mgmt.') and name.count('.') == 2))\n"
     )
     cloud.accepts_logins = False
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("AccessDenied\n", "")
+    assert (done.stdout, done.stderr) == ("AccessDenied\n['azure.mgmt.compute', 'azure.mgmt.core']\n", "")
 
 
 def test_words_of_azure_are_kept_short() -> None:
