@@ -21,6 +21,7 @@ from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.validate.quotas import exceeded_quotas
+from nodewright.validate.whole_groups import as_made, broken_by_creation, broken_by_group_deletion
 
 Planned = SizeWrite | GroupWrite
 
@@ -62,13 +63,13 @@ class _Course:
 
     def follow(self, action: Planned) -> list[str]:
         """The rules that the action breaks; it counts as done for those after it."""
-        broken = list(self._broken_rules(action))
-        group = self.groups.get(action.group)
         if isinstance(action, CreateNodeGroup):
             broken = list(broken_by_creation(self._seen, self.groups, action, self._settings))
             if not broken:
                 self.groups[action.group], self._targets[action.group] = as_made(self._seen, action), 0
             return broken
+        broken = list(self._broken_rules(action))
+        group = self.groups.get(action.group)
         if group is not None and not broken:
             self._targets[action.group] = self._target_after(group, action)
         return broken
@@ -79,10 +80,10 @@ class _Course:
             yield "the group's size is unknown"
         elif action.expected_target != target:
             yield f"planned for a target of {action.expected_target}, observed {target}"
-        elif isinstance(action, IncreaseSize):
-            yield from _broken_by_increase(group, action)
         elif isinstance(action, DeleteNodeGroup):
             yield from broken_by_group_deletion(group, action, target)
+        elif isinstance(action, IncreaseSize):
+            yield from _broken_by_increase(group, action)
         elif isinstance(action, DeleteInstances):
             yield from _broken_by_deletion(group, action)
         elif not action.target < target:
