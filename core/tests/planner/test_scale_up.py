@@ -108,7 +108,8 @@ def test_a_used_up_limit_is_the_reason() -> None:
     world.add_group("small", cpu="4")
     plan = world.plan(cores_total="0:3")
     reason = plan.scale_up.unhelped[0].reasons[ref("small")]
-    assert reason == SkipReason(code=SkipCode.RESOURCE_LIMIT, message='exceeded quota: "cluster-wide", resources: cpu')
+    said = 'exceeded quota: "cluster-wide", resources: cpu'
+    assert reason == SkipReason(code=SkipCode.RESOURCE_LIMIT, message=said, resources=("cpu",))
 
 
 def test_every_pod_not_helped_has_a_reason_for_every_group() -> None:
