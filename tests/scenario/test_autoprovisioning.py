@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.scenario import spare
+from tests.scenario.spare import Sparing
 from tests.scenario.story import LOOP, MINUTE, Story
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
@@ -276,6 +278,18 @@ def test_a_restart_between_creation_and_increase_loses_nothing(
     assert story.result.final.pending == 0
     [name] = groups_left(story)
     assert story.machines(name) == 2
+
+
+def test_a_buffer_gets_a_group_too_and_when_it_goes_so_does_the_group() -> None:
+    story = world(settings={**SOON, **spare.ON}, minutes=15)
+    sparing = Sparing(story)
+    sparing.template(node_selector={"team": "a"})
+    sparing.buffer(at=60, replicas=4)
+    sparing.drop(at=5 * MINUTE)
+    [(_, spec)] = made(story)
+    assert spec.labels == {"team": "a"}
+    assert [(before, after) for *_, before, after in story.writes("increase")] == [(0, 2)]
+    assert groups_left(story) == []
 
 
 def dry_client() -> tuple[FakeProvider, ProviderClient]:
