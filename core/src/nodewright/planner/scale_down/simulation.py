@@ -7,7 +7,7 @@ its own pods cost, however large the cluster is.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain, compress, groupby
 
 import numpy as np
 
@@ -186,15 +186,18 @@ class Simulation:
 
     def _follow_together(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
         """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
-        roomy, kinds = self._roomy(attempt, hinted), self._where.roster.kinds
-        going: dict[PodClass, tuple[list[int], list[int]]] = {}
+        asked: dict[PodClass, tuple[list[int], list[int]]] = {}
+        kinds = self._where.roster.kinds
         for number, row in hinted:
-            if row in roomy:
-                numbers, rows = going.setdefault(kinds[number].pod_class, ([], []))
+            if row >= 0:
+                numbers, rows = asked.setdefault(kinds[number].pod_class, ([], []))
                 numbers.append(number)
                 rows.append(row)
-        for pod_class, (numbers, rows) in going.items():
-            self._settle(attempt, pod_class, numbers, rows)
+        roomy = self._roomy(attempt.board, {pod_class: rows for pod_class, (_, rows) in asked.items()})
+        for pod_class, (numbers, rows) in asked.items():
+            going = [row in roomy for row in rows]
+            if any(going):
+                self._settle(attempt, pod_class, list(compress(numbers, going)), list(compress(rows, going)))
         return self._follow_singly(attempt, [pod for pod in hinted if pod[1] not in roomy])
 
     def _follow_singly(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
@@ -208,15 +211,9 @@ class Simulation:
                 left.append((number, row))
         return left
 
-    def _roomy(self, attempt: _Attempt, hinted: Iterable[_Hinted]) -> frozenset[int]:
+    def _roomy(self, board: Snapshot, asked: Mapping[PodClass, Sequence[int]]) -> frozenset[int]:
         """The rows that take all the plain pods that are to go there, whoever comes first."""
-        board = attempt.board
-        asked: dict[PodClass, list[int]] = {}
-        kinds = self._where.roster.kinds
-        for number, row in hinted:
-            if row >= 0:
-                asked.setdefault(kinds[number].pod_class, []).append(row)
-        rows = np.unique(np.array([row for places in asked.values() for row in places], dtype=np.int64))
+        rows = np.array(sorted(set(chain.from_iterable(asked.values()))), dtype=np.int64)
         needed = np.zeros((_width(board, asked), len(rows)), dtype=np.int64)
         fits = np.ones(len(rows), dtype=np.bool_)
         for pod_class, places in asked.items():

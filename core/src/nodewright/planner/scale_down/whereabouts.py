@@ -22,6 +22,7 @@ class Whereabouts:
         self.roster = Roster()
         self._hints = hints
         self._names = [board.name(row) for row in range(len(board))]
+        self._rows = {name: row for row, name in enumerate(self._names)}
         # By number: the row to which a pod was to go before, and that to which it went last; negative: none.
         self._before: list[int] = []
         self._places: list[int] = []
@@ -38,17 +39,15 @@ class Whereabouts:
             (roll,) = find_rolls(board, (row,))
             own = self._own[row] = self.roster.add(roll)
             self._places += repeat(-1, len(own))
-            self._before += self._rows_before(board, roll)
+            self._before += self._rows_before(roll)
         arrived = self._arrived.get(row)
         return own.with_others(arrived) if arrived is not None else own
 
-    def _rows_before(self, board: Snapshot, roll: Roll) -> Iterable[int]:
+    def _rows_before(self, roll: Roll) -> Iterable[int]:
         if not self._hints:
             return repeat(-1, len(roll.pods))
-        names = [self._hints.get(known_as, "") for known_as in roll.ids]
-        rows = {name: board.find_row(name) for name in set(names)}
-        known = {name: row for name, row in rows.items() if row is not None}
-        return [known.get(name, -1) for name in names]
+        hint, row = self._hints.get, self._rows.get
+        return [row(hint(known_as, ""), -1) for known_as in roll.ids]
 
     def are_hinted(self, row: int) -> bool:
         """Pods that came to a node were to go there: only its own have other hints, from before or from a try that failed."""
