@@ -15,7 +15,7 @@ demo: .venv/.runtime
 test: .venv/.dev
 	$(BIN)/pytest -n auto --dist worksteal
 
-# Needs Go; the first build of the control plane takes 8 minutes on two free cores, then it is kept.
+# Needs Go; the first build of the control plane takes some ten minutes, then it is kept.
 control-plane: .venv/.dev
 	$(BIN)/python -m tests.e2e.provide
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.binary import Unavailable, provide_binary, provide_kubectl
+from tests.e2e.binary import Unavailable, provide
 from tests.e2e.cloud import Kubelets, SharedCloud
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess
-from tests.e2e.helm import provide_helm
 from tests.e2e.rights import MODES, bind_role
 
 from nodewright_fake import CloudOptions, GroupConfig, fixed
@@ -28,9 +27,7 @@ collect_ignore_glob = ["*"] if _WISH == "off" else []
 @pytest.fixture(scope="session")
 def farm_binary() -> Path:
     try:
-        for provide in (provide_helm, provide_kubectl):
-            provide(may_build=_WISH == "require")
-        return provide_binary(may_build=_WISH == "require")
+        return provide(may_build=_WISH == "require").farm
     except Unavailable as reason:
         if _WISH == "require":
             pytest.fail(f"no control plane: {reason}")

@@ -1,4 +1,4 @@
-"""Helm, built from its Go module once, and what it makes of our chart."""
+"""What helm makes of our chart."""
 
 import json
 import subprocess
@@ -8,30 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.e2e.binary import CACHE, provide, run_go
+from tests.e2e.binary import provide
 
 CHART = Path(__file__).parents[2] / "deploy" / "chart"
-_VERSION = "v3.22.0"
-_MODULE = "helm.sh/helm/v3/cmd/helm"
 # What `helm template` has no cluster to ask for.
 _KUBERNETES = "1.36.2"
 
 
-def provide_helm(*, may_build: bool) -> Path:
-    """Raises Unavailable."""
-    return provide(f"helm-{_VERSION}", _build, may_build=may_build)
-
-
-def _build(binary: Path) -> None:
-    folder = CACHE / "helm-partial"
-    words = ["install", "-trimpath", "-ldflags", "-s -w", f"{_MODULE}@{_VERSION}"]
-    run_go(words, CACHE, {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
-    (folder / "helm").replace(binary)
-
-
 def run_helm(*words: str, values: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
     """``values`` go in by stdin."""
-    command = [str(provide_helm(may_build=False)), *words, *(["--values=-"] if values is not None else [])]
+    command = [str(provide(may_build=False).helm), *words, *(["--values=-"] if values is not None else [])]
     text = json.dumps(values) if values is not None else None
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 

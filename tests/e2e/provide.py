@@ -2,12 +2,10 @@
 
 import sys
 
-from tests.e2e.binary import Unavailable, provide_binary, provide_kubectl
-from tests.e2e.helm import provide_helm
+from tests.e2e.binary import Unavailable, provide
 
 if __name__ == "__main__":
     try:
-        for provide in (provide_helm, provide_kubectl, provide_binary):
-            print(provide(may_build=True))
+        print(*provide(may_build=True), sep="\n")
     except Unavailable as reason:
         sys.exit(str(reason))

@@ -1,7 +1,7 @@
 """How the daemon does on a large cluster: ``python -m tests.e2e.scale [nodes] [pods]``.
 
 Nodes are kwok's, pods are bound to them from the start. Prints the seconds of steady loops, the daemon's memory and
-the requests that it made, each minute.
+the requests that it made, each minute; fails if it lists what it watches.
 """
 
 import json
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.binary import provide_binary
+from tests.e2e.binary import provide
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import DaemonProcess, wait_until
@@ -98,7 +98,7 @@ def main(nodes: int, pods: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="scale-"))
     (folder / "plane").mkdir()
     group = GroupConfig(name="large", max_size=2 * nodes, size=nodes, cpu=16.0, memory="64Gi")
-    with ControlPlane(provide_binary(may_build=True), folder / "plane", {"nodewright": ()}) as plane:
+    with ControlPlane(provide(may_build=True).farm, folder / "plane", {"nodewright": ()}) as plane:
         bind_role(plane)
         cloud = SharedCloud(CloudOptions(groups=(group,)), folder / "cloud.sock")
         began = time.monotonic()
@@ -111,9 +111,12 @@ def main(nodes: int, pods: int) -> None:
         print(f"first loop after {time.monotonic() - began:.1f} s: {daemon.says('loop')[0]}", flush=True)
         ready = f'nodes_count{{state="ready"}} {float(nodes)}'
         wait_until(lambda: ready in daemon.page("address", "/metrics"), "loop with every node ready", 600)
-        print(json.dumps(measure(daemon, plane), indent=1), flush=True)
+        found = measure(daemon, plane)
+        print(json.dumps(found, indent=1), flush=True)
         print("control plane, MiB:", plane.memory())
-        print("exit code", daemon.end(60))
+        print("exit code", daemon.end())
+    polled = [what for what in found["requests_per_minute"] if what.startswith("list ")]
+    sys.exit(f"polled, though it can be watched: {', '.join(polled)}" if polled else 0)
 
 
 if __name__ == "__main__":

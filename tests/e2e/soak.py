@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.e2e.binary import provide_binary
+from tests.e2e.binary import provide
 from tests.e2e.cloud import Kubelets, SharedCloud
 from tests.e2e.conftest import make_group
 from tests.e2e.control_plane import ControlPlane
@@ -137,7 +137,7 @@ def soak(binary: Path, folder: Path, seconds: float, seed: int) -> Soak:
 
 
 def main(minutes: float) -> None:
-    found = soak(provide_binary(may_build=True), Path(tempfile.mkdtemp(prefix="soak-")), minutes * 60, 1)
+    found = soak(provide(may_build=True).farm, Path(tempfile.mkdtemp(prefix="soak-")), minutes * 60, 1)
     problems = [line["message"] for line in found.daemon.lines() if line.get("level") == "error"]
     tenths = [found.mib[number * (len(found.mib) - 1) // 10] for number in range(11)]
     print(f"done: {found.did}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.binary import provide_kubectl
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
@@ -101,12 +100,14 @@ def test_the_lease_is_renewed_while_the_process_computes(
     assert daemon.end() == 0
 
 
-def test_a_dump_by_kubectl_is_what_plan_reads(clean: ControlPlane, shared: SharedCloud, tmp_path: Path) -> None:
+def test_a_dump_by_kubectl_is_what_plan_reads(
+    clean: ControlPlane, shared: SharedCloud, farm_binary: Path, tmp_path: Path
+) -> None:
     assert not shared.calls
     deploy(clean, "web", 5)
     wait_until(lambda: len(clean.request(f"{PODS}?fieldSelector=spec.nodeName=")["items"]) == 5, "pending pods")
     wait_until(lambda: all(pod["status"].get("conditions") for pod in clean.request(PODS)["items"]), "verdicts")
-    kubectl = [str(provide_kubectl(may_build=False)), f"--kubeconfig={clean.kubeconfig()}"]
+    kubectl = [str(farm_binary), "kubectl", f"--kubeconfig={clean.kubeconfig()}"]
     for form in ("json", "yaml"):
         words = [*kubectl, "get", KINDS, "-A", "-o", form]
         dump = tmp_path / f"dump.{form}"
