@@ -138,8 +138,10 @@ class Asking:
         return Counter(f"{one['status']}/{one['reason']}" for one in conditions if one["type"] == kind)
 
     def told(self, kind: str, name: str) -> dict[str, str]:
-        """Events of an object: reason → message."""
-        query = f"fieldSelector=involvedObject.kind={kind},involvedObject.name={name}"
+        """Events of an object as kubectl describe finds them: reason → message."""
+        path = f"{self._requests}/{name}" if kind == "ProvisioningRequest" else f"{self._objects}/pods/{name}"
+        uid = self._plane.request(path)["metadata"]["uid"]
+        query = f"fieldSelector=involvedObject.kind={kind},involvedObject.uid={uid}"
         found = self._plane.request(f"{self._objects}/events?{query}")["items"]
         return {event["reason"]: event["message"] for event in found}
 

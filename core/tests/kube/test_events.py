@@ -39,6 +39,13 @@ def test_the_same_event_is_counted_up(server: ApiServer, events: KubeEvents) -> 
     }
 
 
+def test_an_event_names_its_object_as_the_api_does(server: ApiServer, events: KubeEvents) -> None:
+    events._write(Event(kind="ProvisioningRequest", name="shop/train", reason="Accepted", message="it is"))
+    [held] = server.objects.values()
+    assert held["involvedObject"]["apiVersion"] == "autoscaling.x-k8s.io/v1"
+    assert held["involvedObject"]["uid"] == "uid-of-ProvisioningRequest-shop/train"
+
+
 def test_an_event_that_has_expired_is_written_anew(server: ApiServer, events: KubeEvents) -> None:
     events._write(GROWN)
     [path] = server.objects

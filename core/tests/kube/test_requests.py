@@ -108,3 +108,5 @@ def test_they_are_followed_only_where_they_are_served(server: ApiServer, served:
         caches.stop()
     assert [request.key for request in seen.requests] == (["shop/train"] if served else [])
     assert sorted(seen.templates) == (["shop/t"] if served else [])
+    assert caches.uid_of("ProvisioningRequest", "shop/train") == ("u1" if served else "")
+    assert caches.uid_of("ProvisioningRequest", "shop/other") == ""

@@ -314,7 +314,4 @@ class LiveEngine:
     def _find_uid(self, kind: str, name: str) -> str:
         if name == STATUS_NAME:
             return self._status.uid if self._status is not None else ""
-        if kind not in ("Pod", "Node"):
-            return ""
-        held = self._caches.of(kind).get(name)
-        return held.metadata.uid if held is not None else ""
+        return self._caches.uid_of(kind, name)

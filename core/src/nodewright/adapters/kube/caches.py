@@ -96,6 +96,12 @@ class Caches:
         """The cache of one ConfigMap that is followed."""
         return self._reflectors[f"{_CONFIG_MAP}/{name}"].cache
 
+    def uid_of(self, kind: str, name: str) -> str:
+        """The uid of an object; empty where it, or its kind, is not followed."""
+        reflector = self._reflectors.get(kind)
+        held = reflector.cache.get(name) if reflector is not None else None
+        return held.metadata.uid if held is not None else ""
+
     def start(self) -> None:
         for name, reflector in self._reflectors.items():
             thread = threading.Thread(target=reflector.run, name=f"watch-{name}", daemon=True)

@@ -13,6 +13,7 @@ from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request
 from nodewright.adapters.kube.resources import collection_path
 from nodewright.model.clock import Clock
 from nodewright.model.moment import format_moment
+from nodewright.model.objects import KINDS
 
 # Dashboards and alerts look for events of this component.
 COMPONENT = "cluster-autoscaler"
@@ -104,7 +105,9 @@ class KubeEvents:
             self._known.popitem(last=False)
 
     def _body(self, event: Event, namespace: str, name: str, at: str) -> dict[str, Any]:
-        of = {"apiVersion": "v1", "kind": event.kind, "name": event.name.rpartition("/")[2]}
+        known = KINDS[event.kind]
+        version = f"{known.api_group}/{known.version}" if known.api_group else known.version
+        of = {"apiVersion": version, "kind": event.kind, "name": event.name.rpartition("/")[2]}
         if "/" in event.name:
             of["namespace"] = namespace
         uid = self._find_uid(event.kind, event.name)
