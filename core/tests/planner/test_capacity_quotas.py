@@ -16,6 +16,7 @@ from nodewright.model.capacity_quota import (
     CapacityQuotaSpec,
     QuotaAmounts,
 )
+from nodewright.model.group import GroupOptions
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
 from nodewright.planner.capacity_quotas import read_quotas
@@ -98,6 +99,22 @@ def test_minimum_sizes_keep_to_it() -> None:
     made = world(quota(nodes=2), pods=0)
     made.groups[ref("a")] = replace(made.groups[ref("a")], group=build_group("a", min_size=4))
     assert grown(made.plan(enforce_node_group_min_size=True, **ON)) == {"a": (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({}, 'exceeded quota: "CapacityQuota/a", resources: nodes'),
+        ({"max_nodes_total": 9}, "atomic scale-up exceeds cluster node count limit"),
+    ],
+)
+def test_a_group_that_grows_whole_must_fit_whole(limits: dict[str, Any], says: str) -> None:
+    made = world(quota(nodes=9))
+    whole = GroupOptions(zero_or_max_node_scaling=True)
+    made.groups[ref("a")] = replace(made.groups[ref("a")], options=whole)
+    plan = made.plan(expander="price", **ON, **limits)
+    assert grown(plan) == {"b": (0, 4)}
+    assert str(plan.scale_up.skipped[ref("a")]) == says
 
 
 @pytest.mark.parametrize(("amounts", "target"), [({"gpu": 4}, 2), ({"t4": 4}, 2), ({"t4": 7}, 3), ({"gpu": 0}, 0)])
