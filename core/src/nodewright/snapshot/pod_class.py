@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
 import msgspec
+from msgspec.structs import astuple
 
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.pod import Pod, PodSpec, Volume
@@ -19,6 +20,7 @@ T = TypeVar("T")
 # Numbers are never used again, so that what is remembered by number is never taken for another class.
 _IDS = count()
 _MAX_PARTS = 2**14
+_NODE_NAME = PodSpec.__struct_fields__.index("node_name")
 
 
 class PodClass:
@@ -90,7 +92,7 @@ class PodClasses:
         self._by_key: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
         self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
         # Pods that were decoded together share their equal parts: these are held, so that their ids are theirs alone.
-        self._by_parts: dict[tuple[int, int, str], tuple[PodSpec, Mapping[str, str], ReferenceType[PodClass]]] = {}
+        self._by_parts: dict[tuple[object, ...], tuple[PodSpec, Mapping[str, str], ReferenceType[PodClass]]] = {}
 
     def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
         """Pods without a node by class, in order of first appearance."""
@@ -102,8 +104,9 @@ class PodClasses:
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
         """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
         meta = pod.metadata
-        parts = None if placed else (id(pod.spec), id(meta.labels), meta.namespace)
-        shared = self._by_parts.get(parts) if parts is not None else None
+        spec = _parts_but_node(pod.spec) if placed else (id(pod.spec),)
+        parts = (*spec, id(meta.labels), meta.namespace)
+        shared = self._by_parts.get(parts)
         if shared is not None and has_only_parts(pod):
             found = shared[2]()
             if found is not None:
@@ -118,7 +121,7 @@ class PodClasses:
         pod_class = self._intern(bare)
         if uid:
             self._by_pod[uid] = (pod, placed, pod_class)
-        if parts is not None and has_only_parts(pod):
+        if has_only_parts(pod):
             if len(self._by_parts) >= _MAX_PARTS:
                 self._by_parts.clear()
             self._by_parts[parts] = (pod.spec, meta.labels, ref(pod_class))
@@ -196,10 +199,15 @@ def claim_key(pod: Pod, volume: Volume) -> str:
     return f"{pod.metadata.namespace}/{name}"
 
 
+def _parts_but_node(spec: PodSpec) -> tuple[int, ...]:
+    """What a pod that has a node shares with others like it, which have other nodes."""
+    parts = tuple(map(id, astuple(spec)))
+    return parts[:_NODE_NAME] + parts[_NODE_NAME + 1 :]
+
+
 def has_only_parts(pod: Pod) -> bool:
-    """Whether spec, labels and namespace are all of a pod without a node that its class is about."""
-    status = pod.status
-    if pod.metadata.deletion_timestamp is not None or status.container_statuses or status.init_container_statuses:
+    """Whether spec, labels and namespace are all of a pod that its class is about."""
+    if pod.metadata.deletion_timestamp is not None or _is_resized(pod):
         return False
     volumes = pod.spec.volumes
     return not volumes or not any(volume.ephemeral for volume in volumes)
@@ -217,4 +225,5 @@ def _identity(pod: Pod) -> tuple[object, ...]:
 
 def _is_resized(pod: Pod) -> bool:
     """Whether a status tells what containers have been given: it counts beside what they ask for."""
-    return any(status.resources for status in (*pod.status.container_statuses, *pod.status.init_container_statuses))
+    statuses = pod.status.container_statuses + pod.status.init_container_statuses
+    return bool(statuses) and any(status.resources for status in statuses)
