@@ -157,6 +157,19 @@ def test_two_that_move_to_one_node() -> None:
     assert rules(given, *plan, places={two[0].key: "t-0", two[1].key: "t-1"}) == []
 
 
+def test_each_of_many_that_move_is_known_to_the_next() -> None:
+    given = zones()
+    three = [
+        build_pod(name, node_name=f"g-{n}", labels=X, affinity=shuns(HOSTNAME_LABEL)) for n, name in enumerate("abc")
+    ]
+    given.running = three
+    plan = [removal(f"g-{n}", pod.key) for n, pod in enumerate(three)]
+    places = dict(zip((pod.key for pod in three), ("t-0", "t-1", "t-1"), strict=True))
+    assert rules(given, *plan, places=places) == [
+        "pod default/c has no place: it would be too near to pods like default/a, on node t-1"
+    ]
+
+
 def test_whoever_leaves_is_near_to_nobody() -> None:
     """The other pod goes to another zone itself."""
     given = zones()

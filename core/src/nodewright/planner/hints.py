@@ -1,6 +1,6 @@
 """Where pods were placed last time, so that they are placed there again (behaviour/down.md A6.4)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nodewright.model.pod import Pod
@@ -21,17 +21,8 @@ class Hints:
         key = hint_key(pod)
         return self.fresh.get(key) or self.before.get(key)
 
-    def get_all(self, pods: Iterable[Pod]) -> list[str | None]:
-        """``get`` of many."""
-        fresh, before = self.fresh.get, self.before.get
-        return [fresh(key) or before(key) for key in map(hint_key, pods)]
-
     def set(self, pod: Pod, node: str) -> None:
         self.fresh[hint_key(pod)] = node
-
-    def set_all(self, pods: Iterable[Pod], nodes: Iterable[str]) -> None:
-        """``set`` of many."""
-        self.fresh.update(zip(map(hint_key, pods), nodes, strict=False))
 
 
 def hint_key(pod: Pod) -> str:
