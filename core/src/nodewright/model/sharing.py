@@ -11,7 +11,7 @@ from nodewright.model.quantity import Quantity
 T = TypeVar("T")
 # Past these, what was held so far is shared with later pods no more. A status tells the second of every change: those of
 # pods that came together are alike, and older ones never come again.
-_MAX_PARTS, _MAX_STATUSES = 2**16, 2**12
+_MAX_PARTS, _MAX_STATUSES = 2**16, 2**10
 
 
 class Sharing:
