@@ -11,7 +11,6 @@ from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.result import WaitingTimes
 from nodewright.engine.autoscaler import Brain
-from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan, make_plan
 from nodewright.registry.state import ClusterState
@@ -46,9 +45,9 @@ class Waits:
         for pod in state.observation.pending:
             self._seen.setdefault(pod.key, (self._loop, self._spent))
         self._loop, self._spent = self._loop + 1, self._spent + time.process_time() - began
-        for action in plan.actions:
-            for key in action.pods if isinstance(action, IncreaseSize) else ():
-                loop, spent = self._seen.pop(key, (self._loop - 1, self._spent))
+        for report in (plan.scale_up, *plan.salvo):
+            for pod in report.triggered:
+                loop, spent = self._seen.pop(pod.key, (self._loop - 1, self._spent))
                 self._loops.append(self._loop - loop)
                 self._milliseconds.append(1000 * (self._spent - spent))
         return plan
