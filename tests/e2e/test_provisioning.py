@@ -83,6 +83,10 @@ def group(**changes: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("groups", [(replace(make_group("small"), **changes),)], ids=[""])
 
 
+def names_in(plane: ControlPlane, path: str) -> set[str]:
+    return {held["metadata"]["name"] for held in plane.request(path)["items"]}
+
+
 def count_ready(plane: ControlPlane) -> int:
     conditions = [one for node in plane.request("/api/v1/nodes")["items"] for one in node["status"]["conditions"]]
     return sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
@@ -222,6 +226,7 @@ def test_deletion_cancels_at_once(asking: Asking, clean: ControlPlane, shared: S
     asking.withdraw("held")
     wait_until(lambda: shared.cloud.view("small").target == 0, "withdrawal of all")
     asking.let_go("held")
+    wait_until(lambda: "team" not in names_in(clean, namespaces), "end of the namespace")
 
 
 @group(provision_delay=fixed(4))
