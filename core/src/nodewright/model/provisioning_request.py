@@ -93,7 +93,6 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
         conditions = with_condition(self.status.conditions, fresh)
         return msgspec.structs.replace(self, status=msgspec.structs.replace(self.status, conditions=conditions))
 
-
     @property
     def own_details(self) -> dict[str, str]:
         """Of its class's details those that nodewright writes."""

@@ -82,8 +82,11 @@ def _ends(docket: Docket, at: float) -> bool:
 
 
 def _collect_garbage(docket: Docket) -> None:
-    """As CA: of every class, and by the age of these two conditions, whatever they say."""
+    """Of every class. CA goes by the age of either condition, whatever it says, for it dates them anew at each look; here
+    they are as old as their status, and one that is not True is no end.
+    """
     for request in docket:
-        ages = [held.since for held in map(request.condition, (PROVISIONED, FAILED)) if held is not None]
-        if any(_ends(docket, since + _KEPT_SECONDS) for since in ages):
+        held = [one for one in map(request.condition, (PROVISIONED, FAILED)) if one is not None]
+        dates = [one.since for one in held if one.is_true or docket.settings.is_ca]
+        if dates and _ends(docket, (min if docket.settings.is_ca else max)(dates) + _KEPT_SECONDS):
             docket.delete(request)
