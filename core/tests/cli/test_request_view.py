@@ -16,6 +16,8 @@ from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     CHECK_CAPACITY,
+    CLASS_ANNOTATION,
+    REQUEST_ANNOTATION,
     PodSet,
     PodTemplate,
     ProvisioningRequest,
@@ -110,6 +112,36 @@ def test_what_its_pods_are_told(nodewright: Nodewright, write_dump: WriteDump) -
     assert found["state"] == "new"
     assert [one["to"] for one in found["told"]] == ["ml/lost"]
     assert "class qeued.example.com" in found["told"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fate", "says"),
+    [
+        ("train", "waits", "because it's consuming ProvisioningRequest ml/train"),
+        ("trian", "unhelped", "waits for ProvisioningRequest ml/trian, and there is none: create it"),
+        ("over", "unhelped", "annotation autoscaling.x-k8s.io/provisioning-class-name is best-effort"),
+    ],
+)
+def test_pods_that_consume_a_request_say_so(
+    name: str, fate: str, says: str, nodewright: Nodewright, write_dump: WriteDump
+) -> None:
+    annotations = {REQUEST_ANNOTATION: name, CLASS_ANNOTATION: BEST_EFFORT_ATOMIC}
+    requests = [request("train", 6, BEST_EFFORT_ATOMIC), request("over", 1, CHECK_CAPACITY)]
+    pod = build_pod("p", "2", namespace="ml", annotations=annotations)
+    dump = write_dump(build_node("n", labels=POOL, created_at=3600.0), TEMPLATE, *requests, pod)
+    (found,) = nodewright("plan", dump, *ON, "-o", "json").document["pods"]
+    assert (found["fate"], says in found["reason"]) == (fate, True)
+
+
+def test_of_many_pods_that_consume_a_request_all_say_so(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    annotations = {REQUEST_ANNOTATION: "train", CLASS_ANNOTATION: BEST_EFFORT_ATOMIC}
+    pods = [build_pod(f"p-{n}", "2", namespace="ml", annotations=annotations) for n in range(52)]
+    dump = write_dump(
+        build_node("n", labels=POOL, created_at=3600.0), TEMPLATE, request("train", 52, BEST_EFFORT_ATOMIC), *pods
+    )
+    found = nodewright("plan", dump, *ON, "-o", "json").document["pods"]
+    assert {one["fate"] for one in found} == {"waits"}
+    assert all("ProvisioningRequest ml/train" in one["reason"] for one in found)
 
 
 def make_report() -> LoopReport:

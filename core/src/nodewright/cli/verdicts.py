@@ -11,6 +11,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
 from nodewright.planner.pending import is_expendable, is_pending
+from nodewright.planner.provisioning.docket import ProvisioningReport
+from nodewright.planner.provisioning.pods import consumed_request
 
 _DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
 
@@ -28,7 +30,7 @@ class Fate(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod's fate. ``reasons`` has every group for an unhelped pod, and is empty for any other."""
+    """One pod's fate. ``reasons`` has every group for an unhelped pod that is planned for, and is empty for any other."""
 
     pod: Pod
     fate: Fate
@@ -70,6 +72,19 @@ def _judged(trial: Trial) -> Iterator[Verdict]:
     for unhelped in report.unhelped:
         reason = "no group helps" if unhelped.reasons else "there are no node groups"
         yield Verdict(pod=unhelped.pod, fate=Fate.UNHELPED, reason=reason, reasons=unhelped.reasons)
+    yield from _consumers(trial.plan.provisioning)
+
+
+def _consumers(report: ProvisioningReport) -> Iterator[Verdict]:
+    """Pods for which their request is to provide; in what they are told it says whether it can."""
+    told = {note.pod.key: note for note in report.notes if note.pod is not None}
+    for pod in report.consumers:
+        note = told.get(pod.key)
+        if note is None:  # not so many are told in one loop
+            reason = f"waits for ProvisioningRequest {pod.metadata.namespace}/{consumed_request(pod)}"
+            yield Verdict(pod=pod, fate=Fate.WAITS, reason=reason)
+        else:
+            yield Verdict(pod=pod, fate=Fate.UNHELPED if note.is_warning else Fate.WAITS, reason=note.message)
 
 
 def _left(pod: Pod, trial: Trial) -> Verdict:
@@ -78,4 +93,4 @@ def _left(pod: Pod, trial: Trial) -> Verdict:
         return Verdict(pod=pod, fate=Fate.IGNORED, reason=ignored)
     if pod.is_daemonset_pod and not trial.plan.halted:
         return Verdict(pod=pod, fate=Fate.IGNORED, reason=_DAEMON)
-    return Verdict(pod=pod, fate=Fate.HALTED, reason=trial.plan.halted)
+    return Verdict(pod=pod, fate=Fate.HALTED, reason=trial.plan.halted or trial.plan.cut_short)
