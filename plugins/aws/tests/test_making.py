@@ -1,5 +1,6 @@
 """Groups made on demand: like the group that is named, marked, and deleted only when they are empty and our own."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,6 +77,27 @@ def test_a_group_is_like_its_model_but_for_the_instance_type(stage: Stage[AwsClo
     assert group["AvailabilityZones"] == like["AvailabilityZones"]
     assert (group["DesiredCapacity"], group["NewInstancesProtectedFromScaleIn"]) == (0, True)
     assert tags_of(stage.cloud, NAME) == {**DISCOVERED, "team": "web", MARK: "m5.xlarge"}
+
+
+def test_it_has_the_tag_that_the_policy_demands_and_nobody_elses_mark(
+    cloud: AwsCloud, attach: Attach[AwsCloud]
+) -> None:
+    """With a mark of another cluster that cluster would scale the group, and delete it."""
+    key = f"k8s.io/cluster-autoscaler/{CLUSTER}"
+    like = cloud.add_group(tags={key: "", "nodewright/autoprovisioned/green": "m5.large"}, MaxSize=3)
+    stage = attach(f"0:10:{like}", **options(like))
+    stage.client.create_node_group(SPEC)
+    assert tags_of(cloud, NAME) == {key: "owned", MARK: "m5.xlarge"}
+
+
+def test_what_a_group_is_made_for_takes_the_place_of_the_models_tag(attach: Attach[AwsCloud], cloud: AwsCloud) -> None:
+    """AWS refuses a key that is told twice."""
+    key = "k8s.io/cluster-autoscaler/node-template/taint/team"
+    like = cloud.add_group(tags={key: "b:NoSchedule"}, MaxSize=3)
+    stage = attach(f"0:10:{like}", **options(like, labels_from_tags=True))
+    taint = Taint(key="team", value="a", effect="NoSchedule")
+    stage.client.create_node_group(GroupSpec(group_id=NAME, machine_type="m5.xlarge", max_size=7, taints=(taint,)))
+    assert tags_of(cloud, NAME)[key] == "a:NoSchedule"
 
 
 def test_it_can_be_used(stage: Stage[AwsCloud]) -> None:
@@ -181,10 +203,16 @@ def test_doctor_makes_nothing(stage: Stage[AwsCloud]) -> None:
 
 
 def test_a_policy_for_making(stage: Stage[AwsCloud]) -> None:
-    policy = stage.client.minimal_policy() or ""
-    for action in ("autoscaling:CreateAutoScalingGroup", "autoscaling:DeleteAutoScalingGroup", "iam:PassRole"):
-        assert f'"{action}"' in policy
-    assert f"aws:RequestTag/k8s.io/cluster-autoscaler/{CLUSTER}" in policy
+    policy = json.loads(stage.client.minimal_policy() or "")
+    said = {action: one["Sid"] for one in policy["Statement"] for action in one["Action"]}
+    assert {
+        "autoscaling:CreateAutoScalingGroup": "NodewrightMakes",
+        "autoscaling:DeleteAutoScalingGroup": "NodewrightWrites",
+        "ec2:RunInstances": "NodewrightStarts",
+        "iam:PassRole": "NodewrightPasses",
+    }.items() <= said.items()
+    [made] = [one["Condition"] for one in policy["Statement"] if one["Sid"] == "NodewrightMakes"]
+    assert made == {"StringEquals": {f"aws:RequestTag/k8s.io/cluster-autoscaler/{CLUSTER}": "owned"}}
 
 
 @pytest.mark.parametrize(
@@ -219,4 +247,22 @@ def test_a_group_that_aws_is_deleting_is_gone(stage: Stage[AwsCloud]) -> None:
 def test_the_cluster_must_be_named() -> None:
     context = ProviderContext(clock=FakeClock(), options={"autoprovisioning": {"like": "a", "instance_types": ["b"]}})
     with pytest.raises(ConfigError, match="autoprovisioning needs cluster"):
+        load_options(context)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"like": ""}, r"autoprovisioning\.like: "),
+        ({"instance_types": []}, r"autoprovisioning\.instance_types: "),
+        ({"instance_types": ["m5.large", ""]}, r"autoprovisioning\.instance_types\[1\]: "),
+        ({"instance_types": ["m5.large", "m5.large"]}, r"autoprovisioning\.instance_types names m5\.large twice"),
+        ({"prefix": "a:b"}, r"autoprovisioning\.prefix: "),
+        ({"prefix": "a" * 201}, r"autoprovisioning\.prefix: "),
+    ],
+)
+def test_what_aws_would_refuse_later_is_refused_at_once(wrong: dict[str, Any], sentence: str) -> None:
+    making = {"like": "web", "instance_types": ["m5.large"]} | wrong
+    context = ProviderContext(clock=FakeClock(), options={"cluster": CLUSTER, "autoprovisioning": making})
+    with pytest.raises(ConfigError, match=f"^options of provider aws: {sentence}"):
         load_options(context)

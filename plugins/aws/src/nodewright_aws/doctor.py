@@ -17,6 +17,7 @@ from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import Group, NewGroup, TemplateSpec
+from nodewright_aws.tags import OWNED, cluster_tag
 
 _NOWHERE = "nodewright-doctor-no-such-group"
 _NO_INSTANCE = "i-00000000000000000"
@@ -101,21 +102,22 @@ PERMISSIONS = (
         capability=Capability.AUTOPROVISIONING,
     ),
 )
-_CREATE = "autoscaling:CreateAutoScalingGroup"
+_CREATE, _START = "autoscaling:CreateAutoScalingGroup", "ec2:RunInstances"
+# These have statements of their own in the policy.
+_FOR_MAKING = (_CREATE, _START)
 
 
 def minimal_policy(options: Options) -> str:
     """An IAM policy document; writes only to groups that carry the cluster's tag, if a cluster is named."""
-    reads = [one.action for one in PERMISSIONS if not one.is_write and _is_needed(one, options)]
-    tag = f"k8s.io/cluster-autoscaler/{options.cluster or '<cluster name>'}"
+    needed = [one for one in PERMISSIONS if _is_needed(one, options) and one.action not in _FOR_MAKING]
+    reads = [one.action for one in needed if not one.is_write]
+    tag = cluster_tag(options.cluster or "<cluster name>")
     writes = {
         "Sid": "NodewrightWrites",
         "Effect": "Allow",
-        "Action": [
-            one.action for one in PERMISSIONS if one.is_write and _is_needed(one, options) and one.action != _CREATE
-        ],
+        "Action": [one.action for one in needed if one.is_write],
         "Resource": "*",
-        "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": "owned"}},
+        "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": OWNED}},
     }
     statements = [{"Sid": "NodewrightReads", "Effect": "Allow", "Action": reads, "Resource": "*"}, writes]
     if options.autoprovisioning is not None:
@@ -124,12 +126,15 @@ def minimal_policy(options: Options) -> str:
 
 
 def _making_statements(tag: str) -> list[dict[str, object]]:
-    """What making groups takes beside: tags are put on in the same call, and AWS passes the template's role on."""
-    made = {"StringEquals": {f"aws:RequestTag/{tag}": "owned"}}
+    """What making groups takes beside: tags are put on in the same call, and AWS asks whether whoever names a launch template
+    may start such machines and pass their role on. Those machines carry no tag yet.
+    """
+    made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
     passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     create = [_CREATE, "autoscaling:CreateOrUpdateTags"]
     return [
         {"Sid": "NodewrightMakes", "Effect": "Allow", "Action": create, "Resource": "*", "Condition": made},
+        {"Sid": "NodewrightStarts", "Effect": "Allow", "Action": [_START], "Resource": "*"},
         {
             "Sid": "NodewrightPasses",
             "Effect": "Allow",

@@ -1,7 +1,8 @@
 """Groups that are made on demand, like one that is named, and deleted when they are empty.
 
 A new group starts what the model's launch template says, of another instance type, in the model's subnets. It carries the
-model's tags, those by which groups are discovered, and the mark: nothing without the mark is ever deleted.
+model's tags, the cluster's, on which the minimal policy insists, those by which groups are discovered, and the mark: nothing
+without the mark is ever deleted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +17,11 @@ from nodewright_aws.discovery import Selection
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Making, Options
 from nodewright_aws.shapes import Group, NewGroup, Tag, TemplateSpec
-from nodewright_aws.tags import label_tag, machine_type_of, mark_of, taint_tag
+from nodewright_aws.tags import MARK, OWNED, cluster_tag, label_tag, machine_type_of, mark_of, taint_tag
 from nodewright_aws.template import Machine, make_template
 
-# Tags that AWS and EKS write themselves: they tell of the model alone.
-_RESERVED = ("aws:", "eks:")
+# Tags that AWS and EKS write themselves, and marks: they tell of the model alone.
+_RESERVED = ("aws:", "eks:", MARK)
 _EXISTS = "AlreadyExists"
 
 
@@ -108,6 +109,7 @@ class Maker:
         model = self._model()
         mark = Tag(key=mark_of(self._options.cluster), value=spec.machine_type)
         labels = (label_tag(key, value) for key, value in sorted(spec.labels.items()))
+        tags = (*self._tags(model), mark, *labels, *map(taint_tag, spec.taints))
         return NewGroup(
             name=spec.group_id,
             max_size=spec.max_size,
@@ -115,12 +117,14 @@ class Maker:
             instance_type=spec.machine_type,
             subnets=model.vpc_zone_identifier,
             availability_zones=model.availability_zones,
-            tags=(*self._tags(model), mark, *labels, *map(taint_tag, spec.taints)),
+            tags=tuple({tag.key: tag for tag in tags}.values()),
         )
 
     def _tags(self, model: Group) -> tuple[Tag, ...]:
-        """The model's own, and those by which the new group is found again."""
+        """The model's own, the cluster's, and those by which the new group is found again."""
         tags = {tag.key: tag for tag in model.tags if not tag.key.startswith(_RESERVED)}
+        owner = cluster_tag(self._options.cluster)
+        tags[owner] = Tag(key=owner, value=OWNED)
         for key, value in self._found_by.items():
             if value or key not in tags:
                 tags[key] = Tag(key=key, value=value)

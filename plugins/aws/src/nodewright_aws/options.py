@@ -10,6 +10,9 @@ from nodewright.spec.options import Seconds, decode_seconds
 
 Positive = Annotated[int, Meta(ge=1)]
 Price = Annotated[float, Meta(ge=0)]
+Name = Annotated[str, Meta(min_length=1)]
+# What AWS has in the name of a group; with the instance type and a digest behind it the name stays within AWS's 255.
+Prefix = Annotated[str, Meta(max_length=200, pattern="^[^:\\x00-\\x1f]*$")]
 SERVICES = ("autoscaling", "ec2", "eks", "iam", "sts")
 
 
@@ -27,9 +30,9 @@ class Making(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``prefix``. ``labels_from_tags``: the nodes of such a group take labels and taints from its tags.
     """
 
-    like: str
-    instance_types: tuple[str, ...]
-    prefix: str = ""
+    like: Name
+    instance_types: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    prefix: Prefix = ""
     labels_from_tags: bool = False
 
 
@@ -64,6 +67,15 @@ def load_options(context: ProviderContext) -> Options:
         raise ConfigError(f"{source}: endpoints: there is no service {unknown[0]}; there are {', '.join(SERVICES)}")
     if options.use_static_instance_list and not options.instance_types:
         raise ConfigError(f"{source}: use_static_instance_list needs rows in instance_types")
-    if options.autoprovisioning is not None and not options.cluster:
-        raise ConfigError(f"{source}: autoprovisioning needs cluster, by which its groups are known again")
+    if options.autoprovisioning is not None:
+        _check_making(options.autoprovisioning, options.cluster, source)
     return options
+
+
+def _check_making(making: Making, cluster: str, source: str) -> None:
+    if not cluster:
+        raise ConfigError(f"{source}: autoprovisioning needs cluster, by which its groups are known again")
+    names = making.instance_types
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise ConfigError(f"{source}: autoprovisioning.instance_types names {twice} twice")

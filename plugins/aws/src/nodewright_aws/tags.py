@@ -11,14 +11,19 @@ _LABEL, _TAINT = f"{PREFIX}label/", f"{PREFIX}taint/"
 _RESOURCE, _OPTION = f"{PREFIX}resources/", f"{PREFIX}autoscaling-options/"
 _EKS = "eks:"
 
-
 # A group that was made on demand: of which machine type, and for which cluster (at the end of the key).
-_MARK = "nodewright/autoprovisioned/"
+MARK = "nodewright/autoprovisioned/"
+OWNED = "owned"
+
+
+def cluster_tag(cluster: str) -> str:
+    """The key of the tag that says, with the value ``OWNED``, that the group is the cluster's."""
+    return f"k8s.io/cluster-autoscaler/{cluster}"
 
 
 def mark_of(cluster: str) -> str:
     """The key of the mark."""
-    return f"{_MARK}{cluster}"
+    return f"{MARK}{cluster}"
 
 
 def machine_type_of(tags: Iterable[Tag], cluster: str) -> str:
