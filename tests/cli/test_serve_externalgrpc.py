@@ -28,15 +28,15 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """``serve()``: a process that serves a fake cloud, and its address."""
     started: list[subprocess.Popen[str]] = []
 
-    def start() -> tuple[subprocess.Popen[str], str]:
+    def start(listen: str = "127.0.0.1:0", shown: str = "127.0.0.1") -> tuple[subprocess.Popen[str], str]:
         config = write(tmp_path / "served.yaml", FAKE)
-        flags = ("--config", str(config), "--listen", "127.0.0.1:0", "--insecure")
+        flags = ("--config", str(config), "--listen", listen, "--insecure")
         command = [sys.executable, "-m", "nodewright", "serve-externalgrpc", *flags]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
         started.append(process)
         assert process.stdout is not None
         said = process.stdout.readline()
-        assert said.startswith("Serving provider fake on 127.0.0.1:")
+        assert said.startswith(f"Serving provider fake on {shown}:")
         assert said.endswith("in plaintext.\n")
         return process, said.split()[4]
 
@@ -59,12 +59,17 @@ def test_a_served_cloud_keeps_the_contract_for_two_clients(serve: Serve, command
     assert process.wait(30) == 0
 
 
+def test_without_a_host_it_listens_everywhere(serve: Serve) -> None:
+    _, address = serve(":0", shown="[::]")
+    assert int(address.rpartition(":")[2]) > 0
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ((), "cert: needed for TLS on both sides; plaintext must be asked for: insecure"),
-        (("--insecure", "--cert", "x.pem"), "insecure: has no place next to cert"),
-        (("--cert", "x.pem", "--key", "y", "--cacert", "z"), "cert: x.pem: No such file or directory"),
+        ((), "nodewright: --cert: needed for TLS on both sides; plaintext must be asked for: insecure"),
+        (("--insecure", "--cert", "x.pem"), "nodewright: --insecure: has no place next to cert"),
+        (("--cert", "x.pem", "--key", "y", "--cacert", "z"), "nodewright: --cert: x.pem: No such file or directory"),
     ],
 )
 def test_wrong_certificates(command: Command, tmp_path: Path, flags: tuple[str, ...], sentence: str) -> None:
@@ -72,6 +77,15 @@ def test_wrong_certificates(command: Command, tmp_path: Path, flags: tuple[str, 
     done = command("serve-externalgrpc", "--config", config, "--listen", "127.0.0.1:0", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:99999", "127.0.0.1", "127.0.0.1:http"])
+def test_a_wrong_address(command: Command, tmp_path: Path, address: str) -> None:
+    """gRPC takes a port modulo 65536, and listens where nobody looks for it."""
+    config = write(tmp_path / "served.yaml", FAKE)
+    done = command("serve-externalgrpc", "--config", config, "--listen", address, "--insecure")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"nodewright: --listen: '{address}' is no address like 127.0.0.1:8085 or :8085\n"
 
 
 def test_one_provider_is_served(command: Command) -> None:

@@ -72,7 +72,7 @@ class ServedWorld(FakeCloudWorld):
         provider = FakeProvider(ProviderContext(clock=self.clock, random=Random(1), options=cloud))
         self.cloud = provider.cloud
         self.served = connect("fake", provider, self.clock)
-        files = Files("server", **authority.issue("server"), insecure=False)
+        files = Files("server: ", **authority.issue("server"), insecure=False)
         self._server, port = make_server(Servicer(self.served), "127.0.0.1:0", server_credentials(files))
         self._server.start()
         whole = {"address": f"127.0.0.1:{port}", "parallel_calls": 1, **authority.issue("client"), **options}

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from nodewright.adapters.web import parse_address
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.flags import SettingsCommand, settings_options
@@ -33,18 +34,20 @@ def command(settings: Settings, listen: str, insecure: bool, **files: str) -> No
     """
     if len(settings.providers) != 1:
         raise ConfigError(f"--cloud-provider: one provider is served, the settings have {len(settings.providers)}")
+    host, _ = parse_address("--listen", listen)
+    address = listen if host else f"[::]{listen}"  # gRPC's name for every address of the machine
     wire = _import("server")
     certificates = _import("certificates")
-    credentials = certificates.server_credentials(certificates.Files("command line", insecure=insecure, **files))
+    credentials = certificates.server_credentials(certificates.Files("--", insecure=insecure, **files))
     [client] = Connector(clock=SystemClock(), dry_run=False).connect_all(settings.providers)
     client.refresh()
     servicer = wire.Servicer(client, ignores_id_case=client.info.ignores_id_case)
-    server, port = wire.make_server(servicer, listen, credentials)
+    server, port = wire.make_server(servicer, address, credentials)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop(_GRACE_SECONDS))
     server.start()
     how = "in plaintext" if insecure else "with TLS, for clients with a certificate"
-    click.echo(f"Serving provider {client.name} on {listen.rpartition(':')[0]}:{port} {how}.")
+    click.echo(f"Serving provider {client.name} on {address.rpartition(':')[0]}:{port} {how}.")
     server.wait_for_termination()
 
 

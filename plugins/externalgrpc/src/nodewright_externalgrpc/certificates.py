@@ -9,9 +9,9 @@ from nodewright.spec import ConfigError
 
 
 class Files(NamedTuple):
-    """Paths of PEM files; ``where`` says whose they are, for complaints, and no secret is ever part of one."""
+    """Paths of PEM files; ``prefix`` stands before their names in complaints, and no secret is ever part of one."""
 
-    where: str
+    prefix: str
     cert: str
     key: str
     cacert: str
@@ -35,13 +35,13 @@ def _read(files: Files) -> dict[str, bytes]:
     given = {name: getattr(files, name) for name in ("cert", "key", "cacert")}
     if files.insecure:
         if named := [name for name, path in given.items() if path]:
-            raise ConfigError(f"{files.where}: insecure: has no place next to {', '.join(named)}")
+            raise ConfigError(f"{files.prefix}insecure: has no place next to {', '.join(named)}")
         return {}
     if missing := [name for name, path in given.items() if not path]:
         raise ConfigError(
-            f"{files.where}: {missing[0]}: needed for TLS on both sides; plaintext must be asked for: insecure"
+            f"{files.prefix}{missing[0]}: needed for TLS on both sides; plaintext must be asked for: insecure"
         )
-    return {name: _pem(f"{files.where}: {name}", path) for name, path in given.items()}
+    return {name: _pem(f"{files.prefix}{name}", path) for name, path in given.items()}
 
 
 def _pem(where: str, path: str) -> bytes:

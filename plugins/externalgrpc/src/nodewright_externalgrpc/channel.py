@@ -28,7 +28,7 @@ class Channel:
     """One connection to one server."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
-        files = Files(SOURCE, options.cert, options.key, options.cacert, options.insecure)
+        files = Files(f"{SOURCE}: ", options.cert, options.key, options.cacert, options.insecure)
         credentials = client_credentials(files)
         self.is_secure = credentials is not None
         self.address = options.address

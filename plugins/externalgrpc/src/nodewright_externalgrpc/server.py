@@ -184,7 +184,8 @@ def make_server(servicer: Servicer, address: str, credentials: Any) -> tuple[Any
             server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
         )
     except RuntimeError as error:
-        raise ConfigError(f"--listen: {address}: cannot listen there: {error}") from None
+        why = str(error).partition(";")[0]  # behind it is advice on gRPC's own variables
+        raise ConfigError(f"--listen: {address}: cannot listen there: {why}") from None
     return server, int(port)
 
 
