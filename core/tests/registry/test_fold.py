@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
@@ -293,6 +294,20 @@ def test_a_machine_that_is_late_settles_the_request_that_it_came_from_and_not_a_
     assert state.groups[G].newly_late == ("i",)
     assert [request.started for request in state.groups[G].requests] == [began + 510]
     assert state.groups[G].taken_back == 0
+
+
+@pytest.mark.parametrize(("made_for_pods", "codes"), [("small", []), ("", ["takenBack"])])
+def test_machines_of_a_group_that_was_just_made_may_all_have_joined_before_it_is_first_seen(
+    made_for_pods: str, codes: list[str]
+) -> None:
+    """Of a group that others made nobody knows which of its machines were there before."""
+    world = World()
+    world.add_group("g", size=2)
+    seen = world.groups[G]
+    world.groups[G] = replace(seen, group=msgspec.structs.replace(seen.group, autoprovisioned=made_for_pods))
+    state = advance(world, 0, increase(world, 2, 2))
+    assert state.groups[G].requests == ()
+    assert [failure.code for failure in state.groups[G].failures] == codes
 
 
 def test_a_partial_arrival_gives_up_only_what_is_missing() -> None:

@@ -30,12 +30,21 @@ def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[
     waited = any(ref == group.ref for ref, _ in memory.unregistered_since)
     if before is not None and before.is_known and not waited and before.instances == group.instances:
         return []
-    known = {instance.id for instance in before.instances or ()} if before is not None and before.is_known else None
+    known = _known_before(group, before)
     return [
         instance.id
         for instance in _nodes_of(group, members)
         if (group.ref, instance.id) in memory.unregistered_since or (known is not None and instance.id not in known)
     ]
+
+
+def _known_before(group: GroupSeen, before: GroupSeen | None) -> set[str] | None:
+    """The machines that were there already; None where nobody knows. A group that was made for pods, and is seen for the
+    first time, had none: its machines may all have joined since.
+    """
+    if before is None:
+        return set() if group.group.autoprovisioned else None
+    return {instance.id for instance in before.instances or ()} if before.is_known else None
 
 
 def learn_provision_times(
