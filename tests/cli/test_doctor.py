@@ -52,6 +52,16 @@ def test_a_cloud_that_refuses_is_a_problem(command: Command, config: Callable[..
     assert "accessDenied: who are you?" in done.stdout
 
 
+def test_a_flag_for_what_no_provider_does_is_a_warning(command: Command, config: Callable[..., Path]) -> None:
+    flags = ("--node-autoprovisioning-enabled", "--output", "json")
+    done = command("doctor", "--config", config(switched_off=["autoprovisioning"]), *flags)
+    assert done.returncode == 3, done.stderr
+    [finding] = [one for one in json.loads(done.stdout)["providers"][0]["findings"] if one["level"] == "warning"]
+    assert finding["subject"] == flags[0]
+    assert "no provider makes node groups" in finding["message"]
+    assert command("doctor", "--config", config(), *flags).returncode == 0, "this one does"
+
+
 def test_a_provider_without_a_diagnosis_says_so(command: Command, config: Callable[..., Path]) -> None:
     done = command("doctor", "--config", config(switched_off=["diagnosis"]))
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.flags import SettingsCommand, settings_options
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
+from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, ProviderError
 from nodewright.model.settings import Settings
 from nodewright.spec.diagnosis import ApiCalls, Finding, FindingLevel
@@ -52,7 +53,8 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
         for client in clients:
             click.echo(client.minimal_policy() or f"{client.name} needs no policy that it knows of")
         return ALL_WELL
-    examined = [examine(client) for client in clients]
+    idle = _idle(settings, clients)
+    examined = [examine(client, idle) for client in clients]
     if output == "json":
         write_json(as_json(examined))
     else:
@@ -60,9 +62,9 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
     return exit_code(examined)
 
 
-def examine(client: ProviderClient) -> Examined:
-    """Reads the cloud once and asks the provider what it finds; a refusal is a finding too."""
-    findings: list[Finding] = []
+def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
+    """Reads the cloud once and asks the provider what it finds; a refusal is a finding too. ``known`` is told with them."""
+    findings = list(known)
     try:
         client.refresh()
         findings += _switched_off(client)
@@ -92,6 +94,17 @@ def exit_code(examined: Iterable[Examined]) -> int:
     if FindingLevel.PROBLEM in levels:
         return BROKEN
     return WARNED if FindingLevel.WARNING in levels else ALL_WELL
+
+
+def _idle(settings: Settings, clients: Iterable[ProviderClient]) -> tuple[Finding, ...]:
+    """Flags that ask for what no provider does."""
+    makes = Capability.AUTOPROVISIONING
+    if not settings.autoprovisioning.node_autoprovisioning_enabled or any(client.supports(makes) for client in clients):
+        return ()
+    flag = "--node-autoprovisioning-enabled"
+    message = "it is on, and no provider makes node groups: nothing comes of it"
+    remedy = "switch it off, or tell a provider that can which machine types to make groups of"
+    return (Finding(level=FindingLevel.WARNING, subject=flag, message=message, remedy=remedy, capability=makes),)
 
 
 def _switched_off(client: ProviderClient) -> list[Finding]:
