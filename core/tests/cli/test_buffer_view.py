@@ -74,6 +74,22 @@ def test_where_buffers_are_off_the_plan_says_so(nodewright: Nodewright, dump: st
     )
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ((), "buffers are left alone: --capacity-buffer-controller-enabled is off"),
+        (ON, "buffer shop/other is left alone: its provisioningStrategy"),
+    ],
+)
+def test_a_buffer_that_is_left_alone_is_not_said_to_be_missing(
+    flags: tuple[str, ...], says: str, nodewright: Nodewright, write_dump: WriteDump
+) -> None:
+    other = buffer("other", replicas=1, provisioning_strategy="example.com/other")
+    dump = write_dump(build_node("n", labels=POOL, created_at=3600.0), TEMPLATE, other)
+    ended = nodewright("explain", "buffer", "shop/other", dump, *GROUPS, *flags)
+    assert (ended.code, says in ended.err) == (2, True)
+
+
 def test_one_buffer(nodewright: Nodewright, dump: str) -> None:
     text = " ".join(nodewright("explain", "buffer", "shop/spare", dump, *GROUPS, *ON).out.split())
     assert text.startswith("Buffer shop/spare, as of")

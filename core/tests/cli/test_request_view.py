@@ -93,6 +93,12 @@ def test_where_requests_are_off_the_plan_says_so(nodewright: Nodewright, dump: s
     )
 
 
+def test_where_requests_are_off_one_of_them_says_so(nodewright: Nodewright, dump: str) -> None:
+    off = "requests are left alone: --enable-provisioning-requests is off"
+    assert off in " ".join(nodewright("explain", "request", "ml/train", dump, "--group-by", "pool").out.split())
+    assert off in nodewright("explain", "request", "ml/none", dump, "--group-by", "pool").err
+
+
 def test_one_request(nodewright: Nodewright, dump: str) -> None:
     found = nodewright("explain", "request", "ml/big", dump, *ON, "-o", "json").document
     assert (found["state"], found["pods"], found["next_try_at"]) == ("waiting", 200, "1970-01-01T02:01:00Z")

@@ -7,6 +7,7 @@ import msgspec
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_tables import why_group
 from nodewright.cli.verdicts import find_verdicts
+from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
 from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
@@ -31,6 +32,7 @@ from nodewright.registry.backoff import is_active
 
 _NAMED = 3
 RUNS = "runs"
+_REQUESTS_OFF = "requests are left alone: --enable-provisioning-requests is off"
 
 
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +100,21 @@ def answer(trial: Trial, kind: str, name: str) -> Answer:
     ask, list_names = KINDS[kind]
     found = ask(trial, name)
     if found is None:
-        raise ConfigError(f"there is no {kind} {printable(name)}{suggest(name, list_names(trial))}")
+        why = _why_left_alone(trial, kind, name)
+        raise ConfigError(why or f"there is no {kind} {printable(name)}{suggest(name, list_names(trial))}")
     return found
+
+
+def _why_left_alone(trial: Trial, kind: str, name: str) -> str:
+    """Why nothing can be said of a request or a buffer that may well be there; empty: it is not."""
+    if kind == "request" and not trial.settings.provisioning.enable_provisioning_requests:
+        return _REQUESTS_OFF
+    if kind == "buffer" and not trial.settings.buffers.are_read:
+        return "buffers are left alone: --capacity-buffer-controller-enabled is off"
+    if kind == "buffer" and any(one.key == name for one in trial.state.observation.buffers.buffers):
+        strategy = "provisioningStrategy (without the controller, that of its status)"
+        return f"buffer {printable(name)} is left alone: its {strategy} is not {ACTIVE_CAPACITY}"
+    return ""
 
 
 def _node(trial: Trial, name: str) -> NodeExplanation | None:
@@ -150,7 +165,8 @@ def _request(trial: Trial, key: str) -> RequestExplanation | None:
     for one in requests_planned(trial.state, trial.plan):
         if one.request == key:
             notes = (note for note in trial.plan.provisioning.notes if note.request == key)
-            told = ((note.pod.key if note.pod is not None else key, note.message) for note in notes)
+            told = [(note.pod.key if note.pod is not None else key, note.message) for note in notes]
+            told += [] if trial.settings.provisioning.enable_provisioning_requests else [(key, _REQUESTS_OFF)]
             return RequestExplanation(now=trial.state.now, facts=one, notes=tuple(told))
     return None
 
