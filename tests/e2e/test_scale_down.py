@@ -20,6 +20,7 @@ QUICK = (
     "--node-delete-delay-after-taint=1s",
     "--unremovable-node-recheck-timeout=1s",
 )
+CLEANS_UP = "--node-object-cleanup-delay=2s"
 # Rights for what takes longer than a test: the same event again after five minutes (core/tests/kube/test_events.py), and
 # a state that does not fit into one ConfigMap (core/tests/kube/test_store.py).
 _SHARDS = ",".join(shard_name(turn, number) for turn in ("a", "b") for number in range(1, MOST_SHARDS))
@@ -67,7 +68,7 @@ def guard(plane: ControlPlane, app: str) -> None:
 def test_a_node_object_that_outlives_its_machine(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     """No cloud controller runs here: nobody but us would ever delete the node."""
     shared.leaves_nodes = True
-    daemon = start(*QUICK, "--node-object-cleanup-delay=2s", user="nodewright")
+    daemon = start(*QUICK, CLEANS_UP, user="nodewright")
     deploy(clean, "web", 3)
     wait_until(lambda: count_running(clean) == 3, "running pods")
     clean.request(f"{DEPLOYMENTS}/web", method="DELETE", body={"propagationPolicy": "Background"})
@@ -80,7 +81,9 @@ def test_a_node_object_that_outlives_its_machine(clean: ControlPlane, shared: Sh
 def test_a_budget_holds_a_node_and_then_lets_it_go(
     clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    daemon = start(*QUICK, user="nodewright")
+    """It uses every right of the chart, deletion of node objects too."""
+    shared.leaves_nodes = True
+    daemon = start(*QUICK, CLEANS_UP, user="nodewright")
     wait_until(lambda: daemon.says("loop"), "first loop")
     half_empty_and_guarded(clean, daemon)
     assert not deletions(shared)
