@@ -238,7 +238,7 @@ def test_without_the_option_they_are_no_groups_and_doctor_says_what_is_missing(
 ) -> None:
     cloud.add_pool("pool1", {"Standard_D2s_v3": 2})
     client = attach(f"0:5:{_D2}").client
-    with pytest.raises(NodeGroupNotFound):
+    with pytest.raises(NodeGroupNotFound, match="no such size of a VM pool that is served"):
         client.target_size(_D2)
     assert bad(client.diagnose())["--nodes"].remedy == "set the option vm_pools, if a VM pool of AKS is meant"
     assert (cloud.calls["pools"], _POOLS in client.minimal_policy()) == (0, False)

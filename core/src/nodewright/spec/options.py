@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<field>.*?)`(?: - at `\$\.?(?P<path>.*?)`)?", re.DOTALL)
 _AT_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>.*?)`)?$", re.DOTALL)
+_NO_CHOICE = "Invalid enum value"
 
 Decoder = Callable[[type, Any], Any]
 
@@ -51,15 +52,25 @@ def _explain(message: str, kind: type) -> str:
     if unknown is None:
         found = _AT_PATH.match(message)
         what, path = (found["what"], found["path"]) if found else (message, None)
+        if path and what.startswith(_NO_CHOICE):
+            what += _choices(kind, path.rpartition(".")[2])
         return f"{path}: {what}" if path else what
     name = f"{unknown['path']}.{unknown['field']}" if unknown["path"] else unknown["field"]
-    near = difflib.get_close_matches(unknown["field"], sorted(_known_names(kind)), n=1, cutoff=0.5)
+    known = sorted({field.encode_name for field in _fields(kind)})
+    near = difflib.get_close_matches(unknown["field"], known, n=1, cutoff=0.5)
     return f"unknown key {name}" + (f", did you mean {near[0]}?" if near else "")
 
 
-def _known_names(kind: type) -> set[str]:
+def _choices(kind: type, key: str) -> str:
+    """The values that an option of that name may have, for the end of a sentence."""
+    for field in _fields(kind):
+        if field.encode_name == key and isinstance(field.type, msgspec.inspect.EnumType):
+            return f"; there are {', '.join(str(choice.value) for choice in field.type.cls)}"
+    return ""
+
+
+def _fields(kind: type) -> Iterator[msgspec.inspect.Field]:
     """Every key that may occur anywhere in a ``kind``."""
-    names: set[str] = set()
     seen: set[type] = set()
     todo: list[object] = [msgspec.inspect.type_info(kind)]
     while todo:
@@ -67,10 +78,9 @@ def _known_names(kind: type) -> set[str]:
         if isinstance(info, msgspec.inspect.StructType):
             if info.cls not in seen:
                 seen.add(info.cls)
-                names.update(field.encode_name for field in info.fields)
+                yield from info.fields
                 todo.extend(field.type for field in info.fields)
             continue
         inner = (getattr(info, part, ()) for part in ("types", "item_types", "item_type", "value_type", "type"))
         for found in inner:
             todo.extend(found if isinstance(found, tuple) else (found,))
-    return names

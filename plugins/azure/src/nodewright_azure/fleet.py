@@ -104,7 +104,8 @@ class Fleet:
             if self._no_pools is not None and split_name(group_id) is not None:
                 raise _once_more(self._no_pools)
             if group_id.lower() in self._selection.named:
-                raise NodeGroupNotFound(f"--nodes names {group_id}: there is no such scale set in {self._api.place()}")
+                what = "scale set" if split_name(group_id) is None else "size of a VM pool that is served"
+                raise NodeGroupNotFound(f"--nodes names {group_id}: there is no such {what} in {self._api.place()}")
             raise NodeGroupNotFound(f"azure has no group {group_id}")
         if found.trouble is not None:
             raise _once_more(found.trouble)
