@@ -90,6 +90,12 @@ def test_a_buffer_that_is_left_alone_is_not_said_to_be_missing(
     assert (ended.code, says in ended.err) == (2, True)
 
 
+def test_a_buffer_that_wants_nothing_says_so(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    dump = write_dump(build_node("n", labels=POOL, created_at=3600.0), TEMPLATE, buffer("none", replicas=0))
+    text = " ".join(nodewright("explain", "buffer", "shop/none", dump, *GROUPS, *ON).out.split())
+    assert "why no pods are wanted" in text
+
+
 def test_one_buffer(nodewright: Nodewright, dump: str) -> None:
     text = " ".join(nodewright("explain", "buffer", "shop/spare", dump, *GROUPS, *ON).out.split())
     assert text.startswith("Buffer shop/spare, as of")

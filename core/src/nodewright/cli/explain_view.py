@@ -140,7 +140,8 @@ def _print_request(console: Console, found: RequestExplanation) -> None:
 def _print_buffer(console: Console, found: BufferExplanation) -> None:
     one, facts = found.facts, _facts_table()
     console.print(safe(f"Buffer {one.buffer}, as of {format_moment(found.now)}: {one.state}.", "bold"))
-    facts.add_row("why", safe(buffer_line(one) or f"all of its room is there, for {count(one.pods, 'pod')}"))
+    well = f"all of its room is there, for {count(one.pods, 'pod')}" if one.pods else "no pods are wanted"
+    facts.add_row("why", safe(buffer_line(one) or well))
     facts.add_row("pods like", safe(one.shape))
     facts.add_row(
         "pods", safe(f"{one.pods:,}: {one.held:,} with room, {one.coming:,} on its way, {one.missing:,} without")
