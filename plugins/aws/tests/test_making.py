@@ -242,6 +242,9 @@ def test_a_group_that_aws_is_deleting_is_gone(stage: Stage[AwsCloud]) -> None:
     stage.cloud.set_status(NAME, "Delete in progress")
     stage.later(120)
     assert NAME not in listed(stage)
+    with pytest.raises(ProviderError, match="still deleting"):
+        stage.client.create_node_group(SPEC)
+    assert NAME not in listed(stage)
 
 
 def test_the_cluster_must_be_named() -> None:

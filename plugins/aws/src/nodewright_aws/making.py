@@ -131,10 +131,14 @@ class Maker:
         return tuple(tags.values())
 
     def _take(self, spec: GroupSpec) -> bool:
-        """Is the group there? Then the fleet knows it from now on; raises ProviderError for somebody else's."""
+        """Is the group there? Then the fleet knows it from now on; raises ProviderError for one that AWS is
+        deleting, and for somebody else's.
+        """
         found = self._api.groups_named([spec.group_id], urgent=True)
         if not found:
             return False
+        if found[0].is_going:
+            raise ProviderError(f"AWS is still deleting a group {spec.group_id}", code="groupIsGoing")
         if machine_type_of(found[0].tags, self._options.cluster) != spec.machine_type:
             raise ProviderError(f"there is a group {spec.group_id} that was not made for this", code="groupExists")
         self._fleet.take(found[0])
