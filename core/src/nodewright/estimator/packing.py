@@ -1,7 +1,7 @@
 """One estimation under way (behaviour/up.md §4.6b)."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 
 import numpy as np
 
@@ -9,8 +9,9 @@ from nodewright.estimator.apart import Room, find_room
 from nodewright.estimator.limits import NodeBudget
 from nodewright.estimator.new_nodes import NewNodes
 from nodewright.estimator.open_nodes import OpenNodes
+from nodewright.estimator.placements import OnNew, Placements
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.estimator.spread import dealt_in_turn, round_robin
+from nodewright.estimator.spread import round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
 from nodewright.predicates import explain, feasible, has_guards, is_admitted, is_guarded_against, static_key
@@ -19,12 +20,6 @@ from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS, node_amounts
 from nodewright.snapshot.snapshot import Snapshot
-
-# Pods of a list on new nodes: from which on, how many, how many on each node, and the node from which they were dealt
-# in turn (None: one node was filled after the other).
-Placed = tuple[PodClass, Sequence[Pod], int, int, Ints | list[int], Ints | list[int], int | None]
-_ONE = [1]
-
 
 # For so many groups of one pod it pays to make plain numbers of the nodes' columns.
 _MANY = 16
@@ -45,11 +40,9 @@ class Packing:
         self._nodes, self._free_pods = NewNodes(empty), empty[PODS]
         self._fork: Snapshot | None = None
         self._has_guards = has_guards(snapshot)
-        self._placed: list[Placed] = []
-        self._told = 0
+        self._placed = Placements()
         self._board: Snapshot | None = None
         self._admitted: dict[object, bool] = {}
-        self._beside: list[tuple[PodClass, Sequence[Pod]]] = []
         self._existing_rows: set[int] = set()
         self._exhausted = False
         self._multiplied = 0
@@ -61,33 +54,17 @@ class Packing:
     @property
     def packed(self) -> tuple[tuple[Pod, ...], ...]:
         """The pods of each new node."""
-        nodes: list[list[Pod]] = [[] for _ in range(len(self._nodes))]
-        for _, pods, start, _, indices, counts, first in self._placed:
-            if first is None:
-                order = np.repeat(indices, counts).tolist()
-            else:
-                order = dealt_in_turn(np.asarray(indices), np.asarray(counts), first, len(nodes))
-            for index, pod in zip(order, pods[start:], strict=False):
-                nodes[index].append(pod)
-        return tuple(map(tuple, nodes))
+        return self._placed.by_node(len(self._nodes))
 
     @property
     def pods(self) -> tuple[Pod, ...]:
         """All pods helped, those on existing nodes last."""
-        parts = (
-            pods if count == len(pods) else pods[start : start + count] for _, pods, start, count, *_ in self._placed
-        )
-        return tuple(chain.from_iterable(chain(parts, (pods for _, pods in self._beside))))
+        return self._placed.pods()
 
     @property
     def helped(self) -> dict[PodClass, int]:
         """How many pods of each class are helped."""
-        helped: dict[PodClass, int] = {}
-        for pod_class, _, _, count, *_ in self._placed:
-            helped[pod_class] = helped.get(pod_class, 0) + count
-        for pod_class, pods in self._beside:
-            helped[pod_class] = helped.get(pod_class, 0) + len(pods)
-        return helped
+        return self._placed.by_class()
 
     @property
     def node_count(self) -> int:
@@ -135,7 +112,7 @@ class Packing:
         for group in groups:
             index = self._place_single(nodes, group.pod_class)
             if index is not None:
-                self._placed.append((group.pod_class, group.pods, 0, 1, [index], _ONE, None))
+                self._placed.add_one(group.pod_class, group.pods, index)
         nodes.settle()
 
     def _place_single(self, nodes: OpenNodes, pod_class: PodClass) -> int | None:
@@ -218,7 +195,7 @@ class Packing:
     ) -> int:
         self._nodes.take(pod_class, indices, counts)
         count = int(counts.sum())
-        self._placed.append((pod_class, pods, start, count, indices, counts, first))
+        self._placed.add(OnNew(pod_class, pods, start, count, indices, counts, first))
         return start + count
 
     # Pods whose places depend on other pods
@@ -307,10 +284,10 @@ class Packing:
     def _put(self, pod_class: PodClass, row: int, pod: Pod) -> bool:
         self._shared().place(pod_class, row)
         if row >= self._first:
-            self._placed.append((pod_class, (pod,), 0, 1, [row - self._first], _ONE, None))
-            self._told = len(self._placed)
+            self._placed.add_one(pod_class, (pod,), row - self._first)
+            self._placed.untold()
         else:
-            self._beside.append((pod_class, (pod,)))
+            self._placed.add_beside(pod_class, (pod,))
             self._existing_rows.add(row)
         return True
 
@@ -328,7 +305,7 @@ class Packing:
             if per_node and pending:
                 nodes = self._budget.grant(-(-len(pending) // per_node))
                 self._multiplied += nodes
-                self._beside.append((pod_class, pending[: nodes * per_node]))
+                self._placed.add_beside(pod_class, pending[: nodes * per_node])
         self._nodes.reread(len(self._nodes), self._read)
 
     # Nodes
@@ -378,9 +355,8 @@ class Packing:
             rows = fork.add_copies(self._node, missing)
             for daemon in self._daemons:
                 fork.place_many(daemon, np.arange(rows.start, rows.stop), np.ones(missing, dtype=np.int64))
-        for pod_class, _, _, _, indices, counts, _ in self._placed[self._told :]:
-            fork.place_many(pod_class, np.asarray(indices) + self._first, np.asarray(counts))
-        self._told = len(self._placed)
+        for placed in self._placed.untold():
+            fork.place_many(placed.pod_class, np.asarray(placed.indices) + self._first, np.asarray(placed.counts))
         return fork
 
     def _read(self, resource: str) -> Ints:
