@@ -45,6 +45,7 @@ class _Findings:
     arrivals: Mapping[GroupRef, ArrivalHistory]
     tried: Mapping[tuple[GroupRef, str], float]
     provisioning: ProvisioningMemory
+    empty_since: Mapping[GroupRef, float]
 
     @property
     def groups(self) -> dict[GroupRef, GroupSeen]:
@@ -65,10 +66,7 @@ def fold(
     activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
     memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
     groups = known_groups(seen, memory, settings)
-    vanished: Mapping[GroupRef, tuple[str, ...]] = {}
-    if not settings.is_ca:
-        scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
-        memory = replace(memory, scale_down=scale_down)
+    memory, vanished = _verified(memory, seen, outcomes, ended, settings)
     nodes = seen.snapshot.live_nodes()
     members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members)
     since = _unregistered_since(memory, groups, members, seen.now)
@@ -91,14 +89,28 @@ def fold(
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
-    found = _Findings(seen, states, members, since, arrivals, tried, _provisioning(memory, seen, outcomes, settings))
-    state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+    provisioning = _provisioning(memory, seen, outcomes, settings)
     empty = find_empty_since(memory, states, seen.groups, outcomes, seen.now)
-    state = replace(state, memory=replace(state.memory, empty_since=empty)) if empty else state
+    found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty)
+    state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
     if vanished:
         told = {ref: replace(state.groups[ref], vanished=machines) for ref, machines in vanished.items()}
         state = replace(state, groups={**state.groups, **told})
     return replace(state, ended=tuple(ended)) if ended else state
+
+
+def _verified(
+    memory: Memory,
+    seen: Observation,
+    outcomes: Sequence[Outcome],
+    ended: Sequence[RemovalEnded],
+    settings: Settings,
+) -> tuple[Memory, Mapping[GroupRef, tuple[str, ...]]]:
+    """What is known of deletions under way, and machines that went though nobody deleted them; CA does not look."""
+    if settings.is_ca:
+        return memory, {}
+    scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
+    return replace(memory, scale_down=scale_down), vanished
 
 
 def _provisioning(
@@ -188,6 +200,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         last_known=_last_known(found.seen.groups, memory),
         scale_down=memory.scale_down,
         provisioning=found.provisioning,
+        empty_since=found.empty_since,
     )
 
 
