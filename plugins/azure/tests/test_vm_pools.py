@@ -199,6 +199,7 @@ def test_trouble_with_aks_is_no_scale_sets_trouble(cloud: AzureCloud, attach_poo
     assert stage.client.target_size(plain) == 1
     with pytest.raises(ProviderError, match="AuthorizationFailed"):
         stage.client.target_size(_D2)
+    assert "VM pools cannot be read: agentPools.list: " in bad(stage.client.diagnose())["--nodes"].message
     cloud.arm.denied.clear()
     stage.later(61)
     assert stage.client.target_size(_D2) == 2
@@ -218,6 +219,28 @@ def test_what_is_no_size_of_a_pool_is_not_found(cloud: AzureCloud, attach_pools:
     assert client.target_size(_D2) == 2
     wrong = bad(client.diagnose())
     assert "no VM pool with a manual scale profile of that size" in wrong["--nodes"].message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"cluster": "other"}, f"managedClusters/other.*cluster other of resource group {CLUSTER_GROUP}"),
+        (
+            {"cluster_resource_group": "other"},
+            r"options\.cluster_resource_group \(or ARM_CLUSTER_RESOURCE_GROUP\): .*'other' could not be found",
+        ),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told_as_such(
+    cloud: AzureCloud, attach_pools: Attach, wrong: dict[str, str], sentence: str
+) -> None:
+    cloud.add_pool("pool1", {"Standard_D2s_v3": 2})
+    client = attach_pools(f"0:5:{_D2}", **wrong).client
+    with pytest.raises(ProviderError, match=sentence):
+        client.target_size(_D2)
+    found = bad(client.diagnose())["--nodes"]
+    assert "VM pools cannot be read: " in found.message
+    assert "the options cluster and cluster_resource_group" in found.remedy
 
 
 def test_doctor_asks_about_the_cluster_too(cloud: AzureCloud, attach_pools: Attach) -> None:

@@ -55,10 +55,10 @@ _ROUTES = (
 
 
 class Arm:
-    """One resource group, and that of a cluster. ``findings`` are exchanges that do not fit the SDK's models."""
+    """One resource group, and a cluster: its resource group and its name. ``findings`` are exchanges that do not fit the SDK's models."""
 
-    def __init__(self, subscription: str, group: str, cluster_group: str, now: Callable[[], float]) -> None:
-        self.subscription, self.group, self.cluster_group = subscription, group, cluster_group
+    def __init__(self, subscription: str, group: str, cluster: tuple[str, str], now: Callable[[], float]) -> None:
+        self.subscription, self.group, self.cluster = subscription, group, cluster
         self._now = now
         self.sets: dict[str, ScaleSet] = {}
         self.skus: list[dict[str, Any]] = []
@@ -109,11 +109,16 @@ class Arm:
         for value in values:
             self.findings += check_named(value, model.removeprefix("["), path)
 
-    def _find_place(self, subscription: str, group: str = "") -> None:
+    def _find_place(self, subscription: str, group: str = "", cluster: str = "") -> None:
         if subscription.lower() != self.subscription.lower():
             raise Refused(404, "SubscriptionNotFound", f"The subscription '{subscription}' could not be found.")
-        if group and group.lower() not in (self.group.lower(), self.cluster_group.lower()):
+        if group and group.lower() not in (self.group.lower(), self.cluster[0].lower()):
             raise Refused(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+        if cluster and (group.lower(), cluster.lower()) != tuple(one.lower() for one in self.cluster):
+            where = (
+                f"The Resource 'Microsoft.ContainerService/managedClusters/{cluster}' under resource group '{group}'"
+            )
+            raise Refused(404, "ResourceNotFound", f"{where} was not found.")
 
     def find(self, name: str) -> ScaleSet:
         found = self.sets.get(name.lower())

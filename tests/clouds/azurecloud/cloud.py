@@ -33,7 +33,7 @@ class AzureCloud:
 
     def __init__(self, authority: Authority, now: Callable[[], float]) -> None:
         self.now = now
-        self.arm = Arm(SUBSCRIPTION, GROUP, CLUSTER_GROUP, now)
+        self.arm = Arm(SUBSCRIPTION, GROUP, (CLUSTER_GROUP, CLUSTER), now)
         self.mishaps: Mishaps[Answer] = Mishaps()
         self._lock = threading.RLock()
         self._tokens: set[str] = set()

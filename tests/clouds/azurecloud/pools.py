@@ -13,7 +13,7 @@ from azurecloud.sets import ScaleSet, Vm, make_set
 
 _POOLS = (
     r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)/providers"
-    r"/Microsoft\.ContainerService/managedClusters/[^/]+/agentPools"
+    r"/Microsoft\.ContainerService/managedClusters/(?P<cluster>[^/]+)/agentPools"
 )
 _POOL = rf"{_POOLS}/(?P<name>[^/]+)"
 _ACTIONS = "Microsoft.ContainerService/managedClusters/agentPools"

@@ -10,11 +10,10 @@ from nodewright.spec import NodeGroupNotFound, ProviderError
 from nodewright_azure.account import Cluster
 from nodewright_azure.agent_pools import AgentPool, sizes_of, split_name
 from nodewright_azure.calls import Calls, convert
-from nodewright_azure.errors import INSTANCE_NOT_FOUND, Stale
+from nodewright_azure.errors import INSTANCE_NOT_FOUND, POOLS, Stale
 from nodewright_azure.session import Session
 from nodewright_azure.shapes import ScaleSet
 
-_POOLS = "agentPools"
 # AKS does not document how it refuses machines of which one is gone: who deletes looks again after any of these.
 _GONE = ("BadRequest", "InvalidParameter", "MachineNotFound", NodeGroupNotFound.code)
 
@@ -30,7 +29,7 @@ class Aks:
     def sizes(self) -> Sequence[ScaleSet]:
         """One call for each page of the cluster's agent pools."""
         pages = self._pools().list(*self._where())
-        found = self._calls.listed(f"{_POOLS}.list", pages, AgentPool)
+        found = self._calls.listed(f"{POOLS}.list", pages, AgentPool)
         return [one for pool in found for one in sizes_of(pool, self._cluster.location)]
 
     def size(self, name: str) -> ScaleSet:
@@ -56,7 +55,7 @@ class Aks:
             begun = self._pools().begin_create_or_update(*self._which(one.name), pool, polling=False, **unchanged)
             return begun.result()
 
-        return self._find(one.name, self._calls.call(f"{_POOLS}.createOrUpdate", start, urgent=True))
+        return self._find(one.name, self._calls.call(f"{POOLS}.createOrUpdate", start, urgent=True))
 
     def delete(self, name: str, machines: Sequence[str]) -> None:
         """All or, if one of them is not there, none."""
@@ -66,14 +65,14 @@ class Aks:
             self._pools().begin_delete_machines(*self._which(name), body, polling=False)
 
         try:
-            self._calls.call(f"{_POOLS}.deleteMachines", start, urgent=True)
+            self._calls.call(f"{POOLS}.deleteMachines", start, urgent=True)
         except ProviderError as error:
             if error.code in _GONE:
                 raise ProviderError(str(error), code=INSTANCE_NOT_FOUND) from error
             raise
 
     def _get(self, name: str) -> Any:
-        return self._calls.call(f"{_POOLS}.get", lambda: self._pools().get(*self._which(name)), urgent=True)
+        return self._calls.call(f"{POOLS}.get", lambda: self._pools().get(*self._which(name)), urgent=True)
 
     def _find(self, name: str, pool: Any) -> ScaleSet:
         """The size of that name, in a pool as the SDK has it."""

@@ -37,7 +37,7 @@ class Doctor:
             return ()
         return (
             *self._permissions(list(sets.values()), grants),
-            *(self._missing(name) for name in fleet.names() if fleet.was_read and name not in sets),
+            *(self._missing(name, fleet.no_pools) for name in fleet.names() if fleet.was_read and name not in sets),
             *(_unusable(name, why) for name, why in fleet.unusable.items()),
             *self._surroundings(sets),
         )
@@ -61,13 +61,17 @@ class Doctor:
             return Finding(level=_WARNING, subject=READ_SKUS.action, message=f"cannot be told now: {found}")
         return _granted(READ_SKUS)
 
-    def _missing(self, name: str) -> Finding:
+    def _missing(self, name: str, no_pools: ProviderError | None) -> Finding:
+        """``no_pools`` is why VM pools could not be read, if so: then nobody knows whether it is there."""
         message, remedy = "--nodes names it, and there is no such scale set", "correct the name or the resource group"
         if split_name(name) is not None:
             message = "--nodes names it, and there is no VM pool with a manual scale profile of that size"
             remedy = "correct the name, or scale the pool by hand once: AKS must not scale it by itself"
             if self._cluster is None:
                 remedy = "set the option vm_pools, if a VM pool of AKS is meant"
+            if no_pools is not None:
+                message = f"--nodes names it, and VM pools cannot be read: {no_pools}"
+                remedy = "see to the options cluster and cluster_resource_group, and to the role there"
         return Finding(level=_PROBLEM, subject="--nodes", message=message, remedy=remedy, group_id=name)
 
     def _surroundings(self, sets: Mapping[str, ScaleSet]) -> Iterator[Finding]:

@@ -18,6 +18,8 @@ from nodewright.spec import (
 INSTANCE_NOT_FOUND = "instanceNotFound"
 NOT_ALLOWED = "OperationNotAllowed"
 NO_CREDENTIALS = "noCredentials"
+# What is asked of AKS begins with this: it is about a cluster, in a resource group of its own.
+POOLS = "agentPools"
 FAILED = "provisioning-state-failed"
 # An operation is under way that does not bear another beside it: it passes by itself.
 _BUSY = frozenset(
@@ -99,7 +101,7 @@ def refusal(operation: str, said: Refusal) -> ProviderError:
     if said.status == 429 or said.code in _THROTTLED or is_busy:
         return Throttled(text, retry_after=max(1.0, said.retry_after))
     if said.status == 404:
-        return _not_found(text, said.code)
+        return _not_found(operation, text, said.code)
     error_class, scope = classify(said.code, said.message)
     if said.status < 500 and error_class is ErrorClass.QUOTA:
         return QuotaExceeded(text, scope=scope)
@@ -120,10 +122,13 @@ def _kind_of(said: Refusal, error_class: ErrorClass) -> type[ProviderError] | No
     return OutOfCapacity if error_class is _SHORT else None
 
 
-def _not_found(text: str, code: str) -> ProviderError:
+def _not_found(operation: str, text: str, code: str) -> ProviderError:
     """A set, or the place where it should be: that is a mistake in the configuration."""
+    of_cluster = "cluster_resource_group (or ARM_CLUSTER_RESOURCE_GROUP)"
     where = {
-        "ResourceGroupNotFound": "resource_group (or ARM_RESOURCE_GROUP)",
+        "ResourceGroupNotFound": of_cluster
+        if operation.startswith(POOLS)
+        else "resource_group (or ARM_RESOURCE_GROUP)",
         "SubscriptionNotFound": "subscription_id (or ARM_SUBSCRIPTION_ID)",
     }
     if code in where:

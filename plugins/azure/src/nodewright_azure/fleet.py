@@ -53,7 +53,7 @@ class Fleet:
         self._random = random
         self._held: dict[str, Held] = {}
         self._read_at = float("-inf")
-        self._no_pools: ProviderError | None = None
+        self.no_pools: ProviderError | None = None
         self.unusable: dict[str, str] = {}
 
     def refresh(self, wanted: frozenset[str]) -> None:
@@ -101,8 +101,8 @@ class Fleet:
         """Raises NodeGroupNotFound, and what kept the set from being read."""
         found = self._held.get(group_id.lower())
         if found is None:
-            if self._no_pools is not None and split_name(group_id) is not None:
-                raise _once_more(self._no_pools)
+            if self.no_pools is not None and split_name(group_id) is not None:
+                raise _once_more(self.no_pools)
             if group_id.lower() in self._selection.named:
                 what = "scale set" if split_name(group_id) is None else "size of a VM pool that is served"
                 raise NodeGroupNotFound(f"--nodes names {group_id}: there is no such {what} in {self._api.place()}")
@@ -179,11 +179,11 @@ class Fleet:
             if one.key in self._selection.named or isinstance(limits, Limits):
                 found[one.key] = one
         lost = {
-            key for key, held in self._held.items() if held.scale_set.pool is not None and self._no_pools is not None
+            key for key, held in self._held.items() if held.scale_set.pool is not None and self.no_pools is not None
         }
         self._held = {key: held for key, held in self._held.items() if key in found or key in lost}
         for key in lost:
-            self._change(key, trouble=self._no_pools)
+            self._change(key, trouble=self.no_pools)
         for key, one in found.items():
             held = self._held.get(key)
             lags = held is not None and self._clock.now() - held.changed_at < _LAG_SECONDS
@@ -193,7 +193,7 @@ class Fleet:
     def _list_pools(self) -> Sequence[ScaleSet]:
         """What keeps AKS from answering is no scale set's trouble."""
         answer = ask(self._api.pool_sizes)
-        self._no_pools = answer if isinstance(answer, ProviderError) else None
+        self.no_pools = answer if isinstance(answer, ProviderError) else None
         return () if isinstance(answer, ProviderError) else answer
 
     def _look(self, keys: Sequence[str]) -> None:

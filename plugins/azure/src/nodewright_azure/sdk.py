@@ -8,7 +8,7 @@ from typing import Any
 
 from nodewright.spec import ApiCalls, Clock
 from nodewright.spec.meter import Meter
-from nodewright_azure.account import Account
+from nodewright_azure.account import Account, Cluster
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.aks import Aks
 from nodewright_azure.calls import Calls, convert
@@ -31,10 +31,14 @@ class Sdk:
         self._account = account
         self._session = Session(account, options)
         self._calls = Calls(self._meter, self.place())
-        self._aks = Aks(account.cluster, self._session, self._calls) if account.cluster is not None else None
+        self._aks = self._make_aks(account.cluster) if account.cluster is not None else None
 
     def __repr__(self) -> str:
         return f"Sdk({self.place()})"
+
+    def _make_aks(self, cluster: Cluster) -> Aks:
+        place = f"cluster {cluster.name} of resource group {cluster.resource_group}"
+        return Aks(cluster, self._session, Calls(self._meter, place))
 
     def made(self) -> Sequence[ApiCalls]:
         return self._meter.made()
