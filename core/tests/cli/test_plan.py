@@ -238,3 +238,19 @@ def test_a_node_that_would_go_is_something_to_do(nodewright: Nodewright, write_d
     path = write_dump(build_node("n", labels=POOL, created_at=2 * HOUR))
     args = ("plan", path, "--group-by", "pool", "--scale-down-unneeded-time", "0s", "--detailed-exitcode")
     assert nodewright(*args).code == 3
+
+
+def test_every_round_of_a_salvo_is_told(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    nodes = [build_node(f"{pool}-0", labels={"pool": pool}, created_at=HOUR) for pool in "ab"]
+    running = [build_pod(f"run-{pool}", "3500m", node_name=f"{pool}-0") for pool in "ab"]
+    pods = [build_pod(f"web-{pool}", "2", node_selector={"pool": pool}, owner=("ReplicaSet", pool)) for pool in "ab"]
+    options = (write_dump(*nodes, *running, *pods), "--group-by", "pool", "--salvo-scale-up")
+    document = nodewright("plan", *options, "-o", "json").document
+    grown = {(one["group"], one["current"], one["target"], one["purpose"]) for one in document["expansions"]}
+    assert grown == {("dump/a", 1, 2, "pods"), ("dump/b", 1, 2, "pods")}
+    assert {one["fate"] for one in document["pods"]} == {"helped"}
+    assert len([one for one in document["options"] if one["chosen"]]) == 2
+    said = " ".join(nodewright("plan", *options).out.split())
+    assert said.count("1 → 2") == 2
+    assert "fits on new nodes of dump/a" in said
+    assert said.endswith("Plan: 2 more nodes in 2 groups for 2 pods.")

@@ -9,7 +9,7 @@ from nodewright.cli.buffer_view import buffer_expansions, buffer_json
 from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_nodes import nodes_json
 from nodewright.cli.request_view import request_expansions, request_json
-from nodewright.cli.verdicts import Verdict, find_verdicts
+from nodewright.cli.verdicts import Verdict, find_verdicts, rounds
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
@@ -38,14 +38,15 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         },
         "actions": [_action(action) for action in plan.actions],
         "expansions": [
-            *_expansions(plan.scale_up.expansions, "pods"),
+            *_expansions((one for report in rounds(plan) for one in report.expansions), "pods"),
             *_expansions(request_expansions(trial), "request"),
             *_expansions(buffer_expansions(trial), "buffer"),
             *_expansions(plan.min_size.expansions if plan.min_size is not None else (), "min_size"),
         ],
         "options": [
             {"group": str(option.group), "nodes": option.nodes, "pods": option.pods, "chosen": option.chosen}
-            for option in plan.scale_up.options
+            for report in rounds(plan)
+            for option in report.options
         ],
         "groups": [_group(group, trial) for group in trial.state.groups.values()],
         "providers": [{"name": name, "problem": held.problem or None} for name, held in seen.providers.items()],

@@ -11,14 +11,14 @@ from nodewright.cli.dry_run import Trial
 from nodewright.cli.plan_nodes import print_nodes
 from nodewright.cli.request_view import print_requests, request_expansions
 from nodewright.cli.screen import count, make_table, name_some, safe
-from nodewright.cli.verdicts import Fate, Verdict, find_verdicts
+from nodewright.cli.verdicts import Fate, Verdict, find_verdicts, rounds
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.planner.capacity_quotas import read_quotas
 from nodewright.planner.explain import buffers_planned, requests_planned
-from nodewright.planner.plan import Expansion
+from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.registry.state import GroupState
 
 _MOST_GROUPS = 30
@@ -112,7 +112,8 @@ def _by_group(expansions: Iterable[Expansion]) -> dict[GroupRef, Expansion]:
 
 
 def _expansions(trial: Trial) -> Iterator[Expansion]:
-    yield from trial.plan.scale_up.expansions
+    for report in rounds(trial.plan):
+        yield from report.expansions
     yield from request_expansions(trial)
     yield from buffer_expansions(trial)
     if trial.plan.min_size is not None:
@@ -132,7 +133,7 @@ def why_group(trial: Trial, ref: GroupRef) -> str:
     for_requests = (
         f"grows for {'request' if len(requests) == 1 else 'requests'} {name_some(requests)}" if requests else ""
     )
-    has_grown = any(expansion.group == ref for expansion in trial.plan.scale_up.expansions)
+    has_grown = any(expansion.group == ref for report in rounds(trial.plan) for expansion in report.expansions)
     spare = sum(
         len(report.triggered) for report in trial.plan.spare if any(one.group == ref for one in report.expansions)
     )
@@ -142,12 +143,15 @@ def why_group(trial: Trial, ref: GroupRef) -> str:
 
 
 def _why_for_pods(trial: Trial, ref: GroupRef) -> str:
-    plan, report = trial.plan, trial.plan.scale_up
-    option = next((option for option in report.options if option.group == ref), None)
-    if any(expansion.group == ref for expansion in report.expansions):
-        if option is None or not option.chosen:
+    plan, held = trial.plan, rounds(trial.plan)
+    grew = [report for report in held if any(expansion.group == ref for expansion in report.expansions)]
+    if grew:
+        chosen = [option for report in grew for option in report.options if option.group == ref and option.chosen]
+        if not chosen:
             return "shares the growth of a similar group (--balance-similar-node-groups)"
-        return f"helps {count(option.pods, 'pod')}; {_how_chosen(trial)}"
+        return f"helps {count(sum(option.pods for option in chosen), 'pod')}; {_how_chosen(trial, grew[0])}"
+    report = held[-1]
+    option = next((option for option in report.options if option.group == ref), None)
     if plan.min_size is not None and any(expansion.group == ref for expansion in plan.min_size.expansions):
         return "is below its min size"
     if ref in report.skipped:
@@ -158,8 +162,8 @@ def _why_for_pods(trial: Trial, ref: GroupRef) -> str:
     return f"read in part: {problem}" if problem else ""
 
 
-def _how_chosen(trial: Trial) -> str:
-    options = len(trial.plan.scale_up.options)
+def _how_chosen(trial: Trial, report: ScaleUpReport) -> str:
+    options = len(report.options)
     if options == 1:
         return "no other group could"
     return f"{trial.settings.scale_up.expander} chose it of {options} groups"

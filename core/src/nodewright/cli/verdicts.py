@@ -11,8 +11,9 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
 from nodewright.planner.pending import is_expendable, is_pending
+from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
-from nodewright.planner.provisioning.pods import consumed_request
+from nodewright.planner.provisioning.pods import consumed_request, is_stand_in
 
 _DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
 
@@ -58,13 +59,30 @@ def why_ignored(pod: Pod, settings: PodSettings) -> str:
     return "its scheduler has not found it unschedulable (condition PodScheduled)"
 
 
+def rounds(plan: Plan) -> tuple[ScaleUpReport, ...]:
+    """What was decided for pods that wait, one after the other: with --salvo-scale-up there may be several."""
+    return (plan.scale_up, *(report for report in plan.salvo if not _is_of_request(report)))
+
+
+def _is_of_request(report: ScaleUpReport) -> bool:
+    about = (*report.triggered[:1], *report.awaiting[:1], *(unhelped.pod for unhelped in report.unhelped[:1]))
+    return any(map(is_stand_in, about))
+
+
 def _judged(trial: Trial) -> Iterator[Verdict]:
-    plan, report = trial.plan, trial.plan.scale_up
-    growing = ", ".join(str(expansion.group) for expansion in report.expansions)
+    """A later verdict about a pod holds."""
+    plan = trial.plan
     for pod in plan.fitting:
         yield Verdict(pod=pod, fate=Fate.FITS, reason="has room on a node that is there or on its way")
     for pod in plan.waiting:
         yield Verdict(pod=pod, fate=Fate.WAITS, reason="is younger than its scale-up delay")
+    for report in rounds(plan):
+        yield from _of_round(report)
+    yield from _consumers(plan.provisioning)
+
+
+def _of_round(report: ScaleUpReport) -> Iterator[Verdict]:
+    growing = ", ".join(str(expansion.group) for expansion in report.expansions)
     for pod in report.triggered:
         yield Verdict(pod=pod, fate=Fate.HELPED, reason=f"fits on new nodes of {growing}")
     for pod in report.awaiting:
@@ -72,7 +90,6 @@ def _judged(trial: Trial) -> Iterator[Verdict]:
     for unhelped in report.unhelped:
         reason = "no group helps" if unhelped.reasons else "there are no node groups"
         yield Verdict(pod=unhelped.pod, fate=Fate.UNHELPED, reason=reason, reasons=unhelped.reasons)
-    yield from _consumers(trial.plan.provisioning)
 
 
 def _consumers(report: ProvisioningReport) -> Iterator[Verdict]:
