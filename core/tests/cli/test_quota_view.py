@@ -7,6 +7,7 @@ import pytest
 
 from nodewright.model.capacity_quota import CapacityQuota, CapacityQuotaSpec, QuotaAmounts
 from nodewright.model.meta import LabelSelector, ObjectMeta
+from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.testkit import build_node, build_pod
 
 Nodewright = Callable[..., Any]
@@ -48,3 +49,11 @@ def test_where_they_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) 
     said = " ".join(nodewright("plan", dump, *GROUPS).out.split())
     assert "2 quotas of capacity are left alone: --capacity-quotas-enabled is off." in said
     assert "Plan: 1 more node in 1 group" in said
+
+
+def test_where_classes_are_off_the_plan_says_so(nodewright: Nodewright, write_dump: WriteDump) -> None:
+    held = ProvisioningClass(metadata=ObjectMeta(name="train"))
+    dump = write_dump(build_node("n", labels=POOL, created_at=3600.0), held)
+    off = "1 definition of request classes is left alone: --enable-provisioning-classes is off."
+    assert off in " ".join(nodewright("plan", dump, *GROUPS).out.split())
+    assert off not in " ".join(nodewright("plan", dump, *GROUPS, "--enable-provisioning-classes").out.split())

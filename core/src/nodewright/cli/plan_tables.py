@@ -72,9 +72,11 @@ def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
 def _left_alone(trial: Trial) -> Iterator[str]:
     """What the dump holds and the settings pass over."""
     seen, settings = trial.state.observation, trial.settings
-    asks, buffers = settings.provisioning.enable_provisioning_requests, settings.buffers.are_read
+    options, buffers = settings.provisioning, settings.buffers.are_read
+    asks, classes = options.enable_provisioning_requests, options.enable_provisioning_classes
     for objects, is_on, noun, of, flag in (
         (seen.provisioning.requests, asks, "request", "for capacity", "enable-provisioning-requests"),
+        (seen.provisioning.classes, classes, "definition", "of request classes", "enable-provisioning-classes"),
         (seen.buffers.buffers, buffers, "buffer", "of spare capacity", "capacity-buffer-controller-enabled"),
         (seen.quotas, settings.limits.capacity_quotas_enabled, "quota", "of capacity", "capacity-quotas-enabled"),
     ):
