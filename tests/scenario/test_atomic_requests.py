@@ -32,6 +32,18 @@ def test_all_machines_come_and_only_then_it_is_provisioned(kind: str, without: t
     assert asking.story.machines("pool") == 5
 
 
+@pytest.mark.parametrize("profile", ["nodewright", "ca"])
+def test_events_are_of_the_request_and_not_of_pods_that_nobody_could_look_up(profile: str) -> None:
+    asking = make(POOL, minutes=5, settings={"profile": profile})
+    asking.ask("a", 3, 2, at=60, kind=BEST_EFFORT_ATOMIC)
+    asking.ask("big", 99, at=200, kind=BEST_EFFORT_ATOMIC)
+    told = [held.event for held in asking.story.result.events if held.event.reason.endswith("riggerScaleUp")]
+    told += [held.event for held in asking.story.result.events if held.event.reason == "TriggeredScaleUp"]
+    assert {event.kind for event in told} == {"ProvisioningRequest"}
+    grown = [(event.name, event.message) for event in told if event.reason == "TriggeredScaleUp"]
+    assert grown == [("default/a", "request triggered scale-up: [{fake/pool 0->5 (max: 20)}]")]
+
+
 def test_its_pods_run_on_it_and_it_is_over_when_they_do() -> None:
     asking = make(POOL, minutes=20)
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)

@@ -21,11 +21,13 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
 from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
+from nodewright.planner.provisioning.pods import is_stand_in
 from nodewright.registry.failures import NO_MACHINE
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.validate import Violation
 
 _MAX_MESSAGES = 3
+_POD = "Pod"
 
 
 def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> Iterator[Event]:
@@ -165,8 +167,10 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Ev
     grown = {outcome.action.group for outcome in increases if isinstance(outcome, Done) and outcome.accepted}
     done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
     if done:
-        for pod in report.triggered:
-            yield _of_pod(pod, "TriggeredScaleUp", f"pod triggered scale-up: [{{{'} {'.join(done)}}}]")
+        for kind, name in dict.fromkeys(map(_subject, report.triggered)):
+            who = "pod" if kind == _POD else "request"
+            message = f"{who} triggered scale-up: [{{{'} {'.join(done)}}}]"
+            yield Event(kind=kind, name=name, reason="TriggeredScaleUp", message=message)
     for warning in report.warnings:
         yield Event(
             kind="ConfigMap",
@@ -179,7 +183,8 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Ev
         yield _of_status("MaxNodesTotalReached", "Max total nodes in cluster reached", WARNING)
     if not done and not any(isinstance(outcome, Failed) for outcome in increases):
         for unhelped in report.unhelped:
-            yield _of_pod(unhelped.pod, "NotTriggerScaleUp", _why_not(unhelped, report.result))
+            kind, name = _subject(unhelped.pod)
+            yield Event(kind=kind, name=name, reason="NotTriggerScaleUp", message=_why_not(unhelped, report.result))
 
 
 def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:
@@ -195,8 +200,12 @@ def _of_status(reason: str, message: str, kind: str = "Normal") -> Event:
     return Event(kind=STATUS_KIND, name=STATUS_NAME, reason=reason, message=message, type=kind)
 
 
-def _of_pod(pod: Pod, reason: str, message: str) -> Event:
-    return Event(kind="Pod", name=f"{pod.metadata.namespace}/{pod.name}", reason=reason, message=message)
+def _subject(pod: Pod) -> tuple[str, str]:
+    """Kind and ``namespace/name`` of what an event is about: nobody could look up a pod that a request stands for."""
+    owner = pod.metadata.controller
+    if owner is not None and is_stand_in(pod):
+        return owner.kind, f"{pod.metadata.namespace}/{owner.name}"
+    return _POD, pod.key
 
 
 class EventFilter:
