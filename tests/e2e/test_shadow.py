@@ -22,7 +22,8 @@ def find_shadows(daemon: DaemonProcess, what: str) -> list[dict[str, Any]]:
 def test_two_of_a_mind(clean: ControlPlane, start: StartDaemon) -> None:
     shadow = start("--shadow", user="dry-run")
     wait_until(lambda: shadow.says("loop"), "loop of the shadow")
-    acting = start(*QUICK)
+    # Long enough for the shadow to look in between, also on a busy machine.
+    acting = start(*QUICK, "--scale-down-unneeded-time=10s")
     deploy(clean, "web", 9)
     wait_until(lambda: count_running(clean) == 9, "running pods")
     wait_until(lambda: find_shadows(shadow, "growth"), "comparison")
