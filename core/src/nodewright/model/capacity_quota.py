@@ -1,6 +1,6 @@
 """Limits of what nodes of some kind may amount to (behaviour/up.md §6.3): the API's words, as CA knows them."""
 
-from nodewright.model.condition import Condition
+from nodewright.model.condition import Condition, find_condition
 from nodewright.model.meta import Kube, LabelSelector, Object
 
 QUOTA_VALID = "cluster-autoscaler.kubernetes.io/valid"
@@ -38,4 +38,4 @@ class CapacityQuota(Object, frozen=True, kw_only=True):
         return f"CapacityQuota/{self.name}"
 
     def condition(self, kind: str) -> Condition | None:
-        return next((held for held in self.status.conditions if held.type == kind), None)
+        return find_condition(self.status.conditions, kind)

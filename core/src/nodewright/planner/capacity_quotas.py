@@ -1,7 +1,6 @@
 """CapacityQuotas: what each limits, what is wrong with it, and what its status is to say (behaviour/up.md §6.3)."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +14,7 @@ from nodewright.model.capacity_quota import (
     QuotaAmounts,
 )
 from nodewright.model.complaint import printable
-from nodewright.model.condition import Condition
+from nodewright.model.condition import Condition, as_of
 from nodewright.model.meta import LabelSelector
 from nodewright.model.quantity import NANO, Quantity
 from nodewright.model.settings import Settings
@@ -127,14 +126,6 @@ def _canonical(text: str | float) -> str:
 
 
 def _condition(quota: CapacityQuota, kind: str, reason: str, message: str, *, holds: bool, now: float) -> Condition:
-    """As of now; it is as old as its status."""
-    held, status = quota.condition(kind), "True" if holds else "False"
-    since = held.last_transition_time if held is not None and held.status == status else None
-    return Condition(
-        type=kind,
-        status=status,
-        reason=reason,
-        message=message,
-        last_transition_time=since or datetime.fromtimestamp(now, tz=UTC),
-        observed_generation=quota.metadata.generation,
-    )
+    status, generation = "True" if holds else "False", quota.metadata.generation
+    fresh = Condition(type=kind, status=status, reason=reason, message=message, observed_generation=generation)
+    return as_of(now, fresh, quota.condition(kind))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -14,7 +13,7 @@ from nodewright.model.capacity_buffer import (
     CapacityBuffer,
 )
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.condition import Condition
+from nodewright.model.condition import Condition, as_of
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.settings import Settings
@@ -184,20 +183,11 @@ class Desk:
         return holding
 
     def _condition(self, buffer: CapacityBuffer, what: tuple[str, str], reason: str, message: str) -> Condition:
-        """A condition as of now, and as old as its status."""
-        kind, said = what
-        held = buffer.status.condition(kind)
-        since = datetime.fromtimestamp(self.state.now, tz=UTC)
-        if held is not None and held.status == said:
-            since = held.last_transition_time or since
-        return Condition(
-            type=kind,
-            status=said,
-            reason=reason,
-            message=message,
-            last_transition_time=since,
-            observed_generation=buffer.metadata.generation,
-        )
+        """A condition as of now; ``what`` is its type and status."""
+        kind, status = what
+        generation = buffer.metadata.generation
+        fresh = Condition(type=kind, status=status, reason=reason, message=message, observed_generation=generation)
+        return as_of(self.state.now, fresh, buffer.status.condition(kind))
 
 
 def is_active(strategy: str | None) -> bool:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
-from nodewright.model.condition import MOST_TEXT, Condition
+from nodewright.model.condition import Condition, as_of
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.provisioning_request import NODES_DETAIL, PodTemplate, ProvisioningRequest
@@ -159,21 +158,12 @@ class Docket:
     def condition(self, request: ProvisioningRequest, what: tuple[str, str], reason: str, message: str) -> Condition:
         """A condition as of now; ``what`` is its type and status.
 
-        CA dates every write anew; elsewhere a condition is as old as its status, and never of the future.
+        CA dates every write anew; elsewhere a condition is as old as its status.
         """
         kind, status = what
-        held = request.condition(kind)
-        since = datetime.fromtimestamp(self.now, tz=UTC)
-        if held is not None and held.status == status and not self.settings.is_ca:
-            since = min(since, held.last_transition_time or since)
-        return Condition(
-            type=kind,
-            status=status,
-            reason=reason,
-            message=message[:MOST_TEXT],
-            last_transition_time=since,
-            observed_generation=request.metadata.generation,
-        )
+        generation = request.metadata.generation
+        fresh = Condition(type=kind, status=status, reason=reason, message=message, observed_generation=generation)
+        return as_of(self.now, fresh, None if self.settings.is_ca else request.condition(kind))
 
     def mark(self, request: ProvisioningRequest, *conditions: Condition, opens: bool = False) -> ProvisioningRequest:
         """Have conditions written before anything else happens; answers the request with them."""
