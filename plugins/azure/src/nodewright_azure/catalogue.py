@@ -35,12 +35,12 @@ class Catalogue:
         """One call for each location of a set whose size is not described in the options. Nothing is raised."""
         if self._options.use_static_instance_list:
             return
-        asked = (one.location.lower() for one in sets if one.location and self._own_machine(_size(one)) is None)
+        asked = (one.location.lower() for one in sets if one.location and self._own_machine(one.size) is None)
         self._skus.learn(asked, self._list)
 
     def template(self, scale_set: ScaleSet) -> NodeTemplate:
         """Raises ProviderError that says what is wrong with this set."""
-        machine = self._own_machine(_size(scale_set)) or self._told_machine(scale_set)
+        machine = self._own_machine(scale_set.size) or self._told_machine(scale_set)
         return make_template(scale_set, machine, predict_labels=self._options.predict_labels)
 
     def restriction(self, scale_set: ScaleSet) -> str:
@@ -53,7 +53,7 @@ class Catalogue:
 
     def price(self, scale_set: ScaleSet) -> float | None:
         """USD per hour of a machine, by the options' table."""
-        return self._prices.get(_size(scale_set).lower())
+        return self._prices.get(scale_set.size.lower())
 
     def _list(self, location: str) -> Mapping[str, ResourceSku]:
         return {sku.name.lower(): sku for sku in self._api.skus(location) if sku.resource_type == _MACHINES}
@@ -63,7 +63,7 @@ class Catalogue:
         return self._own.get(size.lower()) or self._own.get(size.lower().removesuffix(_PROMO))
 
     def _told_machine(self, scale_set: ScaleSet) -> Machine:
-        if not _size(scale_set) or not scale_set.location:
+        if not scale_set.size or not scale_set.location:
             return Machine(cpus=0, memory_bytes=0)  # the template says what is missing
         found = _read(self._sku(scale_set))
         if found is None:
@@ -75,18 +75,14 @@ class Catalogue:
         if self._options.use_static_instance_list or not location:
             raise self._unknown(scale_set)
         skus: Mapping[str, ResourceSku] = self._skus.get(location)
-        found = skus.get(_size(scale_set).lower())
+        found = skus.get(scale_set.size.lower())
         if found is None:
             raise self._unknown(scale_set)
         return found
 
     def _unknown(self, scale_set: ScaleSet) -> ProviderError:
-        said = f"{scale_set.name}: {scale_set.location} has no size {_size(scale_set)} that is known"
+        said = f"{scale_set.name}: {scale_set.location} has no size {scale_set.size} that is known"
         return ProviderError(f"{said}; describe it in providers.azure.options.instance_types", code="unknownSku")
-
-
-def _size(scale_set: ScaleSet) -> str:
-    return scale_set.sku.name if scale_set.sku is not None else ""
 
 
 def _read(sku: ResourceSku) -> Machine | None:

@@ -1,10 +1,12 @@
 """What Azure Resource Manager answers, as frozen values: only the members that are used, under its own names."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import field
 
 # AKS tags all that it makes with the agent pool's name.
-POOL_TAGS = ("aks-managed-poolName", "poolName")
+_POOL_TAGS = ("aks-managed-poolName", "poolName")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,6 +95,11 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
         return self.name.lower()
 
     @property
+    def size(self) -> str:
+        """Of its machines, by Azure's name; empty if that is not told."""
+        return self.sku.name if self.sku is not None else ""
+
+    @property
     def capacity(self) -> int:
         """Machines that are asked for."""
         return (self.sku.capacity or 0) if self.sku is not None else 0
@@ -113,7 +120,7 @@ class ScaleSet(Shape, frozen=True, kw_only=True):
     def owns(self, machine: "Machine") -> bool:
         """Of the machines that stand alone: is this one of its own?"""
         if self.pool is not None:
-            return machine.pool == self.pool.name.lower() and machine.size == (self.sku or ScaleSetSku()).name.lower()
+            return machine.pool == self.pool.name.lower() and machine.size == self.size.lower()
         owner = machine.properties.virtual_machine_scale_set
         return owner is not None and owner.id.lower() == self.id.lower()
 
@@ -181,8 +188,7 @@ class Machine(Shape, frozen=True, kw_only=True):
     @property
     def pool(self) -> str:
         """The agent pool of AKS, in lower case; empty outside of AKS."""
-        told = ((self.tags or {}).get(key) for key in POOL_TAGS)
-        return next(filter(None, told), "").lower()
+        return pool_of(self.tags or {}).lower()
 
     @property
     def size(self) -> str:
@@ -250,3 +256,8 @@ class AutoscaleProperties(Shape, frozen=True, kw_only=True):
 class AutoscaleSetting(Shape, frozen=True, kw_only=True):
     name: str = ""
     properties: AutoscaleProperties = AutoscaleProperties()
+
+
+def pool_of(tags: Mapping[str, str | None]) -> str:
+    """The agent pool of AKS that tags name; empty outside of AKS."""
+    return next((name for key in _POOL_TAGS if (name := tags.get(key))), "")

@@ -7,7 +7,7 @@ import msgspec
 
 from nodewright.spec import NodeTemplate, ProviderError, Quantity
 from nodewright.spec.group_options import read_taints
-from nodewright_azure.shapes import POOL_TAGS, MachineProfile, OsDisk, ScaleSet, VmPool
+from nodewright_azure.shapes import MachineProfile, OsDisk, ScaleSet, VmPool, pool_of
 from nodewright_azure.tags import labels_of, resources_of, tags_of, taints_of
 
 GPU_LABEL = "accelerator"
@@ -33,11 +33,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_template(scale_set: ScaleSet, machine: Machine, *, predict_labels: bool) -> NodeTemplate:
     """Raises ProviderError for a set without a place or a size. A set of several zones shows its first."""
-    if scale_set.sku is None or not scale_set.sku.name:
+    if not scale_set.size:
         raise ProviderError(f"{scale_set.name} has no size of machines", code="noSku")
     if not scale_set.location:
         raise ProviderError(f"{scale_set.name} has no location", code="noLocation")
-    tags, size = tags_of(scale_set.tags), scale_set.sku.name
+    tags, size = tags_of(scale_set.tags), scale_set.size
     if scale_set.pool is not None:
         return _pool_template(scale_set, scale_set.pool, machine, size)
     profile = scale_set.properties.virtual_machine_profile or MachineProfile()
@@ -81,7 +81,7 @@ def _generic_labels(scale_set: ScaleSet, machine: Machine, system: str, size: st
 def _predicted_labels(tags: Mapping[str, str], disk: OsDisk | None, size: str) -> dict[str, str]:
     """What AKS will write on the node."""
     labels: dict[str, str] = {}
-    pool = next((tags[key] for key in POOL_TAGS if tags.get(key)), "")
+    pool = pool_of(tags)
     if pool:
         labels |= {"agentpool": pool, f"{_AKS}agentpool": pool}
     if disk is not None:
