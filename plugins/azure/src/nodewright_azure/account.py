@@ -4,9 +4,9 @@ The options are strongest, then CA's environment variables, then the file of Azu
 the environment or the file only, and show in no text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -22,12 +22,8 @@ CLOUDS = {
 }
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _VM_POOLS = "AZURE_ENABLE_VMS_AGENT_POOLS"
-
-
-class Pick(Protocol):
-    """The strongest of an option, variables (by names with blanks between) and the file."""
-
-    def __call__(self, option: str, variables: str, stored: str = "") -> str: ...
+# The strongest of an option, variables (by names with blanks between) and the file.
+_Pick = Callable[[str, str, str], str]
 
 
 class Secret:
@@ -96,7 +92,7 @@ def load_account(options: Options, environ: Mapping[str, str]) -> Account:
     """Raises ConfigError naming the key or the variable."""
     file = _read_file(options.cloud_config) if options.cloud_config else CloudConfig()
 
-    def pick(option: str, variables: str, stored: str = "") -> str:
+    def pick(option: str, variables: str, stored: str) -> str:
         said = (environ.get(variable, "") for variable in variables.split())
         return option or next(filter(None, said), "") or stored
 
@@ -138,23 +134,23 @@ def _method(environ: Mapping[str, str], file: CloudConfig, *, has_secret: bool, 
     return Method.CERTIFICATE if has_certificate else Method.CHAIN
 
 
-def _cluster(options: Options, environ: Mapping[str, str], file: CloudConfig, pick: Pick) -> Cluster | None:
+def _cluster(options: Options, environ: Mapping[str, str], file: CloudConfig, pick: _Pick) -> Cluster | None:
     """Raises ConfigError if VM pools are to be served and it is not said of which cluster."""
     if not (options.vm_pools or environ.get(_VM_POOLS) in _TRUE or file.enable_vms_agent_pool):
         return None
-    told = {
-        "cluster": ("CLUSTER_NAME", pick(options.cluster, "CLUSTER_NAME", file.cluster_name)),
-        "cluster_resource_group": (
-            "ARM_CLUSTER_RESOURCE_GROUP",
-            pick(options.cluster_resource_group, "ARM_CLUSTER_RESOURCE_GROUP", file.cluster_resource_group),
-        ),
-        "location": ("LOCATION", pick(options.location, "LOCATION", file.location)),
-    }
-    for key, (variable, value) in told.items():
-        if not value:
+
+    def need(key: str, option: str, variable: str, stored: str) -> str:
+        found = pick(option, variable, stored)
+        if not found:
             raise ConfigError(f"{SOURCE}: vm_pools needs {key}, and neither it nor {variable} is set")
-    name, group, location = (value for _, value in told.values())
-    return Cluster(name=name, resource_group=group, location=location)
+        return found
+
+    in_group, in_file = options.cluster_resource_group, file.cluster_resource_group
+    return Cluster(
+        name=need("cluster", options.cluster, "CLUSTER_NAME", file.cluster_name),
+        resource_group=need("cluster_resource_group", in_group, "ARM_CLUSTER_RESOURCE_GROUP", in_file),
+        location=need("location", options.location, "LOCATION", file.location),
+    )
 
 
 def _demand_complete(account: Account) -> None:
