@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
-from nodewright.adapters.kube.request_writes import APPLY_PATCH, RequestWrites
+from nodewright.adapters.kube.request_writes import RequestWrites
+from nodewright.adapters.kube.status_writes import APPLY_PATCH
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.engine.ports import ClusterPicture
 from nodewright.expander.priority import CONFIG_MAP

@@ -12,7 +12,8 @@ from core.tests.kube.conftest import ApiServer
 from nodewright.adapters.kube.api import MERGE_PATCH, ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
-from nodewright.adapters.kube.request_writes import APPLY_PATCH, RequestWrites
+from nodewright.adapters.kube.request_writes import RequestWrites
+from nodewright.adapters.kube.status_writes import APPLY_PATCH
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.condition import Condition

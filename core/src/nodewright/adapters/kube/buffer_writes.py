@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import msgspec
-
-from nodewright.adapters.kube.api import MERGE_PATCH, Api, Request
-from nodewright.adapters.kube.request_writes import FIELD_MANAGER, condition_manifest
-from nodewright.adapters.kube.resources import Resource
+from nodewright.adapters.kube.api import Api
+from nodewright.adapters.kube.status_writes import condition_manifest, patch_status
 from nodewright.model.capacity_buffer import KIND, CapacityBuffer
 
 
@@ -30,6 +27,4 @@ class BufferWrites:
             "conditions": [condition_manifest(one) for one in status.conditions],
         }
         body = {"metadata": {"uid": meta.uid}, "status": fields}
-        path = f"{Resource(KIND, namespace=meta.namespace).path}/{meta.name}/status"
-        query, encoded = {"fieldManager": FIELD_MANAGER}, msgspec.json.encode(body)
-        self._api.send(Request(method="PATCH", path=path, query=query, body=encoded, content_type=MERGE_PATCH))
+        patch_status(self._api, KIND, meta, body, is_apply=False)

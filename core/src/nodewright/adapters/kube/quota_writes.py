@@ -2,15 +2,9 @@
 
 from typing import Any
 
-import msgspec
-
-from nodewright.adapters.kube.api import Api, Request
-from nodewright.adapters.kube.request_writes import APPLY_PATCH, FIELD_MANAGER, condition_manifest
-from nodewright.adapters.kube.resources import Resource
+from nodewright.adapters.kube.api import Api
+from nodewright.adapters.kube.status_writes import condition_manifest, patch_status
 from nodewright.model.capacity_quota import CapacityQuota
-from nodewright.model.objects import KINDS
-
-_KIND = KINDS["CapacityQuota"]
 
 
 class QuotaWrites:
@@ -27,13 +21,5 @@ class QuotaWrites:
         }
         if status.used is not None:
             fields["used"] = {"resources": status.used.resources}
-        body = {
-            "apiVersion": f"{_KIND.api_group}/{_KIND.version}",
-            "kind": _KIND.name,
-            "metadata": {"name": quota.name, "uid": quota.metadata.uid},
-            "status": fields,
-        }
-        path = f"{Resource(_KIND.name).path}/{quota.name}/status"
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        encoded = msgspec.json.encode(body)
-        self._api.send(Request(method="PATCH", path=path, query=query, body=encoded, content_type=APPLY_PATCH))
+        body = {"metadata": {"name": quota.name, "uid": quota.metadata.uid}, "status": fields}
+        patch_status(self._api, "CapacityQuota", quota.metadata, body, is_apply=True)

@@ -9,7 +9,7 @@ from nodewright.adapters.kube.api import ApiError, Query
 from nodewright.model.decode import decode_amount, decode_object
 from nodewright.model.entries import BROKEN
 from nodewright.model.errors import ConfigError
-from nodewright.model.meta import Object
+from nodewright.model.meta import Object, ObjectMeta
 from nodewright.model.objects import KINDS
 from nodewright.model.provisioning_request import API_GROUP
 from nodewright.model.sharing import Sharing
@@ -30,7 +30,7 @@ class Resource(Generic[T]):
     def __init__(self, kind: str, *, namespace: str = "", query: Query | None = None) -> None:
         known = KINDS[kind]
         self.kind = kind
-        self.plural = _PLURALS.get(kind, f"{kind.lower()}s")
+        self.plural = _plural(kind)
         self.path = collection_path(known.api_group, self.plural, namespace, known.version)
         self.query = dict(query or {})
         # A cluster need not know the kind: it comes with a CustomResourceDefinition.
@@ -96,9 +96,19 @@ class _RawPage(msgspec.Struct, frozen=True, kw_only=True):
     metadata: ListMeta = ListMeta()
 
 
+def object_path(kind: str, meta: ObjectMeta) -> str:
+    """Where the API server keeps one object."""
+    known = KINDS[kind]
+    return f"{collection_path(known.api_group, _plural(kind), meta.namespace, known.version)}/{meta.name}"
+
+
 def collection_path(api_group: str, plural: str, namespace: str = "", version: str = "v1") -> str:
     root = f"/apis/{api_group}/{version}" if api_group else f"/api/{version}"
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
+
+
+def _plural(kind: str) -> str:
+    return _PLURALS.get(kind, f"{kind.lower()}s")
 
 
 def _as_it_is(held: Any) -> Any:
