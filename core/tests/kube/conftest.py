@@ -4,15 +4,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
 from nodewright.adapters.kube.api import ApiError, Lines, Request
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.resources import Resource
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.objects import KINDS
+from nodewright.testkit.world import settings_with
 
+NOW = 1_800_000_000.0
 Stored = dict[str, Any]
 COLLECTIONS = frozenset(Resource[Any](kind).plural for kind in KINDS)
 
@@ -110,6 +116,13 @@ class ApiServer:
         for _, watch in watches:
             watch.abandon()
 
+    def written(self) -> Stored:
+        """The body of the last write."""
+        body = self.writes[-1].body
+        assert body is not None
+        found: Stored = msgspec.json.decode(body)
+        return found
+
     # Within
 
     def _tell(self, path: str, event: bytes) -> None:
@@ -194,3 +207,16 @@ def _event(kind: str, held: Stored) -> bytes:
 @pytest.fixture
 def server() -> ApiServer:
     return ApiServer()
+
+
+@contextmanager
+def followed(server: ApiServer, **on: bool) -> Iterator[Caches]:
+    """Caches of what is followed under these settings, everything listed."""
+    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings_with(**on)))
+    caches = Caches(server, VirtualClock(NOW), Random(1), options)
+    caches.start()
+    try:
+        assert caches.wait_synced(20.0), caches.missing()
+        yield caches
+    finally:
+        caches.stop()

@@ -1,17 +1,13 @@
 """CapacityBuffers on an API server: read where they are served, and their status written whole."""
 
 from datetime import UTC, datetime
-from random import Random
 
-import msgspec
-from core.tests.kube.conftest import ApiServer
+from core.tests.kube.conftest import NOW, ApiServer, followed
 
 from nodewright.adapters.kube.api import MERGE_PATCH
-from nodewright.adapters.kube.caches import OPTIONAL_KINDS, CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.caches import OPTIONAL_KINDS, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.writes import KubeWrites
-from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.capacity_buffer import READY, CapacityBuffer, CapacityBufferStatus
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
@@ -19,7 +15,6 @@ from nodewright.model.provisioning_request import PodTemplate, TemplateReference
 from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit.world import settings_with
 
-NOW = 1_800_000_000.0
 ROOT = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare"
 CONDITION = Condition(
     type=READY,
@@ -37,9 +32,7 @@ def write(server: ApiServer, status: CapacityBufferStatus) -> dict[str, object]:
     KubeWrites(server, Workloads).write_buffer_status(CapacityBuffer(metadata=meta, status=status))
     call = server.writes[-1]
     assert (call.method, call.path, call.content_type) == ("PATCH", f"{ROOT}/status", MERGE_PATCH)
-    assert call.body is not None
-    found: dict[str, object] = msgspec.json.decode(call.body)
-    return found
+    return server.written()
 
 
 def test_the_status_is_written_of_this_very_buffer(server: ApiServer) -> None:
@@ -102,19 +95,11 @@ def test_buffers_are_read_with_what_they_refer_to_and_follow_changes(server: Api
     buffer = {"percentage": "20%", "limits": {"cpu": -1}, "scalableRef": {"kind": "Deployment", "name": "web"}}
     path = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers/spare"
     server.put(path, {"metadata": {"name": "spare", "namespace": "shop"}, "spec": buffer})
-    settings = settings_with(enable_provisioning_requests=True, capacity_buffer_controller_enabled=True)
-    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings))
-    caches = Caches(server, VirtualClock(NOW), Random(1), options)
-    caches.start()
-    try:
-        while caches.missing():
-            assert caches.wait_synced(20.0)
+    with followed(server, enable_provisioning_requests=True, capacity_buffer_controller_enabled=True) as caches:
         cluster = KubeCluster(server, caches, max_age=180.0)
         seen = cluster.read(NOW).buffers
         caches.of("PodTemplate").put(PodTemplate(metadata=ObjectMeta(name="chunk", namespace="shop", generation=2)))
         later = cluster.read(NOW)
-    finally:
-        caches.stop()
     assert [one.key for one in seen.buffers] == ["shop/spare"]
     assert (seen.buffers[0].spec.percentage, seen.buffers[0].spec.limits) == ("20%", {"cpu": -1})
     assert seen.deployments["shop/web"].spec.replicas == 2

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from core.tests.kube.conftest import ApiServer
+from core.tests.kube.conftest import NOW, ApiServer
 
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
@@ -16,7 +16,6 @@ from nodewright.model.errors import KubeApiError
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
-NOW = 1_800_000_000.0
 UNSCHEDULABLE = {
     "type": "PodScheduled",
     "status": "False",

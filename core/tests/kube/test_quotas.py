@@ -1,29 +1,21 @@
 """CapacityQuotas and ProvisioningClasses on an API server: followed where a setting asks, quotas' status written as ours."""
 
-import time
 from datetime import UTC, datetime
-from random import Random
-from typing import Any
 
-import msgspec
 import pytest
-from core.tests.kube.conftest import ApiServer
+from core.tests.kube.conftest import NOW, ApiServer, followed
 from msgspec.structs import replace
 
-from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.request_writes import RequestWrites
 from nodewright.adapters.kube.status_writes import APPLY_PATCH
-from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.engine.ports import ClusterPicture
-from nodewright.expander.priority import CONFIG_MAP
+from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota, CapacityQuotaStatus, QuotaAmounts
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import ProvisioningRequest
-from nodewright.testkit.world import settings_with
+from nodewright.snapshot.workloads import Workloads
 
-NOW = 1_800_000_000.0
 GROUP = "/apis/autoscaling.x-k8s.io"
 VALID = Condition(
     type=QUOTA_VALID,
@@ -41,26 +33,14 @@ QUOTA = CapacityQuota(
 )
 
 
-def make_cluster(server: ApiServer, **on: bool) -> KubeCluster:
-    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings_with(**on)))
-    return KubeCluster(server, Caches(server, VirtualClock(NOW), Random(1), options), max_age=180.0)
-
-
-def written(server: ApiServer) -> dict[str, Any]:
-    body = server.writes[-1].body
-    assert body is not None
-    found: dict[str, Any] = msgspec.json.decode(body)
-    return found
-
-
 def test_a_status_is_applied_beside_the_conditions_of_others(server: ApiServer) -> None:
     server.put(f"{GROUP}/v1beta1/capacityquotas/team-a/status", {"metadata": {"name": "team-a"}})
-    make_cluster(server).write_quota_status(QUOTA)
+    KubeWrites(server, Workloads).write_quota_status(QUOTA)
     call = server.writes[-1]
     assert (call.method, call.content_type) == ("PATCH", APPLY_PATCH)
     assert call.path == f"{GROUP}/v1beta1/capacityquotas/team-a/status"
     assert call.query == {"fieldManager": "cluster-autoscaler", "force": "true"}
-    body = written(server)
+    body = server.written()
     assert (body["apiVersion"], body["kind"]) == ("autoscaling.x-k8s.io/v1beta1", "CapacityQuota")
     assert body["metadata"] == {"name": "team-a", "uid": "q1"}
     assert body["status"]["used"] == {"resources": {"cpu": "1500m"}}
@@ -70,8 +50,8 @@ def test_a_status_is_applied_beside_the_conditions_of_others(server: ApiServer) 
 
 def test_what_is_not_counted_is_taken_away(server: ApiServer) -> None:
     server.put(f"{GROUP}/v1beta1/capacityquotas/team-a/status", {"metadata": {"name": "team-a"}})
-    make_cluster(server).write_quota_status(replace(QUOTA, status=replace(QUOTA.status, used=None)))
-    assert "used" not in written(server)["status"]
+    KubeWrites(server, Workloads).write_quota_status(replace(QUOTA, status=replace(QUOTA.status, used=None)))
+    assert "used" not in server.written()["status"]
 
 
 def test_what_its_class_notes_of_a_request_is_applied_with_its_conditions(server: ApiServer) -> None:
@@ -80,37 +60,21 @@ def test_what_its_class_notes_of_a_request_is_applied_with_its_conditions(server
     request = ProvisioningRequest(metadata=ObjectMeta(name="train", namespace="shop", uid="u1"))
     noted = request.with_details(provisioner="p", nodes="3", somebodys="x")
     RequestWrites(server).write_conditions(noted, (), is_apply=True)
-    assert written(server)["status"] == {
+    assert server.written()["status"] == {
         "conditions": [],
         "provisioningClassDetails": {"provisioner": "p", "nodes": "3"},
     }
 
 
-@pytest.mark.parametrize("followed", [True, False])
-def test_they_are_followed_only_where_a_setting_asks(server: ApiServer, followed: bool) -> None:
+@pytest.mark.parametrize("is_on", [True, False])
+def test_they_are_followed_only_where_a_setting_asks(server: ApiServer, is_on: bool) -> None:
     """An amount that is no quantity keeps nothing else from being read."""
     spec = {"limits": {"resources": {"cpu": "many", "nodes": -3, "memory": 1.5}}}
     server.put(f"{GROUP}/v1beta1/capacityquotas/q", {"metadata": {"name": "q"}, "spec": spec})
     server.put(f"{GROUP}/v1alpha1/provisioningclasses/c", {"metadata": {"name": "c"}, "spec": {"limits": {"pods": 3}}})
-    seen = read(
-        server,
-        capacity_quotas_enabled=followed,
-        enable_provisioning_requests=True,
-        enable_provisioning_classes=followed,
-    )
+    on = {"capacity_quotas_enabled": is_on, "enable_provisioning_classes": is_on}
+    with followed(server, enable_provisioning_requests=True, **on) as caches:
+        seen = KubeCluster(server, caches, max_age=180.0).read(NOW)
     amounts = {"cpu": "many", "nodes": -3, "memory": 1.5}
-    assert [quota.spec.limits.resources for quota in seen.quotas] == ([amounts] if followed else [])
-    assert [held.spec.limits.pods for held in seen.provisioning.classes] == ([3] if followed else [])
-
-
-def read(server: ApiServer, **on: bool) -> ClusterPicture:
-    options = CacheOptions(config_maps=(CONFIG_MAP,), optional=optional_kinds(settings_with(**on)))
-    caches = Caches(server, VirtualClock(NOW), Random(1), options)
-    caches.start()
-    try:
-        deadline = time.monotonic() + 20
-        while caches.missing() and time.monotonic() < deadline:
-            caches.wait_synced(1.0)
-        return KubeCluster(server, caches, max_age=180.0).read(NOW)
-    finally:
-        caches.stop()
+    assert [quota.spec.limits.resources for quota in seen.quotas] == ([amounts] if is_on else [])
+    assert [held.spec.limits.pods for held in seen.provisioning.classes] == ([3] if is_on else [])
