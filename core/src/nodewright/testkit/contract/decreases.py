@@ -1,9 +1,10 @@
 """Demands on decreases: they withdraw what has no machine, and nothing ever dies of one."""
 
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import check, demand, demand_target_changed, unless_refused
+from nodewright.testkit.contract.registry import check, demand, demand_target_changed
 from nodewright.testkit.contract.situations import (
     ask_without_arrival,
+    decrease,
     demand_alive,
     demand_answered,
     demand_target,
@@ -19,7 +20,7 @@ def decrease_never_kills(world: ContractWorld) -> None:
     """A decrease below what runs kills nothing and withdraws nothing."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
-    accepted = _decrease(world, before, before - 1)
+    accepted = decrease(world, before, before - 1)
     demand_alive(world, alive, "decrease_target_size below what runs")
     demand(accepted == 0, f"decrease_target_size withdrew {accepted} of a group that is all there")
     refresh(world)
@@ -33,7 +34,7 @@ def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
     raised = ask_without_arrival(world, 2)
     refresh(world)
     errors_before = errors(world, "decrease_target_size")
-    accepted = _decrease(world, raised, raised - 1)
+    accepted = decrease(world, raised, raised - 1)
     demand_answered(world, "decrease_target_size", errors_before)
     demand_target(world, raised - accepted, f"decrease_target_size by 1, {accepted} accepted,")
     demand_alive(world, alive, "decrease_target_size")
@@ -45,7 +46,7 @@ def decrease_stops_at_what_runs(world: ContractWorld) -> None:
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 1)
     refresh(world)
-    _decrease(world, raised, 0)
+    decrease(world, raised, 0)
     demand_alive(world, alive, "decrease_target_size to 0")
     refresh(world)
     demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
@@ -58,7 +59,7 @@ def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> No
     refresh(world)
     world.arrive(world.group_id)
     alive = world.machines(world.group_id)
-    _decrease(world, raised, raised - 1)
+    decrease(world, raised, raised - 1)
     demand_alive(world, alive, "decrease_target_size after an arrival")
     refresh(world)
     demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
@@ -91,18 +92,11 @@ def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
     """The same decrease sent twice lowers the target once."""
     raised = ask_without_arrival(world, 2)
     refresh(world)
-    accepted = _decrease(world, raised, raised - 1)
-    _decrease(world, raised, raised - 1)
+    accepted = decrease(world, raised, raised - 1)
+    decrease(world, raised, raised - 1)
     demand(accepted <= 1, f"decrease_target_size by 1 withdrew {accepted}")
     refresh(world)
     demand(target(world) >= raised - 1, f"decrease_target_size sent twice made the target {target(world)}")
-
-
-def _decrease(world: ContractWorld, expected: int, wanted: int) -> int:
-    """What was accepted: nothing where it is refused."""
-    return unless_refused(
-        lambda: world.client.decrease_target_size(world.group_id, expected, wanted), 0, "decrease_target_size"
-    )
 
 
 def _demand_refused(world: ContractWorld, expected: int, wanted: int) -> None:

@@ -14,7 +14,7 @@ _REPETITIONS = 2
 @check(Promise.PROVISIONING, capability=Capability.PROVISIONING_CLASSES)
 def provisioning_classes_have_names(world: ContractWorld) -> None:
     """Classes of ProvisioningRequests have unique, non-empty names."""
-    names = [served.name for served in world.client.provisioning_classes() or ()]
+    names = _class_names(world)
     demand(all(names) and len(set(names)) == len(names), f"provisioning_classes names {names}")
 
 
@@ -23,15 +23,14 @@ def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
     """A request of a class that the provider does not serve is not accepted."""
     refresh(world)
     request = ProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
-    no = ProvisioningVerdict(accepted=False, reason="Refused")
-    verdict = unless_refused(lambda: world.client.provision(request), no, "provision of an unknown class")
+    verdict = _provision(world, request)
     demand(verdict is not None and not verdict.accepted, f"provision accepted the unknown class {_NO_CLASS}")
 
 
 @check(Promise.PROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.PROVISIONING_CLASSES)
 def provision_under_one_key_makes_nothing_twice(world: ContractWorld) -> None:
     """A request that is asked again under its key, also after a refresh, makes no more machines than the first time."""
-    names = [served.name for served in world.client.provisioning_classes() or ()]
+    names = _class_names(world)
     if not names:
         raise CannotSteer("no class of ProvisioningRequests is served here")
     for name in names:
@@ -48,9 +47,13 @@ def provision_under_one_key_makes_nothing_twice(world: ContractWorld) -> None:
         demand(not extra, f"provision under one key made {once - before} machines, and asked again {extra} more")
 
 
-def _provision(world: ContractWorld, request: ProvisioningRequest) -> None:
+def _class_names(world: ContractWorld) -> list[str]:
+    return [served.name for served in world.client.provisioning_classes() or ()]
+
+
+def _provision(world: ContractWorld, request: ProvisioningRequest) -> ProvisioningVerdict | None:
     no = ProvisioningVerdict(accepted=False, reason="Refused")
-    unless_refused(lambda: world.client.provision(request), no, f"provision of class {request.class_name}")
+    return unless_refused(lambda: world.client.provision(request), no, f"provision of class {request.class_name}")
 
 
 def _asked_for(world: ContractWorld) -> int:

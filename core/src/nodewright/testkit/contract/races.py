@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from nodewright.model.capability import Capability
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, unless_refused
-from nodewright.testkit.contract.situations import ask_without_arrival, demand_alive, refresh, target
+from nodewright.testkit.contract.situations import ask_without_arrival, decrease, demand_alive, refresh, target
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
 
@@ -21,7 +21,7 @@ def machine_that_arrives_during_a_decrease_survives(world: ContractWorld) -> Non
     refresh(world)
     arrived = _arrives_during_the_write(world)
     alive = world.machines(world.group_id)
-    _decrease(world, raised, raised - 1)
+    decrease(world, raised, raised - 1)
     _demand_kept(world, alive.union(arrived), "decrease_target_size during an arrival")
 
 
@@ -45,7 +45,7 @@ def resize_from_outside_during_a_decrease_kills_nobody(world: ContractWorld) -> 
     refresh(world)
     world.before_write(lambda: world.set_target(world.group_id, raised - 1))
     alive = world.machines(world.group_id)
-    _decrease(world, raised, raised - 2)
+    decrease(world, raised, raised - 2)
     _demand_kept(world, alive, "decrease_target_size during a resize from outside")
 
 
@@ -76,12 +76,6 @@ def _arrives_during_the_write(world: ContractWorld) -> Sequence[str]:
     arrived: list[str] = []
     world.before_write(lambda: arrived.append(world.arrive(world.group_id)))
     return arrived
-
-
-def _decrease(world: ContractWorld, expected: int, wanted: int) -> None:
-    unless_refused(
-        lambda: world.client.decrease_target_size(world.group_id, expected, wanted), 0, "decrease_target_size"
-    )
 
 
 def _delete(world: ContractWorld, names: Sequence[str], expected: int) -> None:

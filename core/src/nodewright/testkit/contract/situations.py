@@ -1,7 +1,7 @@
 """Situations that several checks begin with, and what must hold after them."""
 
 from nodewright.model.group import NodeGroup
-from nodewright.testkit.contract.registry import Violation, demand
+from nodewright.testkit.contract.registry import Violation, demand, unless_refused
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld
 
 UNKNOWN_GROUP = "no-such-group-of-the-contract-suite"
@@ -56,6 +56,13 @@ def ask_and_fail(world: ContractWorld, failures: int = 1) -> int:
         world.fail_creation(world.group_id)
     refresh(world)
     return raised
+
+
+def decrease(world: ContractWorld, expected: int, wanted: int) -> int:
+    """What the provider accepted of a decrease: nothing where it refuses."""
+    return unless_refused(
+        lambda: world.client.decrease_target_size(world.group_id, expected, wanted), 0, "decrease_target_size"
+    )
 
 
 def demand_alive(world: ContractWorld, before: frozenset[str], after_what: str) -> None:
