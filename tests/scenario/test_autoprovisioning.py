@@ -280,15 +280,17 @@ def test_a_restart_between_creation_and_increase_loses_nothing(
     assert story.machines(name) == 2
 
 
-def test_a_buffer_gets_a_group_too_and_when_it_goes_so_does_the_group() -> None:
-    story = world(settings={**SOON, **spare.ON}, minutes=15)
+def test_a_buffer_gets_a_group_too_and_keeps_it_and_when_it_goes_so_does_the_group() -> None:
+    story = world(settings={**SOON, **spare.ON}, minutes=40)
     sparing = Sparing(story)
     sparing.template(node_selector={"team": "a"})
-    sparing.buffer(at=60, replicas=4)
-    sparing.drop(at=5 * MINUTE)
-    [(_, spec)] = made(story)
-    assert spec.labels == {"team": "a"}
-    assert [(before, after) for *_, before, after in story.writes("increase")] == [(0, 2)]
+    sparing.buffer(at=MINUTE, replicas=4)
+    sparing.drop(at=25 * MINUTE)
+    [(at, spec)] = made(story)
+    assert (at, spec.labels) == (MINUTE, {"team": "a"})
+    assert story.writes("increase") == [(MINUTE, "increase", spec.group_id, 0, 2)]
+    assert all(deleted > 25 * MINUTE for deleted, *_ in story.writes("delete"))
+    assert len(story.writes("delete")) > 0
     assert groups_left(story) == []
 
 

@@ -214,17 +214,3 @@ def test_as_ca_buffers_are_kept_too() -> None:
     sparing.buffer(replicas=5, at=60)
     sparing.story.pods(3, at=10 * MINUTE)
     assert sparing.story.machines("pool") == 8
-
-
-def test_where_no_group_suits_one_is_made_and_kept() -> None:
-    kind = {"name": "small", "cpu": 2, "memory": "8Gi", "price_per_hour": 0.2}
-    settings = {**ON, **SOON, "node-autoprovisioning-enabled": True}
-    sparing = Sparing(Story(settings=settings, minutes=40, machine_types=[kind]))
-    sparing.template()
-    sparing.buffer(replicas=4, at=MINUTE)
-    sparing.drop(at=25 * MINUTE)
-    story = sparing.story
-    [(at, _, group, *_)] = story.writes("create group")
-    assert (at, story.writes("increase")) == (MINUTE, [(MINUTE, "increase", group, 0, 2)])
-    assert all(deleted > 25 * MINUTE for deleted, *_ in story.writes("delete"))
-    assert len(story.writes("delete")) > 0
