@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodewright.act.actor import Ended
-from nodewright.act.ports import WARNING, ClusterWrites, Event
-from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.act.ports import ClusterWrites, Event, status_not_written
+from nodewright.model.action import grown_groups, has_refused_growth
 from nodewright.model.capacity_buffer import KIND, CapacityBuffer
 from nodewright.model.errors import KubeApiError
 from nodewright.model.pod import Pod
@@ -19,31 +19,25 @@ def write_buffers(cluster: ClusterWrites, buffers: Iterable[CapacityBuffer]) -> 
         try:
             cluster.write_buffer_status(buffer)
         except KubeApiError as error:
-            text = f"Its status could not be written: {error}"
-            events.append(Event(kind=KIND, name=buffer.key, reason="StatusNotWritten", message=text, type=WARNING))
+            events.append(status_not_written(KIND, buffer.key, error))
     return events
 
 
 def buffer_events(plan: Plan, outcomes: Sequence[Ended]) -> Iterator[Event]:
     """In CA's words: for which buffers groups grow, and for which nothing helps."""
-    increases = [outcome for outcome in outcomes if isinstance(outcome.action, IncreaseSize)]
-    grown = {outcome.action.group for outcome in increases if isinstance(outcome, Done) and outcome.accepted}
+    grown = grown_groups(outcomes)
     for report in plan.spare:
         done = " ".join(str(one) for one in report.expansions if one.group in grown)
-        for name, count in _by_buffer(report.triggered).items() if done else ():
+        for name, count in Counter(map(_owner, report.triggered)).items() if done else ():
             message = f"capacity buffer {count} fake pods triggered scale-up: [{{{done}}}]"
             yield Event(kind=KIND, name=name, reason="TriggeredScaleUp", message=message)
-    if grown or any(isinstance(outcome, Failed) for outcome in increases):
+    if grown or has_refused_growth(outcomes):
         return
     unhelped = Counter(_owner(one.pod) for report in plan.spare for one in report.unhelped)
     reasons = {holding.buffer.key: holding.why for holding in plan.buffers.holdings}
     for name, count in unhelped.items():
         message = f"capacity buffer {count} fake pods didn't trigger scale-up: {reasons.get(name, '')}"
         yield Event(kind=KIND, name=name, reason="NotTriggerScaleUp", message=message)
-
-
-def _by_buffer(pods: Iterable[Pod]) -> Counter[str]:
-    return Counter(map(_owner, pods))
 
 
 def _owner(pod: Pod) -> str:

@@ -8,8 +8,8 @@ from msgspec.structs import replace as changed
 from nodewright import spec
 from nodewright.act.actor import Ended
 from nodewright.act.audit import AuditSink, asked_to_serve, heard
-from nodewright.act.ports import WARNING, ClusterWrites, Event, ServesRequests
-from nodewright.model.action import Done, IncreaseSize
+from nodewright.act.ports import WARNING, ClusterWrites, Event, ServesRequests, status_not_written
+from nodewright.model.action import IncreaseSize, grown_groups
 from nodewright.model.clock import Clock
 from nodewright.model.condition import MOST_TEXT, Condition
 from nodewright.model.errors import KubeApiError, ProviderError
@@ -68,8 +68,7 @@ class Clerk:
 
     def close(self, report: ProvisioningReport, outcomes: Sequence[Ended]) -> None:
         """What became of each request that was examined, now that the cloud has answered."""
-        increases = (outcome for outcome in outcomes if isinstance(outcome.action, IncreaseSize))
-        grown = {outcome.action.group for outcome in increases if isinstance(outcome, Done) and outcome.accepted}
+        grown = grown_groups(outcomes)
         for verdict in report.verdicts:
             if all(group in grown for group in verdict.groups):
                 self._write(verdict.request, verdict.conditions, is_apply=verdict.is_apply)
@@ -107,7 +106,7 @@ class Clerk:
         try:
             self._cluster.write_conditions(request, conditions, is_apply=is_apply)
         except KubeApiError as error:
-            self._tell(request, "StatusNotWritten", f"Its status could not be written: {error}", WARNING)
+            self._events.append(status_not_written(_KIND, request.key, error))
             return False
         for condition in conditions:
             kind = "Normal" if condition.is_true == (condition.type not in _BAD) else WARNING

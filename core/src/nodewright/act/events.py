@@ -12,9 +12,10 @@ from nodewright.model.action import (
     DeleteInstances,
     DeleteNodeGroup,
     Done,
-    Failed,
     GroupWrite,
     IncreaseSize,
+    grown_groups,
+    has_refused_growth,
 )
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
@@ -163,8 +164,7 @@ def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterStat
 
 
 def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Event]:
-    increases = [outcome for outcome in outcomes if isinstance(outcome.action, IncreaseSize)]
-    grown = {outcome.action.group for outcome in increases if isinstance(outcome, Done) and outcome.accepted}
+    grown = grown_groups(outcomes)
     done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
     if done:
         for kind, name in dict.fromkeys(map(_subject, report.triggered)):
@@ -181,7 +181,7 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Ev
         )
     if report.result == ScaleUpResult.NODE_LIMIT:
         yield _of_status("MaxNodesTotalReached", "Max total nodes in cluster reached", WARNING)
-    if not done and not any(isinstance(outcome, Failed) for outcome in increases):
+    if not done and not has_refused_growth(outcomes):
         for unhelped in report.unhelped:
             kind, name = _subject(unhelped.pod)
             yield Event(kind=kind, name=name, reason="NotTriggerScaleUp", message=_why_not(unhelped, report.result))

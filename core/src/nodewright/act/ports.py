@@ -10,6 +10,7 @@ from nodewright import spec
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
+from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupSpec, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -30,6 +31,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     message: str
     type: str = NORMAL
+
+
+def status_not_written(kind: str, name: str, error: KubeApiError) -> Event:
+    """A status that the API server did not take; ``name`` as in Event."""
+    message = f"Its status could not be written: {error}"
+    return Event(kind=kind, name=name, reason="StatusNotWritten", message=message, type=WARNING)
 
 
 class EventSink(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from nodewright.act.ports import NORMAL, WARNING, ClusterWrites, Event
+from nodewright.act.ports import NORMAL, WARNING, ClusterWrites, Event, status_not_written
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.errors import KubeApiError
 
@@ -16,8 +16,7 @@ def write_quotas(cluster: ClusterWrites, quotas: Iterable[CapacityQuota]) -> lis
         try:
             cluster.write_quota_status(quota)
         except KubeApiError as error:
-            text = f"Its status could not be written: {error}"
-            events.append(Event(kind=_KIND, name=quota.name, reason="StatusNotWritten", message=text, type=WARNING))
+            events.append(status_not_written(_KIND, quota.name, error))
             continue
         said = quota.condition(QUOTA_VALID)
         if said is not None:

@@ -1,5 +1,7 @@
 """What a plan wants done in the cloud, and how each call ended."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef, GroupSpec
@@ -98,3 +100,17 @@ class Unknown(Outcome, frozen=True, kw_only=True):
     """No answer in time: the next observation decides."""
 
     message: str
+
+
+def grown_groups(outcomes: Iterable[Outcome]) -> set[GroupRef]:
+    """The groups that a cloud has agreed to grow, be it by less than was asked."""
+    return {
+        outcome.action.group
+        for outcome in outcomes
+        if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done) and outcome.accepted
+    }
+
+
+def has_refused_growth(outcomes: Iterable[Outcome]) -> bool:
+    """Was growth of a group refused?"""
+    return any(isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Failed) for outcome in outcomes)
