@@ -16,7 +16,7 @@ from nodewright_aws.catalogue import Catalogue, launch_template_of
 from nodewright_aws.discovery import Selection
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.options import Making, Options
-from nodewright_aws.shapes import Group, NewGroup, Tag, TemplateSpec
+from nodewright_aws.shapes import Group, InstanceTypeInfo, NewGroup, Tag, TemplateSpec
 from nodewright_aws.tags import MARK, OWNED, cluster_tag, label_tag, machine_type_of, mark_of, taint_tag
 from nodewright_aws.template import Machine, make_template
 
@@ -38,10 +38,10 @@ class Maker:
     def machine_types(self) -> Sequence[MachineType]:
         """One for each instance type that is named and that AWS knows."""
         making = self._options.autoprovisioning
-        model = ask(self._model) if making is not None else None
-        if making is None or not isinstance(model, Group):
+        if making is None:
             return ()
-        return tuple(self._machine_types(making, model))
+        model = ask(self._model)
+        return tuple(self._machine_types(making, model)) if isinstance(model, Group) else ()
 
     def create(self, spec: GroupSpec) -> None:
         """Make the group, unless it was made before; raises ProviderError if somebody else has one of that name."""
@@ -70,25 +70,23 @@ class Maker:
         if making is None or not self._fleet.was_read:
             return
         model = ask(self._model)
-        troubles = [model] if isinstance(model, ProviderError) else map(self._trouble, making.instance_types)
-        for trouble in troubles:
-            if trouble is not None:
+        answers = [model] if isinstance(model, ProviderError) else map(self._kind, making.instance_types)
+        for answer in answers:
+            if isinstance(answer, ProviderError):
                 remedy = "see autoprovisioning in the README of nodewright-aws"
                 level = FindingLevel.PROBLEM
-                yield Finding(level=level, subject="autoprovisioning", message=str(trouble), remedy=remedy)
+                yield Finding(level=level, subject="autoprovisioning", message=str(answer), remedy=remedy)
 
-    def _trouble(self, instance_type: str) -> ProviderError | None:
-        found = ask(lambda: self._catalogue.kind(instance_type))
-        return found if isinstance(found, ProviderError) else None
+    def _kind(self, instance_type: str) -> InstanceTypeInfo | ProviderError:
+        return ask(lambda: self._catalogue.kind(instance_type))
 
     def _machine_types(self, making: Making, model: Group) -> Iterator[MachineType]:
-        tags, region = self._tags(model), self._api.region()
+        like, region = msgspec.structs.replace(model, tags=self._tags(model)), self._api.region()
         prefix = making.prefix or f"nap-{self._options.cluster}-"
         for name in making.instance_types:
-            kind = ask(lambda name=name: self._catalogue.kind(name))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            kind = self._kind(name)
             if isinstance(kind, ProviderError):
                 continue
-            like = msgspec.structs.replace(model, tags=tags)
             yield MachineType(
                 name=name,
                 template=make_template(like, Machine(kind=kind), None, region),
