@@ -289,17 +289,12 @@ class AwsCloud:
 
     def _create(self, request: Request) -> Answer:
         """moto replaces a group of that name, and does not look for the launch template."""
-        name, launch = (
-            request.form["AutoScalingGroupName"],
-            "MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification",
-        )
+        name = request.form["AutoScalingGroupName"]
         if self._find(name):
             return refuse("AlreadyExists", f"AutoScalingGroup by this name already exists - {name}")
-        template, by_id = (
-            request.form.get(f"{launch}.LaunchTemplateName"),
-            request.form.get(f"{launch}.LaunchTemplateId"),
-        )
-        wanted = {"LaunchTemplateIds": [by_id]} if by_id else {"LaunchTemplateNames": [template]}
+        launch = "MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification"
+        by_id, by_name = (request.form.get(f"{launch}.LaunchTemplate{part}") for part in ("Id", "Name"))
+        wanted = {"LaunchTemplateIds": [by_id]} if by_id else {"LaunchTemplateNames": [by_name]}
         try:
             self.ec2.describe_launch_templates(**wanted)
         except self.ec2.exceptions.ClientError:
