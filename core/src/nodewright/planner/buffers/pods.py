@@ -4,34 +4,20 @@ from collections.abc import Iterator
 
 from nodewright.model.capacity_buffer import KIND, CapacityBuffer
 from nodewright.model.cluster import PodTemplateSpec
-from nodewright.model.meta import ObjectMeta, OwnerReference
+from nodewright.model.meta import OwnerReference
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import API_GROUP
-from nodewright.planner.provisioning.pods import defaulted
+from nodewright.planner.provisioning.pods import stand_ins
 
 _ANNOTATIONS = {"podType": "capacityBufferFakePod", "cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
 
 def make_pods(buffer: CapacityBuffer, shape: PodTemplateSpec, count: int) -> Iterator[Pod]:
-    """So many pods of that shape, in CA's names. All parts but the names are the same objects: pods are grouped by them."""
-    meta, own = buffer.metadata, shape.metadata
-    owners = (
-        OwnerReference(api_version=f"{API_GROUP}/v1beta1", kind=KIND, name=meta.name, uid=buffer.id, controller=True),
-    )
-    spec, annotations = defaulted(shape.spec), own.annotations | _ANNOTATIONS
-    for number in range(1, count + 1):
-        yield Pod(
-            metadata=ObjectMeta(
-                name=f"capacity-buffer-{meta.name}-{number}",
-                namespace=meta.namespace,
-                uid=f"{buffer.id}-{number}",
-                labels=own.labels,
-                annotations=annotations,
-                owner_references=owners,
-                creation_timestamp=meta.creation_timestamp,
-            ),
-            spec=spec,
-        )
+    """So many pods of that shape, in CA's names."""
+    name = buffer.metadata.name
+    owner = OwnerReference(api_version=f"{API_GROUP}/v1beta1", kind=KIND, name=name, uid=buffer.id, controller=True)
+    ids = ((f"capacity-buffer-{name}-{number}", f"{buffer.id}-{number}") for number in range(1, count + 1))
+    return stand_ins(buffer.metadata, owner, shape, _ANNOTATIONS, ids)
 
 
 def is_virtual(pod: Pod) -> bool:

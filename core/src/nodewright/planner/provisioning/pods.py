@@ -1,9 +1,10 @@
 """The pods that a request stands for, and the real ones that consume it (behaviour/up.md §5.3)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.pod import Container, Pod, PodSpec
 from nodewright.model.provisioning_request import (
@@ -59,26 +60,35 @@ def is_stand_in(pod: Pod) -> bool:
 
 
 def _pods_of_set(request: ProvisioningRequest, number: int, pod_set: PodSet, template: PodTemplate) -> Iterator[Pod]:
-    """All parts but the names are the same objects: pods are grouped by them."""
     meta = request.metadata
     owner = OwnerReference(
         api_version=f"{API_GROUP}/v1", kind=_OWNER_KIND, name=meta.name, uid=meta.uid, controller=True
     )
-    own = template.template.metadata
-    annotations = {
-        **own.annotations,
-        REQUEST_ANNOTATION: meta.name,
-        CLASS_ANNOTATION: request.spec.provisioning_class_name,
-    }
-    spec, owners = defaulted(template.template.spec), (owner,)
-    for replica in range(pod_set.count):
-        name = f"{meta.name}-{number}-{replica}"
+    annotations = {REQUEST_ANNOTATION: meta.name, CLASS_ANNOTATION: request.spec.provisioning_class_name}
+    names = (f"{meta.name}-{number}-{replica}" for replica in range(pod_set.count))
+    ids = ((name, f"{meta.namespace}/{name}") for name in names)
+    return stand_ins(meta, owner, template.template, annotations, ids)
+
+
+def stand_ins(
+    meta: ObjectMeta,
+    owner: OwnerReference,
+    shape: PodTemplateSpec,
+    annotations: Mapping[str, str],
+    ids: Iterable[tuple[str, str]],
+) -> Iterator[Pod]:
+    """Pods of that shape, each with a name and a uid, that stand for what the object of ``meta`` asks for.
+
+    All parts but the names are the same objects: pods are grouped by them.
+    """
+    spec, owners, annotations = defaulted(shape.spec), (owner,), {**shape.metadata.annotations, **annotations}
+    for name, uid in ids:
         yield Pod(
             metadata=ObjectMeta(
                 name=name,
                 namespace=meta.namespace,
-                uid=f"{meta.namespace}/{name}",
-                labels=own.labels,
+                uid=uid,
+                labels=shape.metadata.labels,
                 annotations=annotations,
                 owner_references=owners,
                 creation_timestamp=meta.creation_timestamp,
