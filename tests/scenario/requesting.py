@@ -45,7 +45,7 @@ class Asking:
         **shape: Any,
     ) -> None:
         """So many pods a set, each of 1 cpu unless ``shape`` says otherwise; or all of one ``template`` that is there."""
-        made = [_template(f"{name}-{number}", shape) for number in range(len(counts))]
+        made = [make_template(f"{name}-{number}", shape) for number in range(len(counts))]
         sets = tuple(
             PodSet(pod_template_ref=TemplateReference(name=template or fresh.name), count=count)
             for fresh, count in zip(made, counts, strict=True)
@@ -66,7 +66,7 @@ class Asking:
 
     def template(self, name: str, *, at: float, **shape: Any) -> None:
         """A template is changed."""
-        self.story.at(at, lambda: self.requests.add_template(_template(name, shape)))
+        self.story.at(at, lambda: self.requests.add_template(make_template(name, shape)))
 
     def withdraw(self, name: str, *, at: float) -> None:
         self.story.at(at, lambda: self.requests.delete(f"default/{name}"))
@@ -138,7 +138,8 @@ class Asking:
         self.history.append((at, request.key, said))
 
 
-def _template(name: str, shape: dict[str, Any]) -> PodTemplate:
+def make_template(name: str, shape: dict[str, Any]) -> PodTemplate:
+    """Of pods of 1 cpu, unless ``shape`` says otherwise."""
     pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **shape}))
     meta = replace(pod.metadata, namespace="default", name=name)
     return PodTemplate(metadata=meta, template=PodTemplateSpec(metadata=pod.metadata, spec=pod.spec))

@@ -1,18 +1,13 @@
 """Buffers of spare capacity in a story: somebody sets them up, and reads their status."""
 
-from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
+from tests.scenario.requesting import make_template
 from tests.scenario.story import Story
 
-from nodewright.adapters.simulated.controllers import Deployment
-from nodewright.adapters.simulated.scenario import PodTemplate as PodShape
-from nodewright.adapters.simulated.workloads import pod_of
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec
-from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta
-from nodewright.model.provisioning_request import PodTemplate, TemplateReference
+from nodewright.model.provisioning_request import TemplateReference
 
 ON = {"capacity-buffer-controller-enabled": True, "capacity-buffer-pod-injection-enabled": True}
 
@@ -26,10 +21,7 @@ class Sparing:
 
     def template(self, name: str = "chunk", *, at: float = 0.0, **shape: Any) -> None:
         """A PodTemplate of 1 cpu, unless ``shape`` says otherwise."""
-        pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **shape}))
-        meta = replace(pod.metadata, name=name)
-        template = PodTemplate(metadata=meta, template=PodTemplateSpec(metadata=pod.metadata, spec=pod.spec))
-        self.story.at(at, lambda: self.buffers.put_template(template))
+        self.story.at(at, lambda: self.buffers.put_template(make_template(name, shape)))
 
     def buffer(self, name: str = "spare", *, at: float = 0.0, **spec: Any) -> None:
         """Of the PodTemplate ``chunk``, unless ``spec`` says otherwise; given twice, it is changed."""
@@ -40,13 +32,6 @@ class Sparing:
 
     def drop(self, name: str = "spare", *, at: float) -> None:
         self.story.at(at, lambda: self.buffers.delete(f"default/{name}"))
-
-    def deploy(self, name: str, *steps: tuple[float, int], **shape: Any) -> None:
-        """A Deployment, and how many replicas it has from when on."""
-        pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **shape}))
-        deployment = Deployment(self.story.simulation.cluster, name, pod)
-        for at, replicas in steps:
-            self.story.simulation.agenda.at(at, partial(deployment.scale, replicas))
 
     def conditions(self, name: str = "spare") -> dict[str, str]:
         """What the buffer says at the end: type → ``status/reason``."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -70,11 +71,14 @@ class Story:
 
     def pods(self, count: int, *, at: float = 0.0, until: float = math.inf, name: str = "web", **template: Any) -> None:
         """A deployment of so many pods from ``at`` on, and of none from ``until`` on."""
+        self.deploy(name, (at, count), *([(until, 0)] if until < math.inf else ()), **template)
+
+    def deploy(self, name: str, *steps: tuple[float, int], **template: Any) -> None:
+        """A deployment, and how many pods it has from when on."""
         pod = pod_of(name, PodTemplate(**{"cpu": "1", "memory": "1Gi", **template}))
         deployment = Deployment(self.simulation.cluster, name, pod)
-        self.simulation.agenda.at(at, lambda moment: deployment.scale(count, moment))
-        if until < math.inf:
-            self.simulation.agenda.at(until, lambda moment: deployment.scale(0, moment))
+        for at, count in steps:
+            self.simulation.agenda.at(at, partial(deployment.scale, count))
 
     def at(self, moment: float, happening: Moment) -> None:
         """Somebody else does something to the cloud or the cluster."""

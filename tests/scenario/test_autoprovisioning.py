@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.scenario import spare
 from tests.scenario.spare import Sparing
-from tests.scenario.story import LOOP, MINUTE, Story
+from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.simulated.clock import VirtualClock
@@ -26,7 +26,6 @@ from nodewright.spec import GroupSpec, ProviderContext, Taint
 from nodewright_fake import FakeProvider
 
 ON = {"node-autoprovisioning-enabled": True}
-SOON = {**ON, "scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
 SMALL = {"name": "small", "cpu": 2, "memory": "8Gi", "price_per_hour": 0.2}
 BIG = {"name": "big", "cpu": 4, "memory": "16Gi", "price_per_hour": 0.5}
 GPU = {"name": "gpu", "cpu": 8, "memory": "32Gi", "resources": {"nvidia.com/gpu": 4}, "price_per_hour": 0.1}
@@ -221,7 +220,7 @@ def test_no_more_groups_than_allowed() -> None:
 
 
 def test_a_group_that_stays_empty_is_deleted() -> None:
-    story = world({"name": "others", "max_size": 0}, settings=SOON, minutes=15)
+    story = world({"name": "others", "max_size": 0}, settings={**ON, **SOON}, minutes=15)
     story.pods(4, at=15, until=4 * MINUTE)
     [(_, spec)] = made(story)
     [deleted] = [d for d in story.decisions() if d.what == "delete group"]
@@ -235,7 +234,7 @@ def test_a_group_that_stays_empty_is_deleted() -> None:
 
 
 def test_a_group_in_use_or_made_by_others_stays() -> None:
-    story = world({"name": "others", "max_size": 0}, settings=SOON, minutes=15)
+    story = world({"name": "others", "max_size": 0}, settings={**ON, **SOON}, minutes=15)
     story.pods(2, at=15)
     story.at(MINUTE, lambda: story.cloud.provide_group(GroupSpec(group_id="x", machine_type="small", max_size=1)))
     story.at(2 * MINUTE, lambda: story.cloud.set_target("x", 1))
@@ -246,7 +245,7 @@ def test_a_group_in_use_or_made_by_others_stays() -> None:
 
 
 def test_a_cloud_that_keeps_the_group_is_asked_again_later() -> None:
-    story = world(settings=SOON, minutes=15, faults=[refuses("delete_node_group", "unavailable", times=1)])
+    story = world(settings={**ON, **SOON}, minutes=15, faults=[refuses("delete_node_group", "unavailable", times=1)])
     story.pods(2, at=15, until=4 * MINUTE)
     first, second = [d for d in story.decisions() if d.what == "delete group"]
     assert (first.outcome, second.outcome) == ("refused", "done")
@@ -256,7 +255,7 @@ def test_a_cloud_that_keeps_the_group_is_asked_again_later() -> None:
 
 
 def test_what_was_deleted_is_made_again_when_it_is_needed() -> None:
-    story = world(settings=SOON, minutes=25)
+    story = world(settings={**ON, **SOON}, minutes=25)
     story.pods(2, at=15, until=4 * MINUTE)
     story.pods(2, at=15 * MINUTE, name="later")
     (_, first), (_, second) = made(story)
@@ -281,7 +280,7 @@ def test_a_restart_between_creation_and_increase_loses_nothing(
 
 
 def test_a_buffer_gets_a_group_too_and_keeps_it_and_when_it_goes_so_does_the_group() -> None:
-    story = world(settings={**SOON, **spare.ON}, minutes=40)
+    story = world(settings={**ON, **SOON, **spare.ON}, minutes=40)
     sparing = Sparing(story)
     sparing.template(node_selector={"team": "a"})
     sparing.buffer(at=MINUTE, replicas=4)

@@ -90,13 +90,13 @@ def test_pods_that_end_give_their_room_back_to_the_buffer() -> None:
     sparing = make()
     sparing.template()
     sparing.buffer(replicas=5)
-    sparing.deploy("web", (5 * MINUTE, 3), (15 * MINUTE, 0))
+    sparing.story.deploy("web", (5 * MINUTE, 3), (15 * MINUTE, 0))
     assert sparing.story.machines("pool") == 5  # of eight
 
 
 def test_a_percentage_follows_its_deployment_rounded_up() -> None:
     sparing = make(minutes=40)
-    sparing.deploy("web", (0, 4), (10 * MINUTE, 9), (20 * MINUTE, 2))
+    sparing.story.deploy("web", (0, 4), (10 * MINUTE, 9), (20 * MINUTE, 2))
     sparing.buffer(scalable_ref=WEB, percentage=30, at=MINUTE)
     seen: list[int] = []
     for minutes in (8, 18, 38):

@@ -42,7 +42,7 @@ def play(course: Course, *, spare: bool, **flags: object) -> Sparing:
     sparing = Sparing(Story(POOL, minutes=minutes, settings={**ON, **SOON, **flags}))
     sparing.template()
     for number, steps in enumerate(course.deployments):
-        sparing.deploy(f"web-{number}", *((STEP * (index + 1), replicas) for index, replicas in enumerate(steps)))
+        sparing.story.deploy(f"web-{number}", *((STEP * (index + 1), replicas) for index, replicas in enumerate(steps)))
     for index, replicas in enumerate(course.buffer if spare else ()):
         sparing.buffer(replicas=replicas, at=STEP * (index + 1) - MINUTE)
     if course.restart is not None:

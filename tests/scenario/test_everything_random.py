@@ -29,8 +29,8 @@ ON = {
     "max-node-provision-time": "5m",
 }
 ALREADY = 2
-# All requests and pods come within these; then the last buffer goes, and everything comes to its end.
-LAST, DROPPED, END = 40 * MINUTE, 50 * MINUTE, 120 * MINUTE
+# Requests and pods come within the first 40 minutes; then the buffer goes, and everything comes to its end.
+DROPPED, END = 50 * MINUTE, 120 * MINUTE
 
 
 @dataclass(frozen=True)
