@@ -1,6 +1,6 @@
 """The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -37,7 +37,7 @@ from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import keep_house
 from nodewright.planner.provisioning.promises import hold_room, remove_partial, settle_grants, without_taken_back
 from nodewright.planner.provisioning.served import tell_unserved
-from nodewright.planner.quota import Quota
+from nodewright.planner.quota import NodeQuota, Quota
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
@@ -58,15 +58,18 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
-    docket, desk = Docket(state, settings), Desk(state, settings)
-    plan = replace(_make_plan(state, settings, random, docket, desk), buffers=desk.report())
+    docket, desk, quotas = Docket(state, settings), Desk(state, settings), read_quotas(state.observation, settings)
+    limits = [read.limit for read in quotas if read.limit is not None]
+    plan = replace(_make_plan(state, settings, random, docket, desk, limits), buffers=desk.report())
     if docket.is_enabled:
         plan = replace(plan, provisioning=docket.report())
-    judged = [(read, with_status(read, state.observation)) for read in read_quotas(state.observation, settings)]
+    judged = [(read, with_status(read, state.observation)) for read in quotas]
     return replace(plan, quotas=tuple(fresh for read, fresh in judged if fresh is not read.quota))
 
 
-def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: Docket, desk: Desk) -> Plan:
+def _make_plan(
+    state: ClusterState, settings: Settings, random: Random, docket: Docket, desk: Desk, quotas: Sequence[NodeQuota]
+) -> Plan:
     restored = _RESTORE[settings.size_correction](state, settings)
     state, actions = restored.state, list[SizeWrite](restored.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
@@ -94,7 +97,7 @@ def _make_plan(state: ClusterState, settings: Settings, random: Random, docket: 
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
-    ground = _prepare(state, settings, corrected)
+    ground = _prepare(state, settings, corrected, quotas)
     plan = _plan_loop(ground, actions, waiting, random, docket, desk)
     return replace(plan, waiting=tuple(waiting.young))
 
@@ -189,14 +192,15 @@ def _target_after(action: SizeWrite, group: GroupSeen) -> int:
     return action.target
 
 
-def _prepare(state: ClusterState, settings: Settings, corrected: frozenset[GroupRef]) -> Ground:
+def _prepare(
+    state: ClusterState, settings: Settings, corrected: frozenset[GroupRef], quotas: Sequence[NodeQuota]
+) -> Ground:
     """The picture to plan in: expendable pods gone, machines on their way there."""
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
     add_upcoming(snapshot, state, templates)
     accelerators = Accelerators.of(state.observation.providers.values())
-    quotas = [read.limit for read in read_quotas(state.observation, settings) if read.limit is not None]
     return Ground(
         state=state,
         settings=settings,
