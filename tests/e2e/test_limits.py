@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
 from tests.e2e.helm import render
 from tests.e2e.requesting import install_crds
 
@@ -25,6 +26,7 @@ from nodewright.testkit.world import World, settings_with
 GROUP = "/apis/autoscaling.x-k8s.io"
 QUOTAS, CLASSES = f"{GROUP}/v1beta1/capacityquotas", f"{GROUP}/v1alpha1/provisioningclasses"
 REQUESTS = f"{GROUP}/v1/namespaces/default/provisioningrequests"
+SOON = 30.0
 ON = settings_with(enable_provisioning_requests=True, enable_provisioning_classes=True, capacity_quotas_enabled=True)
 
 
@@ -68,24 +70,25 @@ def judged(cluster: KubeCluster, name: str) -> CapacityQuota:
     return with_status(read, found)
 
 
+def is_settled(found: Observation) -> bool:
+    """Nothing is left to be written."""
+    return all(with_status(read, found) is read.quota for read in read_quotas(found, ON))
+
+
 def test_a_status_is_taken_and_found_to_be_as_it_should_be(served: ControlPlane, cluster: KubeCluster) -> None:
     """Also by the deprecated version; once it is there nothing is left to be written."""
     limits = {"limits": {"resources": {"nodes": 5, "memory": "4Gi", "example.com/gpu": "2"}}}
     create(served, QUOTAS, "CapacityQuota", "all", limits)
     bad = {"selector": {"matchLabels": {"no key!": "x"}}, **limits}
     create(served, f"{GROUP}/v1alpha1/capacityquotas", "CapacityQuota", "bad", bad)
-    wait_for(cluster, 2)
+    wait_until(lambda: len(seen(cluster).quotas) >= 2, "two quotas", SOON)
     for name, status in (("all", "True"), ("bad", "False")):
         cluster.write_quota_status(judged(cluster, name))
         held = served.request(f"{QUOTAS}/{name}")["status"]
         assert {one["type"]: one["status"] for one in held["conditions"]}[QUOTA_VALID] == status
         assert held["observedGeneration"] == 1
         assert ("used" in held) == (status == "True")
-    deadline = SystemClock().now() + 30
-    while any(
-        with_status(read, found) is not read.quota for found in [seen(cluster)] for read in read_quotas(found, ON)
-    ):
-        assert SystemClock().now() < deadline, "a status that is there is written again and again"
+    wait_until(lambda: is_settled(seen(cluster)), "end of writes: what is there is written again and again", SOON)
 
 
 def test_what_a_class_notes_of_a_request_outlives_later_writes(served: ControlPlane, cluster: KubeCluster) -> None:
@@ -95,9 +98,9 @@ def test_what_a_class_notes_of_a_request_outlives_later_writes(served: ControlPl
         "podSets": [{"podTemplateRef": {"name": "t"}, "count": 1}],
     }
     create(served, REQUESTS, "ProvisioningRequest", "r", spec)
-    deadline = SystemClock().now() + 30
-    while not ((found := seen(cluster).provisioning).requests and found.classes):
-        assert SystemClock().now() < deadline
+    wait_until(lambda: seen(cluster).provisioning.requests, "request", SOON)
+    wait_until(lambda: seen(cluster).provisioning.classes, "class", SOON)
+    found = seen(cluster).provisioning
     (request,) = found.requests
     assert [held.spec.limits.nodes for held in found.classes] == [4]
     docket = Docket(World().state(), ON)
@@ -109,12 +112,6 @@ def test_what_a_class_notes_of_a_request_outlives_later_writes(served: ControlPl
     held = served.request(f"{REQUESTS}/r")["status"]
     assert held["provisioningClassDetails"] == {"provisioner": "somebody", "nodes": "2"}
     assert [one["status"] for one in held["conditions"] if one["type"] == PROVISIONED] == ["True"]
-
-
-def wait_for(cluster: KubeCluster, quotas: int) -> None:
-    deadline = SystemClock().now() + 30
-    while len(seen(cluster).quotas) < quotas:
-        assert SystemClock().now() < deadline
 
 
 @pytest.mark.parametrize("mode", ["run", "shadow"])
