@@ -1,21 +1,27 @@
 """A world with buffers of spare capacity in it, of 1 cpu a pod."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec
-from nodewright.model.cluster import (
-    PodTemplateSpec,
-)
+from nodewright.model.cluster import PodTemplateSpec
+from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.pod import Container, PodSpec, ResourceRequirements
 from nodewright.model.provisioning_request import (
+    CHECK_CAPACITY,
+    PROVISIONED,
+    PodSet,
     PodTemplate,
+    ProvisioningRequest,
+    ProvisioningRequestSpec,
+    ProvisioningRequestStatus,
     TemplateReference,
 )
 from nodewright.model.quantity import Quantity
 from nodewright.planner.buffers.desk import Holding
 from nodewright.planner.plan import Plan
-from nodewright.testkit.world import World
+from nodewright.testkit.world import NOW, World
 
 ON = {"capacity_buffer_controller_enabled": True, "capacity_buffer_pod_injection_enabled": True}
 
@@ -37,6 +43,19 @@ def add_buffer(world: World, name: str = "spare", **spec: Any) -> None:
         spec.setdefault("pod_template_ref", TemplateReference(name="chunk"))
     meta = ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}", generation=1)
     world.buffers.append(CapacityBuffer(metadata=meta, spec=CapacityBufferSpec(**spec)))
+
+
+def book(world: World, name: str, template: str, count: int) -> None:
+    """A request for which room was found ten seconds ago."""
+    since = datetime.fromtimestamp(NOW - 10, tz=UTC)
+    found = Condition(type=PROVISIONED, status="True", reason="CapacityIsFound", last_transition_time=since)
+    sets = (PodSet(pod_template_ref=TemplateReference(name=template), count=count),)
+    request = ProvisioningRequest(
+        metadata=ObjectMeta(name=name, namespace="shop", uid=name),
+        spec=ProvisioningRequestSpec(pod_sets=sets, provisioning_class_name=CHECK_CAPACITY),
+        status=ProvisioningRequestStatus(conditions=(found,)),
+    )
+    world.requests.append(request)
 
 
 def make_world(size: int = 1, **group: Any) -> World:

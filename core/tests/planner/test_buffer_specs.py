@@ -23,9 +23,7 @@ from nodewright.model.cluster import (
 )
 from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.pod import ClaimSource, Volume
-from nodewright.model.provisioning_request import (
-    TemplateReference,
-)
+from nodewright.model.provisioning_request import TemplateReference
 from nodewright.model.quantity import Quantity
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, grown

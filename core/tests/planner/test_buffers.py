@@ -1,27 +1,13 @@
 """Buffers of spare capacity: where it is, and that nobody else goes without for it."""
 
-from datetime import UTC, datetime
-
-from core.tests.planner.buffering import ON, add_buffer, holding, make_world, said
+from core.tests.planner.buffering import ON, add_buffer, book, holding, make_world, said
 
 from nodewright.model.action import IncreaseSize
-from nodewright.model.condition import Condition
 from nodewright.model.group import GroupOptions
-from nodewright.model.meta import ObjectMeta
-from nodewright.model.provisioning_request import (
-    CHECK_CAPACITY,
-    PROVISIONED,
-    PodSet,
-    ProvisioningRequest,
-    ProvisioningRequestSpec,
-    ProvisioningRequestStatus,
-    TemplateReference,
-)
+from nodewright.model.provisioning_request import TemplateReference
 from nodewright.registry.state import ScaleDownMemory
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import grown
-
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 def test_a_buffer_makes_its_group_grow_by_what_has_no_room() -> None:
@@ -120,18 +106,7 @@ def test_a_node_with_virtual_pods_that_fit_elsewhere_counts_as_empty() -> None:
 
 def test_what_a_request_holds_is_not_the_room_of_a_buffer() -> None:
     world = make_world(1, max_size=1)
-    condition = Condition(type=PROVISIONED, status="True", reason="CapacityIsFound", last_transition_time=NOON)
-    world.now = NOON.timestamp() + 60
-    world.requests = [
-        ProvisioningRequest(
-            metadata=ObjectMeta(name="train", namespace="shop", uid="r"),
-            spec=ProvisioningRequestSpec(
-                pod_sets=(PodSet(pod_template_ref=TemplateReference(name="chunk"), count=3),),
-                provisioning_class_name=CHECK_CAPACITY,
-            ),
-            status=ProvisioningRequestStatus(conditions=(condition,)),
-        )
-    ]
+    book(world, "train", "chunk", 3)
     add_buffer(world, replicas=4)
     plan = world.plan(**ON, enable_provisioning_requests=True)
     assert plan.provisioning.booked == {"shop/train": 3}

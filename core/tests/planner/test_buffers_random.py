@@ -1,28 +1,17 @@
 """Whatever the cluster: buffers take nothing from pods and requests, and no room is counted twice."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from core.tests.planner.buffering import ON, add_buffer, add_template
+from core.tests.planner.buffering import ON, add_buffer, add_template, book
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.model.action import IncreaseSize
-from nodewright.model.condition import Condition
-from nodewright.model.meta import ObjectMeta
-from nodewright.model.provisioning_request import (
-    CHECK_CAPACITY,
-    PROVISIONED,
-    PodSet,
-    ProvisioningRequest,
-    ProvisioningRequestSpec,
-    ProvisioningRequestStatus,
-    TemplateReference,
-)
+from nodewright.model.provisioning_request import TemplateReference
 from nodewright.planner.buffers.desk import Holding
 from nodewright.planner.plan import Plan
 from nodewright.testkit.builders import build_pod
-from nodewright.testkit.world import NOW, World
+from nodewright.testkit.world import World
 
 NODE_CPU = 4
 CPUS = st.integers(1, 4)
@@ -66,22 +55,12 @@ def plan_with(case: Case, *, spare: bool) -> tuple[World, Plan]:
     world.pending = [build_pod(f"wait-{number}", cpu) for number, cpu in enumerate(case.pending)]
     for cpu in range(1, 5):
         add_template(world, f"t{cpu}", cpu=str(cpu))
-    world.requests = [booked(number, cpu) for number, cpu in enumerate(case.booked)]
+    for number, cpu in enumerate(case.booked):
+        book(world, f"r{number}", f"t{cpu}", 1)
     for number, (cpu, replicas) in enumerate(case.buffers if spare else ()):
         reference = TemplateReference(name=f"t{cpu}")
         add_buffer(world, f"b{number}", pod_template_ref=reference, replicas=replicas)
     return world, world.plan(**ON, enable_provisioning_requests=True, max_nodes_total=case.most)
-
-
-def booked(number: int, cpu: int) -> ProvisioningRequest:
-    since = datetime.fromtimestamp(NOW - 10, tz=UTC)
-    found = Condition(type=PROVISIONED, status="True", reason="CapacityIsFound", last_transition_time=since)
-    sets = (PodSet(pod_template_ref=TemplateReference(name=f"t{cpu}"), count=1),)
-    return ProvisioningRequest(
-        metadata=ObjectMeta(name=f"r{number}", namespace="shop", uid=f"r{number}"),
-        spec=ProvisioningRequestSpec(pod_sets=sets, provisioning_class_name=CHECK_CAPACITY),
-        status=ProvisioningRequestStatus(conditions=(found,)),
-    )
 
 
 def nodes_bought(plan: Plan) -> int:

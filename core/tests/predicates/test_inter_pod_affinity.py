@@ -8,8 +8,7 @@ from core.tests.predicates.strategies import SETTINGS, worlds
 from hypothesis import given
 
 from nodewright.model.pod import Pod
-from nodewright.predicates import is_guarded_against
-from nodewright.predicates.inter_pod_affinity import PREDICATE
+from nodewright.predicates.inter_pod_affinity import PREDICATE, is_guarded_against
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot

@@ -14,7 +14,7 @@ from nodewright.estimator.pod_group import PodGroup
 from nodewright.estimator.spread import round_robin
 from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
-from nodewright.predicates import explain, feasible, has_guards, is_admitted, is_guarded_against, static_key
+from nodewright.predicates import explain, feasible, has_guards, is_admitted, is_countable, static_key
 from nodewright.predicates.pod_topology_spread import SKEW_REASON
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
@@ -96,7 +96,7 @@ class Packing:
 
     def _is_countable(self, pod_class: PodClass) -> bool:
         """Whether only amounts keep pods of the class apart."""
-        return pod_class.is_plain and not (self._has_guards and is_guarded_against(self._picture, pod_class))
+        return is_countable(self._picture, pod_class) if self._has_guards else pod_class.is_plain
 
     # Pods that only amounts tell apart, each different
 

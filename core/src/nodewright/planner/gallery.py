@@ -10,7 +10,7 @@ from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL
 from nodewright.model.reason import Rejection
 from nodewright.planner.template import place_daemons
-from nodewright.predicates import explain, feasible, is_guarded_against
+from nodewright.predicates import explain, feasible, is_countable
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -50,7 +50,7 @@ class Gallery:
         """Why the new node of a group does not take a pod of the class."""
         if ref in self.fits(pod_class):
             return None
-        if self._is_independent(pod_class):
+        if is_countable(self._snapshot, pod_class):
             return explain(self._board, pod_class, self._row[ref])
         beside = self._with_node(ref)
         return explain(beside, pod_class, len(beside) - 1)
@@ -82,7 +82,7 @@ class Gallery:
         return kind
 
     def _find(self, pod_class: PodClass) -> list[GroupRef]:
-        if self._is_independent(pod_class):
+        if is_countable(self._snapshot, pod_class):
             mask = feasible(self._board, pod_class)
             return [ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits]
         return [ref for ref in self._row if self._fits_beside(pod_class, ref)]
@@ -91,9 +91,6 @@ class Gallery:
         beside = self._with_node(ref)
         last = len(beside) - 1
         return bool(feasible(beside, pod_class, slice(last, last + 1))[0])
-
-    def _is_independent(self, pod_class: PodClass) -> bool:
-        return pod_class.is_plain and not is_guarded_against(self._snapshot, pod_class)
 
     def _with_node(self, ref: GroupRef) -> Snapshot:
         """The cluster with one new node of a group, its last row."""

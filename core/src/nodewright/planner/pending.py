@@ -13,7 +13,7 @@ from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.removal import Removing
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.hints import Hints
-from nodewright.predicates import capacity, feasible, is_guarded_against
+from nodewright.predicates import capacity, feasible, is_countable
 from nodewright.snapshot.pod_class import PodClass, PodClasses, ask_once
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -163,7 +163,7 @@ def take_fitting_classes(
         if hints is not None:
             open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
         for pod_class, alike in open_classes:
-            if _is_countable(snapshot, pod_class):
+            if is_countable(snapshot, pod_class):
                 rows, cursor = _deal(snapshot, pod_class, alike, cursor)
             else:
                 rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor)
@@ -172,11 +172,6 @@ def take_fitting_classes(
             fitting += alike[: len(rows)]
             left += alike[len(rows) :]
     return fitting, left
-
-
-def _is_countable(snapshot: Snapshot, pod_class: PodClass) -> bool:
-    """Whether only amounts keep pods of the class apart."""
-    return pod_class.is_plain and not is_guarded_against(snapshot, pod_class)
 
 
 def _by_priority(by_class: ByClass) -> list[tuple[PodClass, list[Pod]]]:
@@ -191,7 +186,7 @@ def _follow(
         return list(pods)
     left: list[Pod] = []
     rooms: dict[int, int] = {}
-    countable = _is_countable(snapshot, pod_class)
+    countable = is_countable(snapshot, pod_class)
     for pod in pods:
         name = hints.get(pod)
         row = snapshot.find_row(name) if name is not None else None

@@ -1,7 +1,7 @@
 """kube-scheduler's filters: one file each, as a mask over nodes and an explanation for one (design.md §5)."""
 
 from nodewright.predicates.check import capacity, explain, feasible, is_admitted, static_fit, static_key
-from nodewright.predicates.inter_pod_affinity import has_guards, is_guarded_against
+from nodewright.predicates.inter_pod_affinity import has_guards, is_countable
 from nodewright.predicates.node_resources_fit import amounts_fit, amounts_room
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "feasible",
     "has_guards",
     "is_admitted",
-    "is_guarded_against",
+    "is_countable",
     "static_fit",
     "static_key",
 ]

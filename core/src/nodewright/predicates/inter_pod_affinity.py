@@ -40,6 +40,11 @@ def is_guarded_against(snapshot: Snapshot, pod: PodClass) -> bool:
     return any(snapshot.domain_counts(query).total for _, query in _guards(snapshot, pod))
 
 
+def is_countable(snapshot: Snapshot, pod: PodClass) -> bool:
+    """Whether only amounts keep pods of the class apart."""
+    return pod.is_plain and not is_guarded_against(snapshot, pod)
+
+
 def has_guards(snapshot: Snapshot) -> bool:
     """Whether any pod on a node, now or before, had anti-affinity."""
     return bool(snapshot.placed_by(marks_of_guard))

@@ -15,7 +15,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.ghost import heeds_taints, leave_ghost
 from nodewright.planner.scale_down.load import Load
 from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
-from nodewright.predicates import amounts_fit, feasible, is_admitted, is_guarded_against, static_key
+from nodewright.predicates import amounts_fit, feasible, is_admitted, is_countable, static_key
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -110,7 +110,7 @@ class Simulation:
         """No other node had room for the first pod: nodes that stay only fill up, so that none ever will have."""
         (pod_class, _), *others = moving.counts().items()
         fits = amounts_fit(self.board, pod_class, slice(row, row + 1))[0]
-        if not others and not fits and _is_countable(self.board, pod_class):
+        if not others and not fits and is_countable(self.board, pod_class):
             self._full.add(pod_class)
 
     def _take_out(self, row: int, moves: Iterable[Moves]) -> None:
@@ -149,7 +149,7 @@ class Simulation:
     def _move_equals(self, attempt: _Attempt, load: Load) -> Pod | None:
         """Pods of one priority; the first without a place ends it, so that CA's memory of pods alike has no effect."""
         for pod_class, alike in self._follow_hints(attempt, load).runs():
-            together = _is_countable(attempt.board, pod_class)
+            together = is_countable(attempt.board, pod_class)
             start, count = 0, len(alike)
             while start < count:
                 # Where only amounts keep pods apart, one that is placed changes nothing for the others of its class.
@@ -165,7 +165,7 @@ class Simulation:
         rows = self._hinted_rows(attempt, load.numbers)
         if rows is None:
             return load
-        countable = {kind for kind in load.variety if _is_countable(attempt.board, kind.pod_class)}
+        countable = {kind for kind in load.variety if is_countable(attempt.board, kind.pod_class)}
         hinted, kinds = list(zip(load.numbers, rows, strict=True)), self._where.roster.kinds
         left: list[_Hinted] = []
         if len(countable) == len(load.variety):
@@ -258,11 +258,6 @@ class Simulation:
         if known is None or len(known) != len(board):
             known = self._admitted[key] = is_admitted(board, pod_class, slice(0, len(board)))
         return known
-
-
-def _is_countable(board: Snapshot, pod_class: PodClass) -> bool:
-    """Whether only amounts keep pods of the class apart."""
-    return pod_class.is_plain and not is_guarded_against(board, pod_class)
 
 
 def _width(board: Snapshot, classes: Iterable[PodClass]) -> int:
