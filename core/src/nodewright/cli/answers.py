@@ -1,4 +1,6 @@
-"""What ``explain`` says of a node, a pod, a group, a request for capacity or a buffer, as values; planner/explain has the part about nodes."""
+"""What ``explain`` says of a node, a pod, a group, a request for capacity or a buffer, as values; planner/explain has
+the part about nodes.
+"""
 
 from collections.abc import Callable, Iterator
 

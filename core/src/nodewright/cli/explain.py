@@ -24,12 +24,13 @@ from nodewright.model.settings import Settings
 @output_option
 @settings_options
 def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
-    """Say why a node is still there, what would become of a pod, why a group does not grow, or how a request or a buffer stands.
+    """Say why a node is still there, what would become of a pod, why a group does not grow, or how a request or a
+    buffer stands.
 
-    NAME is that of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a group. With DUMP, the node groups and the
-    settings are those of nodewright plan. Without, the daemon at --debug-address is asked; where none answers, one
-    loop is run on the cluster that --kubeconfig names, without its writes. simulate --explain does the same in a
-    simulation.
+    NAME is that of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a
+    group. With DUMP, the node groups and the settings are those of nodewright plan. Without, the daemon at
+    --debug-address is asked; where none answers, one loop is run on the cluster that --kubeconfig names, without its
+    writes. simulate --explain does the same in a simulation.
 
     Exit codes: 0 explained; 2 bad input, or nothing of that name is there.
     """

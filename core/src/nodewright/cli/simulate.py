@@ -135,7 +135,7 @@ def _read_question(text: str) -> tuple[str, str]:
     """The kind and the name of ``node=NAME``."""
     kind, equals, name = text.partition("=")
     if not equals or kind not in KINDS:
-        forms = "node=NAME, pod=NAMESPACE/NAME, group=PROVIDER/ID or request=NAMESPACE/NAME"
+        forms = "node=NAME, pod=NAMESPACE/NAME, group=PROVIDER/ID, request=NAMESPACE/NAME or buffer=NAMESPACE/NAME"
         raise ConfigError(f"--explain {text}: is not of the form {forms}")
     return kind, name
 

@@ -37,12 +37,12 @@ class Detection:
 class GroupStatus:
     """One node group. Counts are machines, ``target`` is None where it is not known, as is ``detection``.
 
-    ``requests`` still owe machines, each with the moment at which it is given up; ``given_up`` are overdue and still part of the target; ``unregistered``
-    instances are no nodes yet, ``late`` of them (or of the nodes) for too long, and ``next_late`` (epoch seconds) is
-    when the next of them will be. ``probation`` is how many machines it may be asked for until it delivers, None for
-    as many as are needed. ``deleted`` counts towards the budget. ``quarantined_until`` (epoch seconds): no node is
-    removed, for others went with the last ones; None where that is not so. ``autoprovisioned`` is the machine type of a
-    group that was made on demand.
+    ``requests`` still owe machines, each with the moment at which it is given up; ``given_up`` are overdue and still
+    part of the target; ``unregistered`` instances are no nodes yet, ``late`` of them (or of the nodes) for too long,
+    and ``next_late`` (epoch seconds) is when the next of them will be. ``probation`` is how many machines it may be
+    asked for until it delivers, None for as many as are needed. ``deleted`` counts towards the budget.
+    ``quarantined_until`` (epoch seconds): no node is removed, for others went with the last ones; None where that is
+    not so. ``autoprovisioned`` is the machine type of a group that was made on demand.
     """
 
     ref: GroupRef
@@ -65,9 +65,10 @@ class GroupStatus:
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
-    ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not known, which decides it.
-    ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on their way out. ``capacity``
-    are the requests for capacity, ``buffers`` those of spare capacity; None where nobody has asked the API server for them.
+    ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not
+    known, which decides it. ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on
+    their way out. ``capacity`` are the requests for capacity, ``buffers`` those of spare capacity; None where nobody
+    has asked the API server for them.
     """
 
     now: float = 0.0

@@ -67,11 +67,12 @@ class ScaleUpReport:
 class ScaleDownReport:
     """What scale-down planning decided, and why; nodes by name.
 
-    ``removals`` start now. ``unneeded`` says since when each node that could go has not been needed (epoch
-    seconds), ``unremovable`` why others stay, as far as CA says so; ``passed_over`` is why each node stays of which
-    CA says nothing. ``utilization`` is the ratio of those that were measured. ``mark`` and ``unmark`` are nodes whose
-    soft taint is to be added or removed. ``cooldown_until`` (epoch seconds) is when removals may begin again,
-    ``next_change`` when time alone changes what is planned. ``partial`` says what there was no time for. ``memory`` is for the next loop; None: it stays as it was.
+    ``removals`` start now. ``unneeded`` says since when each node that could go has not been needed (epoch seconds),
+    ``unremovable`` why others stay, as far as CA says so; ``passed_over`` is why each node stays of which CA says
+    nothing. ``utilization`` is the ratio of those that were measured. ``mark`` and ``unmark`` are nodes whose soft
+    taint is to be added or removed. ``cooldown_until`` (epoch seconds) is when removals may begin again,
+    ``next_change`` when time alone changes what is planned. ``partial`` says what there was no time for. ``memory`` is
+    for the next loop; None: it stays as it was.
     """
 
     result: ScaleDownResult = ScaleDownResult.NOT_TRIED
@@ -109,11 +110,12 @@ class HeldBack:
 class Plan:
     """What to do now, in order, and the reasons.
 
-    ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are
-    too young to be planned for. ``spare`` are the reports of growth for ``buffers``. ``salvo`` are the reports of further expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says
-    why nothing but clean-up is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next
-    loop. ``quotas`` are those whose status is to be written, with it. ``held_back`` is no part of ``actions``; ``paused`` says why
-    all of it waits, and until when.
+    ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are too
+    young to be planned for. ``spare`` are the reports of growth for ``buffers``. ``salvo`` are the reports of further
+    expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says why nothing but clean-up
+    is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next loop. ``quotas`` are those
+    whose status is to be written, with it. ``held_back`` is no part of ``actions``; ``paused`` says why all of it
+    waits, and until when.
     """
 
     actions: tuple[PlannedAction, ...] = ()

@@ -154,16 +154,17 @@ class ScaleDownMemory:
 class Memory:
     """What must survive from loop to loop; times in epoch seconds.
 
-    ``requests`` are each group's, oldest first; ``given_up`` counts machines that are overdue and still part of
-    the target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an instance without a node was first seen, ``late`` which of them
-    have been for too long, and by their names which nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
-    behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last
-    be read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
-    ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine
-    that counts towards a deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it
-    does. ``arrivals`` is what is learned of each
-    group's provision time. ``deletion_tried`` says when a machine or failure that is still there was last asked to go.
-    ``empty_since`` is since when each autoprovisioned group has had no machines; it is not kept over a restart.
+    ``requests`` are each group's, oldest first; ``given_up`` counts machines that are overdue and still part of the
+    target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an
+    instance without a node was first seen, ``late`` which of them have been for too long, and by their names which
+    nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
+    behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last be
+    read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
+    ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine that counts
+    towards a deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it does.
+    ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
+    that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
+    machines; it is not kept over a restart.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -225,14 +226,14 @@ class GroupState:
     """A node group as the registry judges it.
 
     ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming`` counts
-    machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in
-    this loop after ``time_given`` seconds (the longest of them; 0: the ordinary time), ``given_up`` are all those that
-    did and that the target still holds; ``newly_late`` are instances
-    that have now been without a node for too long, ``newly_unready`` nodes that did not start in time,
-    ``new_failures`` failures seen for the first time, ``taken_back`` machines of accepted increases that the cloud is
-    asked for no more although none of them came.
-    ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never), ``withdrawal_failed`` says that one was accepted
-    and the target did not move. ``vanished`` are machines that went although others were to be deleted.
+    machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in this
+    loop after ``time_given`` seconds (the longest of them; 0: the ordinary time), ``given_up`` are all those that did
+    and that the target still holds; ``newly_late`` are instances that have now been without a node for too long,
+    ``newly_unready`` nodes that did not start in time, ``new_failures`` failures seen for the first time,
+    ``taken_back`` machines of accepted increases that the cloud is asked for no more although none of them came.
+    ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never),
+    ``withdrawal_failed`` says that one was accepted and the target did not move. ``vanished`` are machines that went
+    although others were to be deleted.
     """
 
     seen: GroupSeen

@@ -64,8 +64,9 @@ class ProviderSeen:
 class Observation:
     """The world at ``now`` (epoch seconds). The snapshot holds every node and what runs on it.
 
-    ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text. ``removing`` are removals
-    under way, by node name, as they stood before anything was read. ``quotas`` are CapacityQuotas, as they were listed.
+    ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text. ``removing``
+    are removals under way, by node name, as they stood before anything was read. ``quotas`` are CapacityQuotas, as they
+    were listed.
     """
 
     now: float

@@ -24,9 +24,9 @@ class Going(msgspec.Struct, frozen=True, kw_only=True):
     """A removal under way; times in epoch seconds, pods as ``namespace/name``.
 
     ``waves`` are still to go, the first of them since ``began``. Of that one, evictions of ``unanswered`` were not
-    accepted yet, and ``leaving`` are awaited since ``told_at``. ``holds``: somebody may delay the deletion by annotation, which is
-    respected since ``began``. ``ready_at`` is when nothing but the call was left to do. ``next_at`` is when to look
-    again; infinity: others decide.
+    accepted yet, and ``leaving`` are awaited since ``told_at``. ``holds``: somebody may delay the deletion by
+    annotation, which is respected since ``began``. ``ready_at`` is when nothing but the call was left to do.
+    ``next_at`` is when to look again; infinity: others decide.
     """
 
     removal: NodeRemoval

@@ -41,7 +41,9 @@ def is_of_the_core(name: str) -> bool:
 
 
 def find_mode(terms: Terms, settings: Settings) -> Mode | None:
-    """The mode of a request under terms of the core's classes that this process serves; None: it is somebody else's, or nobody's."""
+    """The mode of a request under terms of the core's classes that this process serves; None: it is somebody else's, or
+    nobody's.
+    """
     classes = _CA_CLASSES if settings.is_ca else _CLASSES
     instance = settings.provisioning.check_capacity_processor_instance
     name, wanted = terms.class_name, terms.parameters.get(PROCESSOR_INSTANCE, "")

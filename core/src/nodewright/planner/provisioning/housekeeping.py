@@ -1,4 +1,6 @@
-"""Requests whose time is over: bookings end, what was not found in time fails, what is over for long goes (behaviour/up.md §5.5)."""
+"""Requests whose time is over: bookings end, what was not found in time fails, what is over for long goes
+(behaviour/up.md §5.5).
+"""
 
 import math
 from contextlib import suppress
