@@ -30,6 +30,7 @@ class Asking:
     def __init__(self, story: Story) -> None:
         self.story = story
         self.requests = story.simulation.api_server.requests
+        self.templates = story.simulation.api_server.templates
         self.history: list[tuple[float, str, dict[str, str]]] = []
         self.requests.watchers.append(self._see)
 
@@ -59,14 +60,14 @@ class Asking:
 
         def create() -> None:
             for fresh in made if templates and not template else ():
-                self.requests.add_template(fresh)
+                self.templates.put(fresh)
             self.requests.add(request, self.story.clock.now())
 
         self.story.at(at, create)
 
     def template(self, name: str, *, at: float, **shape: Any) -> None:
         """A template is changed."""
-        self.story.at(at, lambda: self.requests.add_template(make_template(name, shape)))
+        self.story.at(at, lambda: self.templates.put(make_template(name, shape)))
 
     def withdraw(self, name: str, *, at: float) -> None:
         self.story.at(at, lambda: self.requests.delete(f"default/{name}"))

@@ -21,7 +21,7 @@ class Sparing:
 
     def template(self, name: str = "chunk", *, at: float = 0.0, **shape: Any) -> None:
         """A PodTemplate of 1 cpu, unless ``shape`` says otherwise."""
-        self.story.at(at, lambda: self.buffers.put_template(make_template(name, shape)))
+        self.story.at(at, lambda: self.story.simulation.api_server.templates.put(make_template(name, shape)))
 
     def buffer(self, name: str = "spare", *, at: float = 0.0, **spec: Any) -> None:
         """Of the PodTemplate ``chunk``, unless ``spec`` says otherwise; given twice, it is changed."""

@@ -47,7 +47,7 @@ def test_a_template_that_changes_while_its_machines_come_buys_no_more() -> None:
 def test_a_template_that_goes_while_its_machines_come_ends_the_request_and_withdraws_them() -> None:
     asking = make(SLOW)
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
-    asking.story.at(100, lambda: asking.requests.drop_template("default/a-0"))
+    asking.story.at(100, lambda: asking.templates.drop("default/a-0"))
     assert asking.conditions("a")["Failed"] == "True/FailedToBookCapacity"
     assert asking.message("a", "Failed").endswith("1 templates were missing: a-0")
     assert [grown[1:] for grown in asking.story.writes("withdraw")] == [("withdraw", "pool", 5, 0)]

@@ -124,7 +124,7 @@ def come_true(asking: Asking, name: str, wish: Wish) -> None:
     if wish.template_at and wish.cpu:
         asking.template(f"{name}-0", at=wish.template_at, cpu=str(wish.cpu))
     elif wish.template_at:
-        asking.story.at(wish.template_at, lambda: asking.requests.drop_template(f"default/{name}-0"))
+        asking.story.at(wish.template_at, lambda: asking.templates.drop(f"default/{name}-0"))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)

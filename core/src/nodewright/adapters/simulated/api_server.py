@@ -11,6 +11,7 @@ from nodewright.adapters.simulated.crash import Tripwire
 from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
 from nodewright.adapters.simulated.quotas import Quotas
 from nodewright.adapters.simulated.requests import Requests
+from nodewright.adapters.simulated.templates import PodTemplates
 from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -51,9 +52,10 @@ class ApiServer:
         self._agenda = agenda
         self._clock = clock
         self._wire = wire
-        self.requests = Requests(wire)
+        self.templates = PodTemplates()
+        self.requests = Requests(wire, self.templates)
         self.quotas = Quotas(wire)
-        self.buffers = CapacityBuffers(wire)
+        self.buffers = CapacityBuffers(wire, self.templates)
 
     def read(self, now: float) -> ClusterPicture:
         return replace(

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.adapters.simulated.crash import Tripwire
+from nodewright.adapters.simulated.templates import PodTemplates
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.cluster import Deployment, ResourceQuota
 from nodewright.model.errors import KubeApiError
-from nodewright.model.provisioning_request import PodTemplate
 from nodewright.snapshot.buffers import Buffers
 
 WRITE_BUFFER = "write_buffer_status"
@@ -23,7 +23,7 @@ class CapacityBuffers:
     The engine may die at each: ``wire``.
     """
 
-    def __init__(self, wire: Tripwire) -> None:
+    def __init__(self, wire: Tripwire, templates: PodTemplates) -> None:
         self.writes = 0
         self.refuses = False
         self.quotas: tuple[ResourceQuota, ...] = ()
@@ -31,17 +31,7 @@ class CapacityBuffers:
         self._wire = wire
         self._made = 0
         self._held: dict[str, CapacityBuffer] = {}
-        self._templates: dict[str, PodTemplate] = {}
-
-    def put_template(self, template: PodTemplate) -> None:
-        """Somebody creates the template, or changes the one of its name."""
-        before = self._templates.get(template.key)
-        generation = before.metadata.generation + 1 if before is not None else 1
-        fresh = replace(template, metadata=replace(template.metadata, generation=generation))
-        self._templates = {**self._templates, template.key: fresh}
-
-    def drop_template(self, key: str) -> None:
-        self._templates = {held: one for held, one in self._templates.items() if held != key}
+        self._templates = templates
 
     def put(self, buffer: CapacityBuffer, at: float) -> None:
         """Somebody creates the buffer, or gives the one of its name another spec."""
@@ -66,7 +56,7 @@ class CapacityBuffers:
         """With the Deployments that somebody else keeps."""
         return Buffers(
             buffers=tuple(self._held.values()),
-            templates=self._templates,
+            templates=self._templates.held,
             deployments=deployments,
             quotas=self.quotas,
         )

@@ -168,11 +168,11 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
 def _add_request(simulation: Simulation, spec: RequestSpec) -> None:
     """Somebody creates it with its templates, and may delete it."""
     request, templates = request_objects(spec)
-    requests = simulation.api_server.requests
+    requests, held = simulation.api_server.requests, simulation.api_server.templates
 
     def create(at: float) -> None:
         for template in templates:
-            requests.add_template(template)
+            held.put(template)
         requests.add(request, at)
 
     simulation.agenda.at(spec.at, create)
@@ -187,7 +187,7 @@ def _add_buffer(simulation: Simulation, spec: SpareSpec, scenario: Scenario) -> 
 
     def create(at: float) -> None:
         if template is not None:
-            buffers.put_template(template)
+            simulation.api_server.templates.put(template)
         buffers.put(buffer, at)
 
     simulation.agenda.at(spec.at, create)

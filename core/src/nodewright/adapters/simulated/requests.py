@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.adapters.simulated.crash import Tripwire
+from nodewright.adapters.simulated.templates import PodTemplates
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
 from nodewright.model.provisioning_class import ProvisioningClass
-from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.snapshot.provisioning import Provisioning
 
 WRITE_CONDITIONS, DELETE_REQUEST = "write_conditions", "delete_request"
@@ -23,21 +24,15 @@ class Requests:
     The engine may die at each write: ``wire``.
     """
 
-    def __init__(self, wire: Tripwire) -> None:
+    def __init__(self, wire: Tripwire, templates: PodTemplates) -> None:
         self.writes = 0
         self.refuses = False
         self.watchers: list[Watch] = []
         self._wire = wire
         self._made = 0
         self._held: dict[str, ProvisioningRequest] = {}
-        self._templates: dict[str, PodTemplate] = {}
+        self._templates = templates
         self._classes: dict[str, ProvisioningClass] = {}
-
-    def add_template(self, template: PodTemplate) -> None:
-        self._templates = {**self._templates, template.key: template}
-
-    def drop_template(self, key: str) -> None:
-        self._templates = {held: one for held, one in self._templates.items() if held != key}
 
     def put_class(self, held: ProvisioningClass) -> None:
         """Somebody creates the class, or changes the one of its name."""
@@ -70,7 +65,7 @@ class Requests:
         return tuple(self._held.values())
 
     def read(self) -> Provisioning:
-        return Provisioning(requests=self.all(), templates=self._templates, classes=tuple(self._classes.values()))
+        return Provisioning(requests=self.all(), templates=self._templates.held, classes=tuple(self._classes.values()))
 
     # What the engine writes
 
