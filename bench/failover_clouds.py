@@ -6,7 +6,7 @@ from typing import Any
 
 from failover_scenarios import MODES, Mode
 from failover_stage import CASES, END, MINUTE, measure
-from nodewright.cli.settings import load_settings
+from nodewright.cli.settings.load import load_settings
 from nodewright.model.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "failover-clouds.md"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from nodewright.adapters.simulated.build import BuildOptions
 from nodewright.adapters.simulated.demo import demo_scenario
-from nodewright.cli.demo import print_demo
+from nodewright.cli.commands.demo import print_demo
+from nodewright.cli.commands.simulate import simulate
 from nodewright.cli.screen import Screen, safe
-from nodewright.cli.simulate import simulate
 
 WIDTH = 96
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.scenario.test_budget import forgetful
 
-from nodewright.cli.summary import as_json
-from nodewright.cli.troubles import find_troubles
+from nodewright.cli.simulation.summary import as_json
+from nodewright.cli.simulation.troubles import find_troubles
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SCENARIO = """

@@ -16,10 +16,10 @@ from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderCli
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
 from nodewright.adapters.simulated.scenario import TolerationSpec
-from nodewright.cli.dry_run import try_once
-from nodewright.cli.dump import DumpedCluster, read_dump
-from nodewright.cli.plan_json import as_json
-from nodewright.cli.plan_tables import print_trial
+from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
+from nodewright.cli.dry_run.trial import try_once
+from nodewright.cli.plan.json import as_json
+from nodewright.cli.plan.tables import print_trial
 from nodewright.model.action import CreateNodeGroup
 from nodewright.model.group import GroupRef
 from nodewright.spec import GroupSpec, ProviderContext, Taint

@@ -9,9 +9,9 @@ from msgspec.structs import replace as changed
 from tests.scenario.story import LOOP, MINUTE, Story
 
 from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.cli.dry_brain import DryBrain
-from nodewright.cli.dry_run import try_once
-from nodewright.cli.dump import DumpedCluster, read_dump
+from nodewright.cli.daemon.dry_brain import DryBrain
+from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
+from nodewright.cli.dry_run.trial import try_once
 from nodewright.engine.autoscaler import Brain
 from nodewright.model.errors import InvariantError
 from nodewright.model.group import GroupRef

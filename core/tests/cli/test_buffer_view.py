@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.cli.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import Inquiries
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
 from nodewright.model.cluster import PodTemplateSpec

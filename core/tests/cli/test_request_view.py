@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.cli.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import Inquiries
 from nodewright.engine.autoscaler import LoopReport
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition

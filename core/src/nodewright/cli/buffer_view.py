@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from nodewright.cli.dry_run import Trial
+from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.planner.explain import BufferFacts, BufferState
 from nodewright.planner.plan import Expansion

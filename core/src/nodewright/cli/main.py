@@ -29,21 +29,25 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("nodewright.cli.demo", "Watch an autoscaler at work: a simulated cluster, in seconds."),
-    "plan": Entry("nodewright.cli.plan", "What would be done to the cluster in a kubectl dump, and why."),
-    "explain": Entry("nodewright.cli.explain", "Why a node is still there, a pod waits, a group does not grow."),
-    "run": Entry("nodewright.cli.run", "The daemon: scale the node groups of a live cluster."),
-    "simulate": Entry("nodewright.cli.simulate", "Run a scenario or a trace on virtual time, and measure it."),
-    "config": Entry("nodewright.cli.config", "Check a file of settings, and show what it sets."),
-    "status": Entry("nodewright.cli.status", "What is under way, what is left alone, and for how long."),
-    "pause": Entry("nodewright.cli.pause", "Stop every write to every cloud for a while."),
-    "resume": Entry("nodewright.cli.resume", "End a pause before its time."),
-    "doctor": Entry("nodewright.cli.doctor", "May the providers do what is asked of them, and who else writes?"),
-    "provider": Entry("nodewright.cli.provider", "Does a plugin keep the provider contract? A certificate."),
-    "serve-externalgrpc": Entry(
-        "nodewright.cli.serve_externalgrpc", "Offer a provider to the Go cluster-autoscaler, over gRPC."
+    "demo": Entry("nodewright.cli.commands.demo", "Watch an autoscaler at work: a simulated cluster, in seconds."),
+    "plan": Entry("nodewright.cli.commands.plan", "What would be done to the cluster in a kubectl dump, and why."),
+    "explain": Entry(
+        "nodewright.cli.commands.explain", "Why a node is still there, a pod waits, a group does not grow."
     ),
-    "providers": Entry("nodewright.cli.providers", "Installed provider plugins and what each can do."),
+    "run": Entry("nodewright.cli.commands.run", "The daemon: scale the node groups of a live cluster."),
+    "simulate": Entry("nodewright.cli.commands.simulate", "Run a scenario or a trace on virtual time, and measure it."),
+    "config": Entry("nodewright.cli.commands.config", "Check a file of settings, and show what it sets."),
+    "status": Entry("nodewright.cli.commands.status", "What is under way, what is left alone, and for how long."),
+    "pause": Entry("nodewright.cli.commands.pause", "Stop every write to every cloud for a while."),
+    "resume": Entry("nodewright.cli.commands.resume", "End a pause before its time."),
+    "doctor": Entry(
+        "nodewright.cli.commands.doctor", "May the providers do what is asked of them, and who else writes?"
+    ),
+    "provider": Entry("nodewright.cli.commands.provider", "Does a plugin keep the provider contract? A certificate."),
+    "serve-externalgrpc": Entry(
+        "nodewright.cli.commands.serve_externalgrpc", "Offer a provider to the Go cluster-autoscaler, over gRPC."
+    ),
+    "providers": Entry("nodewright.cli.commands.providers", "Installed provider plugins and what each can do."),
 }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from nodewright.cli.dry_run import Trial
+from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.model.action import CreateNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration

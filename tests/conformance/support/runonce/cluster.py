@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from nodewright.act.ports import ClusterWrites, Eviction, EvictionAnswer, Sight
-from nodewright.cli.dump import DumpedCluster
+from nodewright.cli.dry_run.dump import DumpedCluster
 from nodewright.engine.ports import ClusterPicture, ClusterReader
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.cli.settings import load_settings
+from nodewright.cli.settings.load import load_settings
 from nodewright.model.settings import Settings
 
 

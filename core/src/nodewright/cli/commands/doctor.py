@@ -1,0 +1,152 @@
+"""``nodewright doctor``: may the providers do what is asked of them, and who else writes to their groups?"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from nodewright.adapters.provider import ProviderClient
+from nodewright.cli.clock import SystemClock
+from nodewright.cli.connect import Connector
+from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
+from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.model.capability import Capability
+from nodewright.model.errors import ConfigError, ProviderError
+from nodewright.model.settings import Settings
+from nodewright.spec.diagnosis import ApiCalls, Finding, FindingLevel
+
+ALL_WELL, WARNED, BROKEN = 0, 3, 4
+_STYLES = {FindingLevel.OK: "green", FindingLevel.WARNING: "yellow", FindingLevel.PROBLEM: "red"}
+_WORST_FIRST = (FindingLevel.PROBLEM, FindingLevel.WARNING, FindingLevel.OK)
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """One provider; ``examines`` says whether its plugin has a diagnosis at all."""
+
+    provider: str
+    examines: bool
+    findings: tuple[Finding, ...]
+    policy: str = ""
+    api_calls: tuple[ApiCalls, ...] = ()
+
+
+@click.command("doctor", cls=SettingsCommand)
+@click.option(
+    "--policy", "policy_only", is_flag=True, help="Print the minimal permissions alone, without asking a cloud."
+)
+@output_option
+@settings_options
+def command(settings: Settings, output: str, policy_only: bool) -> int:
+    """Examine the configured providers: permissions behind each capability, and others that write to their groups.
+
+    Reads only: nothing is changed in any cloud. A capability that does not hold is told with its reason, and the
+    smallest policy that would do is printed.
+
+    Exit codes: 0 all is well; 3 there are warnings; 4 something will not work; 2 bad input.
+    """
+    if not settings.providers:
+        raise ConfigError("--cloud-provider: doctor needs a provider to examine, here or in --config")
+    clients = Connector(clock=SystemClock()).connect_all(settings.providers)
+    if policy_only:
+        for client in clients:
+            click.echo(client.minimal_policy() or f"{client.name} needs no policy that it knows of")
+        return ALL_WELL
+    idle = _idle(settings, clients)
+    examined = [examine(client, idle) for client in clients]
+    if output == "json":
+        write_json(as_json(examined))
+    else:
+        _print(make_console(), examined)
+    return exit_code(examined)
+
+
+def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
+    """Reads the cloud once and asks the provider what it finds; a refusal is a finding too. ``known`` is told with them."""
+    findings = list(known)
+    try:
+        client.refresh()
+        findings += _switched_off(client)
+    except ProviderError as error:
+        findings.append(_problem("reading the cloud", error))
+    try:
+        found = client.diagnose()
+    except ProviderError as error:
+        found = (_problem("diagnosis", error),)
+    return Examined(
+        provider=client.name,
+        examines=found is not None,
+        findings=_unique((*findings, *(found or ()))),
+        policy=client.minimal_policy() or "",
+        api_calls=client.api_calls() or (),
+    )
+
+
+def as_json(examined: Iterable[Examined]) -> dict[str, Any]:
+    """The document of ``--output json``."""
+    return {"providers": msgspec.to_builtins(list(examined))}
+
+
+def exit_code(examined: Iterable[Examined]) -> int:
+    """By the worst finding."""
+    levels = {finding.level for provider in examined for finding in provider.findings}
+    if FindingLevel.PROBLEM in levels:
+        return BROKEN
+    return WARNED if FindingLevel.WARNING in levels else ALL_WELL
+
+
+def _idle(settings: Settings, clients: Iterable[ProviderClient]) -> tuple[Finding, ...]:
+    """Flags that ask for what no provider does."""
+    makes = Capability.AUTOPROVISIONING
+    if not settings.autoprovisioning.node_autoprovisioning_enabled or any(client.supports(makes) for client in clients):
+        return ()
+    flag = "--node-autoprovisioning-enabled"
+    message = "it is on, and no provider makes node groups: nothing comes of it"
+    remedy = "switch it off, or tell a provider that can which machine types to make groups of"
+    return (Finding(level=FindingLevel.WARNING, subject=flag, message=message, remedy=remedy, capability=makes),)
+
+
+def _switched_off(client: ProviderClient) -> list[Finding]:
+    """Capabilities that do not hold for a group, as the provider itself says with every refresh."""
+    return [
+        Finding(
+            level=FindingLevel.WARNING,
+            subject=capability.value,
+            message=reason,
+            group_id=group.id,
+            capability=capability,
+        )
+        for group in client.node_groups()
+        for capability, reason in sorted(group.switched_off.items())
+    ]
+
+
+def _problem(subject: str, error: ProviderError) -> Finding:
+    return Finding(
+        level=FindingLevel.PROBLEM, subject=subject, message=f"{error.code}: {error}", group_id=error.group_id
+    )
+
+
+def _unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Each once, the worst first, otherwise in the order they were found."""
+    once = dict.fromkeys(findings)
+    return tuple(sorted(once, key=lambda finding: _WORST_FIRST.index(finding.level)))
+
+
+def _print(console: Console, examined: Iterable[Examined]) -> None:
+    for provider in examined:
+        table = make_table(f"Provider {provider.provider}", "", "group", "what", "finding", "what to do")
+        for finding in provider.findings:
+            level = safe(finding.level.value, _STYLES[finding.level])
+            cells = (finding.group_id, finding.subject, finding.message, finding.remedy)
+            table.add_row(level, *(safe(cell) for cell in cells))
+        if provider.findings:
+            console.print(table)
+        if not provider.examines:
+            console.print(safe(f"The plugin of {provider.provider} does not examine itself."), soft_wrap=True)
+        if provider.policy:
+            console.print(safe("It needs these permissions, and no more:"), soft_wrap=True)
+            click.echo(provider.policy)
+        calls = sum(made.calls for made in provider.api_calls)
+        console.print(safe(f"Looking took {count(calls, 'call')} to the cloud's API."), soft_wrap=True)

@@ -1,0 +1,51 @@
+"""``nodewright pause``: no write to any cloud for a while."""
+
+from pathlib import Path
+
+import click
+
+from nodewright.act import Pause
+from nodewright.cli.clock import SystemClock
+from nodewright.cli.status.state_path import Place, state_options
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError
+from nodewright.model.moment import format_moment
+
+_LONGEST = 366 * 86_400.0
+
+
+@click.command("pause")
+@click.option("--for", "length", metavar="DURATION", required=True, help="How long, for example 30m or 2h.")
+@state_options
+def command(length: str, place: Place) -> None:
+    """Stop every write to every cloud until the time is over.
+
+    The engine goes on observing, planning and reporting, and takes up its work by itself when the pause ends. A new
+    pause replaces an earlier one. It holds for the engine that keeps its memory in the state file or, with
+    --kubeconfig, for the daemon of that cluster; also when that is started again in between.
+
+    Exit codes: 0 paused; 2 bad input, or the file cannot be written.
+    """
+    now = SystemClock().now()
+    ordered = Pause(since=now, until=now + _read_length(length))
+    if place.path is not None:
+        _make_folder(place.path.parent)
+    place.state.save_pause(ordered)
+    click.echo(f"Writes to clouds are paused until {format_moment(ordered.until)} ({place.name}).")
+
+
+def _read_length(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(f"--for: {error}") from None
+    if not 0 < seconds <= _LONGEST:
+        raise ConfigError(f"--for: {text}: a pause lasts longer than nothing and no longer than 366 days")
+    return seconds
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--state: {folder}: {error.strerror}") from None

@@ -1,0 +1,186 @@
+"""``nodewright provider check``: does a plugin, as it is configured, keep what the provider contract promises?"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from nodewright.adapters.provider import InlineRunner, ProviderClient, installed_providers
+from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.cli.clock import SystemClock
+from nodewright.cli.connect import Connector
+from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
+from nodewright.cli.settings.flags import SettingsSource
+from nodewright.model.capability import Capability
+from nodewright.model.complaint import printable, suggest
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import ProviderSettings
+from nodewright.testkit.contract import (
+    CHECKS,
+    ContractOutcome,
+    ContractWorld,
+    LiveWorld,
+    MemoryWorld,
+    PromiseVerdict,
+    Touch,
+    Verdict,
+    certify,
+    run_contract,
+)
+
+KEPT, BROKEN = 0, 4
+SCHEMA = 1
+_STYLES = {Verdict.KEPT: "green", Verdict.BROKEN: "red", Verdict.SKIPPED: "dim"}
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """Who was checked, on which group, whether checks that write were allowed, and every promise."""
+
+    schema: int
+    provider: str
+    distribution: str
+    version: str
+    group_id: str
+    write: bool
+    verdict: Verdict
+    promises: tuple[PromiseVerdict, ...]
+
+
+@click.group("provider")
+def command() -> None:
+    """Work with one provider plugin.
+
+    Exit codes: 0 done, 2 bad input; those of each command are in its help.
+    """
+
+
+@command.command("check")
+@click.argument("name", metavar="NAME")
+@click.option("--settings", "file", metavar="FILE", required=True, help="YAML file of settings with providers.NAME.")
+@click.option("--group", "wanted", metavar="GROUP", help="The node group that checks look at. Default: the first.")
+@click.option("--write", is_flag=True, help="Also run checks that write; they may resize GROUP by two, and back.")
+@output_option
+def check(name: str, file: str, wanted: str | None, write: bool, output: str) -> int:
+    """Run the contract suite against a configured provider, and print which promises it kept.
+
+    It reads only, unless --write is given. Even then no machine that was there before is ever ended: what needs that
+    is for the plugin's own tests, and is listed as skipped. What will be done is said on stderr first.
+
+    Exit codes: 0 nothing is broken; 4 a promise is broken; 2 bad input, or a cloud that cannot be read.
+    """
+    settings = _find_settings(name, file)
+    client = Connector(clock=SystemClock(), dry_run=not write).connect(name, settings)
+    group_id = _choose_group(client, wanted, file, write=write)
+    click.echo(announce(client, group_id, write=write), err=True)
+    made = _certify(_Worlds(client, settings, group_id, write=write))
+    if output == "json":
+        write_json(msgspec.to_builtins(made))
+    else:
+        _print(made)
+    return BROKEN if made.verdict == Verdict.BROKEN else KEPT
+
+
+def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:
+    """What will be done to the cloud, before it is done."""
+    able = [one for one in CHECKS if one.capability is None or one.capability in client.info.capabilities]
+    does = Counter(one.touches for one in able)
+    said = f"Checking provider {client.name} on group {printable(group_id)}: {count(does[Touch.READS], 'check')} that read."
+    in_memory = Capability.SIMULATION in client.info.capabilities
+    if not write:
+        more = len(able) - does[Touch.READS] if in_memory else does[Touch.REFUSED] + does[Touch.RESIZES]
+        return f"{said} Nothing is written; --write adds {more} checks that write."
+    if in_memory:
+        return f"{said} All others run too, each in a cloud in memory of its own."
+    return (
+        f"{said} {does[Touch.REFUSED]} {Touch.REFUSED.value}. {does[Touch.RESIZES]} {Touch.RESIZES.value} each, and take"
+        " them back: some may start, and cost money, for minutes. No machine that is there now is ended."
+    )
+
+
+class _Worlds:
+    """Makes the world of each check: one cloud for all where it is live, a new one each where it is in memory."""
+
+    def __init__(self, client: ProviderClient, settings: ProviderSettings, group_id: str, *, write: bool) -> None:
+        self.client, self.group_id, self.write = client, group_id, write
+        self._settings = settings
+        self._clock = SystemClock()
+        self._other: ProviderClient | None = None
+
+    def __call__(self) -> ContractWorld:
+        if Capability.SIMULATION in self.client.info.capabilities:
+            return self._in_memory()
+        if self._other is None:
+            self._other = Connector(clock=self._clock, dry_run=not self.write).connect(self.client.name, self._settings)
+        return LiveWorld(self.client, self._other, self.group_id, clock=self._clock, may_write=self.write)
+
+    def _in_memory(self) -> ContractWorld:
+        clock = VirtualClock()
+        connector = Connector(clock=clock, dry_run=not self.write, make_runner=lambda: InlineRunner(clock))
+        client = connector.connect(self.client.name, self._settings)
+        return MemoryWorld(client, self.group_id, clock=clock, may_write=self.write)
+
+
+def _certify(worlds: _Worlds) -> Certificate:
+    promises = certify(run_contract(worlds))
+    [plugin] = [found for found in installed_providers() if found.name == worlds.client.name]
+    return Certificate(
+        schema=SCHEMA,
+        provider=worlds.client.name,
+        distribution=plugin.distribution,
+        version=plugin.version,
+        group_id=worlds.group_id,
+        write=worlds.write,
+        verdict=Verdict.BROKEN if any(one.verdict == Verdict.BROKEN for one in promises) else Verdict.KEPT,
+        promises=promises,
+    )
+
+
+def _find_settings(name: str, file: str) -> ProviderSettings:
+    providers = SettingsSource({}, file, "--settings").load().settings.providers
+    if name in providers:
+        return providers[name]
+    installed = sorted({found.name for found in installed_providers()})
+    if name not in installed:
+        known = suggest(name, installed) or f"; there are {', '.join(installed) or 'none'}"
+        raise ConfigError(f"no installed package offers a provider {printable(name)}{known}")
+    has = f"; it has {', '.join(providers)}" if providers else ""
+    raise ConfigError(f"{file}: providers has no entry {name}{has}")
+
+
+def _choose_group(client: ProviderClient, wanted: str | None, file: str, *, write: bool) -> str:
+    client.refresh()
+    names = [listed.id for listed in client.node_groups()]
+    if not names:
+        raise ConfigError(f"{file}: providers.{client.name} finds no node group to check")
+    if wanted is not None and wanted not in names:
+        known = suggest(wanted, names) or f"; there are {name_some(names)}"
+        raise ConfigError(f"--group: provider {client.name} has no group {printable(wanted)}{known}")
+    if wanted is None and write and len(names) > 1:
+        raise ConfigError(f"--write: say with --group which of {name_some(names)} may be resized")
+    return wanted or names[0]
+
+
+def _print(made: Certificate) -> None:
+    console = make_console()
+    title = f"Provider {made.provider} ({made.distribution} {made.version}), group {made.group_id}"
+    table = make_table(title, "promise", "", "passed", "failed", "skipped", right=("passed", "failed", "skipped"))
+    for promise in made.promises:
+        numbers = (promise.count(outcome) for outcome in ContractOutcome)
+        verdict = safe(promise.verdict.value, _STYLES[promise.verdict])
+        table.add_row(safe(promise.sentence), verdict, *(safe(number) for number in numbers))
+    console.print(table)
+    for line in _explain(made.promises):
+        console.print(safe(line), soft_wrap=True)
+
+
+def _explain(promises: Sequence[PromiseVerdict]) -> list[str]:
+    """The failures one by one, the reasons for skipping once each, and the verdict."""
+    results = [result for promise in promises for result in promise.checks]
+    failed = [result for result in results if result.outcome == ContractOutcome.FAILED]
+    skipped = Counter(result.reason for result in results if result.outcome == ContractOutcome.SKIPPED)
+    lines = [f"broken: {one.check}: {one.demand} But {one.reason}" for one in failed]
+    lines += [f"skipped {count(number, 'check')}: {reason}" for reason, number in skipped.most_common()]
+    passed = len(results) - len(failed) - skipped.total()
+    ending = f"{count(len(failed), 'check')} failed." if failed else "Nothing is broken."
+    return [*lines, f"{passed} of {count(len(results), 'check')} passed. {ending}"]

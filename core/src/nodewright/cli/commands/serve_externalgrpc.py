@@ -1,0 +1,58 @@
+"""``nodewright serve-externalgrpc``: a provider for the Go cluster-autoscaler, over its externalgrpc protocol.
+
+The server is that of the distribution nodewright-externalgrpc, which is imported here only.
+"""
+
+import signal
+from importlib import import_module
+from typing import Any
+
+import click
+
+from nodewright.adapters.web import parse_address
+from nodewright.cli.clock import SystemClock
+from nodewright.cli.connect import Connector
+from nodewright.cli.settings.flags import SettingsCommand, settings_options
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import Settings
+
+_GRACE_SECONDS = 5.0
+
+
+@click.command("serve-externalgrpc", cls=SettingsCommand)
+@click.option("--listen", metavar="HOST:PORT", required=True, help="Where to listen; port 0 takes a free one.")
+@click.option("--cert", metavar="FILE", default="", help="Certificate of this server, PEM.")
+@click.option("--key", metavar="FILE", default="", help="Its key, PEM.")
+@click.option("--cacert", metavar="FILE", default="", help="Authority whose clients are let in, PEM.")
+@click.option("--insecure", is_flag=True, help="Plaintext, for everybody who reaches the port.")
+@settings_options
+def command(settings: Settings, listen: str, insecure: bool, **files: str) -> None:
+    """Offer the configured provider to the Go cluster-autoscaler: --cloud-provider=externalgrpc there.
+
+    TLS with client certificates, unless --insecure asks for plaintext. Ends with SIGTERM or Ctrl-C, after calls in
+    flight. Exit codes: 0 ended; 2 bad input.
+    """
+    if len(settings.providers) != 1:
+        raise ConfigError(f"--cloud-provider: one provider is served, the settings have {len(settings.providers)}")
+    host, _ = parse_address("--listen", listen)
+    address = listen if host else f"[::]{listen}"  # gRPC's name for every address of the machine
+    wire = _import("server")
+    certificates = _import("certificates")
+    credentials = certificates.server_credentials(certificates.Files("--", insecure=insecure, **files))
+    [client] = Connector(clock=SystemClock(), dry_run=False).connect_all(settings.providers)
+    client.refresh()
+    servicer = wire.Servicer(client, ignores_id_case=client.info.ignores_id_case)
+    server, port = wire.make_server(servicer, address, credentials)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop(_GRACE_SECONDS))
+    server.start()
+    how = "in plaintext" if insecure else "with TLS, for clients with a certificate"
+    click.echo(f"Serving provider {client.name} on {address.rpartition(':')[0]}:{port} {how}.")
+    server.wait_for_termination()
+
+
+def _import(module: str) -> Any:
+    try:
+        return import_module(f"nodewright_externalgrpc.{module}")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'there is no {error.name}; try: pip install "nodewright[externalgrpc]"') from error

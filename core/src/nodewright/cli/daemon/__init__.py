@@ -1,0 +1,1 @@
+"""What ``nodewright run`` builds and runs, and how the other commands ask it."""

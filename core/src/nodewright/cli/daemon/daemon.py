@@ -1,0 +1,317 @@
+"""Builds what ``nodewright run`` runs, in the order in which its parts depend on one another, and ends it again."""
+
+import math
+from random import Random
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from nodewright.act import Pause
+from nodewright.act.ports import STATUS_NAME
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.config_maps import ConfigMaps
+from nodewright.adapters.kube.connection import connect
+from nodewright.adapters.kube.dry import DryCluster, DryStore
+from nodewright.adapters.kube.events import KubeEvents
+from nodewright.adapters.kube.guard import GuardedApi, GuardedRunner
+from nodewright.adapters.kube.metered import MeteredApi
+from nodewright.adapters.kube.node_cleanup import NodeCleaner
+from nodewright.adapters.kube.status_map import StatusMap
+from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
+from nodewright.adapters.logs import JsonLog, LoggedEvents
+from nodewright.adapters.metrics import Metrics, Sources
+from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.provider.runner import ThreadRunner
+from nodewright.adapters.web import HealthCheck
+from nodewright.cli.clock import SystemClock
+from nodewright.cli.connect import Connector
+from nodewright.cli.daemon.dry_brain import DryBrain
+from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.pages import public_pages
+from nodewright.cli.daemon.parts import (
+    CloudMeter,
+    DaemonOptions,
+    count_lease,
+    health_limits,
+    make_leadership,
+    make_servers,
+)
+from nodewright.cli.daemon.reload import Reloader
+from nodewright.cli.daemon.shadow import ShadowTeller
+from nodewright.cli.daemon.waiting import ThreadAlarm
+from nodewright.cli.settings.flags import SettingsSource
+from nodewright.engine.autoscaler import Autoscaler, LoopReport
+from nodewright.engine.daemon import Daemon
+from nodewright.engine.ports import World
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.errors import ConfigError, KubeApiError, NodewrightError
+from nodewright.model.settings import Settings
+
+# Where the cluster does not answer at all, the log says so this often.
+_SYNC_SECONDS = 30
+
+
+class LiveEngine:
+    """The daemon and everything around it; as a context manager, for its time. ``stop`` ends it.
+
+    ``settings`` are those that ``source`` says now.
+    """
+
+    def __init__(self, source: SettingsSource, settings: Settings, options: DaemonOptions, log: BinaryIO) -> None:
+        self._settings = settings
+        self._options = options
+        self._reloader = Reloader(source, settings)
+        self._clock = SystemClock()
+        self._alarm = ThreadAlarm()
+        self._random = Random(options.seed)
+        self._stopping = False
+        self._leading = False
+        self.lost_leadership = False
+        self.last_report: LoopReport | None = None
+        self._log = JsonLog(log, self._clock)
+        cluster, looks = settings.cluster, options.only_looks
+        server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
+        self._api = MeteredApi(server)
+        elects = settings.leader.leader_elect and not looks
+        self._leadership = make_leadership(self._api, settings, self._clock, self._random) if elects else None
+        # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
+        self._guarded = GuardedApi(self._api, self._remaining)
+        self._caches = self._make_caches()
+        maps = ConfigMaps(self._guarded, cluster.namespace)
+        shows = cluster.write_status_configmap and not looks
+        self._status = StatusMap(maps, cluster.status_config_map_name) if shows else None
+        self._events = None if looks else KubeEvents(self._api, self._clock, self._find_uid)
+        self._store = ConfigMapStore(maps, self._read_pause)
+        self._cleaner = None if looks else NodeCleaner(self._guarded, cluster.node_object_cleanup_delay)
+        self._brain = DryBrain() if looks else None
+        self._meter = CloudMeter(lambda: self._providers)
+        self._metrics = Metrics(settings, self._sources())
+        self._health = HealthCheck(health_limits(settings), self._clock)
+        self._inquiries = Inquiries(self._clock)
+        self._shadow = self._make_shadow() if options.shadow else None
+        private = {**self._inquiries.pages(), **(self._shadow.pages() if self._shadow is not None else {})}
+        self._servers = make_servers(settings, public_pages(self._metrics, self._health, self._caches), private)
+        self._providers: tuple[ProviderClient, ...] = ()
+        self._providers = self._connect()
+        self._autoscaler: Autoscaler | None = None
+
+    def __enter__(self) -> Self:
+        ports = {server.name: server.port for server in self._servers}
+        self._log.say("starting", dry_run=self._options.only_looks, shadow=self._options.shadow, ports=ports)
+        for server in self._servers:
+            server.start()
+        self._caches.start()
+        if self._events is not None:
+            self._events.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing of ours is under way here: the loop has ended."""
+        if self._status is not None and self._leads and not self._options.once:
+            self._status.remove()
+        if self._events is not None:
+            self._events.stop()
+        if self._leadership is not None:
+            self._leadership.release()
+        self._caches.stop()
+        for server in self._servers:
+            server.stop()
+        self._log.say("stopped", error=str(error) if error is not None else "")
+
+    def warn(self, sentence: str) -> None:
+        self._log.say(sentence, level="warning")
+
+    def stop(self) -> None:
+        """From any thread but not from a signal handler."""
+        self._stopping = True
+        self._alarm.ring()
+        if self._leadership is not None and not self._leading:
+            self._leadership.stop()
+
+    def run(self) -> LoopReport | None:
+        """Until told to stop, the lease is lost or, with ``once``, one loop has run; answers its report."""
+        if not self._wait_synced() or not self._wait_leader():
+            return self.last_report
+        self._leading = True
+        self._health.begin()
+        if self._status is not None:
+            self._status.start(self._clock.now())
+        self._autoscaler = self._make_autoscaler()
+        daemon = Daemon(
+            self._inquiries.in_turn(self._autoscaler),
+            self._clock,
+            self._alarm,
+            may_go_on=self._may_go_on,
+            on_report=self._take,
+            before_loop=self._reload,
+        )
+        daemon.run()
+        return self.last_report
+
+    # Parts
+
+    def _connect(self) -> tuple[ProviderClient, ...]:
+        """Raises ConfigError and PluginError."""
+        if not self._settings.providers:
+            raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
+        connector = Connector(
+            clock=self._clock,
+            seed=self._random.randrange(2**32),
+            dry_run=self._options.only_looks,
+            make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._remaining_for_clouds),
+        )
+        return connector.connect_all(self._settings.providers)
+
+    def _make_autoscaler(self) -> Autoscaler:
+        looks, age = self._options.only_looks, self._settings.cluster.max_cache_age
+        kind = DryCluster if looks else KubeCluster
+        world = World(
+            cluster=kind(self._guarded, self._caches, max_age=age),
+            providers=self._providers,
+            store=DryStore(self._store) if looks else self._store,
+            events=LoggedEvents(self._log, self._events),
+            audit=self._log,
+        )
+        brain = self._brain.brain if self._brain is not None else None
+        return Autoscaler(world, self._clock, self._settings, self._random, brain=brain)
+
+    def _make_caches(self) -> Caches:
+        cluster = self._settings.cluster
+        names = [CONFIG_MAP, PAUSE_NAME]
+        if self._options.shadow:
+            names.append(cluster.status_config_map_name)
+        followed = CacheOptions(
+            namespace=cluster.namespace,
+            config_maps=tuple(names),
+            optional=optional_kinds(self._settings),
+        )
+        return Caches(self._api, self._clock, self._random, followed, self._see_unschedulable)
+
+    def _make_shadow(self) -> ShadowTeller:
+        name = self._settings.cluster.status_config_map_name
+        return ShadowTeller(self._caches, name, self._log, self._metrics, self._random.randrange(2**32))
+
+    def _sources(self) -> Sources:
+        return Sources(
+            kube_requests=self._api.counts,
+            lease=lambda: count_lease(self._leadership),
+            hooks=self._meter.hooks,
+            cloud_calls=self._meter.cloud_calls,
+            dropped_events=lambda: self._events.dropped if self._events is not None else 0,
+            state_writes=lambda: self._store.writes,
+        )
+
+    # While it runs
+
+    @property
+    def _leads(self) -> bool:
+        return self._leadership is None or self._leadership.remaining() > 0
+
+    def _remaining(self) -> float:
+        """How long this process may write to the API server: for ever if it elects nobody, never if it only looks."""
+        if self._options.only_looks:
+            return 0.0
+        return self._leadership.remaining() if self._leadership is not None else math.inf
+
+    def _remaining_for_clouds(self) -> float:
+        """Before it leads a process only asks plugins who they are; in a dry run their clients withhold writes."""
+        return self._remaining() if self._leading and not self._options.only_looks else math.inf
+
+    def _may_go_on(self) -> bool:
+        if self._leadership is not None and not self._leads:
+            self.lost_leadership = not self._stopping
+            if self.lost_leadership:
+                self._log.say("another process may lead by now", level="error", holder=self._leadership.holder)
+            return False
+        return not self._stopping and not (self._options.once and self.last_report is not None)
+
+    def _see_unschedulable(self) -> None:
+        if self._settings.loop.frequent_loops_enabled:
+            self._alarm.ring()
+
+    def _reload(self) -> None:
+        """Take over what is safe of a settings file that has changed."""
+        change = self._reloader.look()
+        if change is None or self._autoscaler is None:
+            return
+        self._metrics.reloaded(succeeded=not change.problem)
+        if change.problem:
+            self._log.say(f"the settings stay as they are: {change.problem}", level="error")
+            return
+        self._settings = change.settings
+        self._autoscaler.use(change.settings)
+        self._metrics.use(change.settings)
+        self._log.say("settings were read again", applied=change.applied)
+        if change.waiting:
+            self._log.say("some settings change only at a restart", level="warning", settings=change.waiting)
+
+    def _take(self, report: LoopReport) -> None:
+        """A loop has ended: tell everybody."""
+        self.last_report = report
+        self._log.loop = report.loop
+        self._metrics.observe(report)
+        self._metrics.cache_age(max(self._caches.ages().values(), default=0.0))
+        self._metrics.leads(self._leads)
+        self._metrics.refresh_seconds(self._meter.take())
+        self._health.ran(succeeded=not report.problem)
+        if self._status is not None and report.state is not None and report.plan is not None:
+            self._status.update(report.state, report.plan)
+        self._log.say(
+            report.problem or "loop",
+            level="warning" if report.problem else "info",
+            seconds=round(report.finished - report.started, 3),
+            nodes=int(report.state.observation.snapshot.alive.sum()) if report.state is not None else None,
+            pending=len(report.state.observation.pending) if report.state is not None else None,
+            writes=len(report.outcomes),
+        )
+        if self._cleaner is not None and report.state is not None and not report.problem:
+            self._cleaner.clean(report.state, self._log.say)
+        if self._brain is not None:
+            self._tell_withheld(self._brain, report)
+        self._inquiries.learn(report, self._settings, self._pause())
+
+    def _tell_withheld(self, brain: DryBrain, report: LoopReport) -> None:
+        plan, withheld = brain.take_withheld()
+        for action in withheld:
+            self._log.say("would be done", action=action)
+        if self._shadow is not None:
+            self._shadow.take(report, plan, self._settings)
+
+    def _pause(self) -> Pause | None:
+        try:
+            return self._store.load_pause()
+        except NodewrightError:
+            return None
+
+    def _wait_synced(self) -> bool:
+        waited = 0
+        while not self._caches.wait_synced(1.0) and not self._stopping:
+            waited += 1
+            if waited % _SYNC_SECONDS:
+                continue
+            missing = self._caches.missing()
+            self._log.say("waiting for the API server", level="warning", missing=missing)
+            if self._options.once:
+                raise KubeApiError(f"the cluster cannot be read: {missing}", retryable=True)
+        return not self._stopping
+
+    def _wait_leader(self) -> bool:
+        if self._leadership is None:
+            return True
+        self._log.say("waiting to become the leader", lease=self._settings.leader.leader_elect_resource_name)
+        leads = self._leadership.acquire() and not self._stopping
+        if leads:
+            self._log.say("leading")
+        return leads
+
+    def _read_pause(self) -> str | None:
+        for held in self._caches.config_map(PAUSE_NAME).all():
+            return read_pause_text(held.data)
+        return None
+
+    def _find_uid(self, kind: str, name: str) -> str:
+        if name == STATUS_NAME:
+            return self._status.uid if self._status is not None else ""
+        return self._caches.uid_of(kind, name)

@@ -1,0 +1,206 @@
+"""What the daemon answers about itself: read-only, and never on the port that anybody may read."""
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from nodewright.act import Pause
+from nodewright.act.budget import cluster_limit
+from nodewright.adapters.web import Page, Pages, Query
+from nodewright.cli.dry_run.trial import Trial
+from nodewright.cli.explain.answers import KINDS, answer
+from nodewright.cli.explain.json import as_json as explain_json
+from nodewright.cli.explain.view import print_answer
+from nodewright.cli.screen import make_console, safe
+from nodewright.cli.status.view import as_json as status_json
+from nodewright.cli.status.view import print_status
+from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.status import StatusReport, make_status
+from nodewright.model.clock import Clock
+from nodewright.model.errors import ConfigError
+from nodewright.model.moment import format_moment
+from nodewright.model.quantity import Quantity
+from nodewright.model.settings import Settings
+from nodewright.planner.explain import buffers_planned, requests_seen
+
+_JSON = "application/json"
+_TABLE = "table"
+# A loop may wait for a cloud: who asks meanwhile waits as long, but not for ever.
+_PATIENCE_SECONDS = 90.0
+
+
+class Engine(Protocol):
+    """As Autoscaler."""
+
+    def run_once(self) -> LoopReport: ...
+    def next_loop_at(self, report: LoopReport) -> float: ...
+    def next_step_at(self) -> float: ...
+    def step_removals(self) -> object: ...
+
+
+class Inquiries:
+    """Holds the last loop, and answers from it: in a server's threads, one question at a time, and never while a loop
+    runs, because loops share what they have worked out about pods.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn = threading.Lock()
+        self._report: LoopReport | None = None
+        self._settings = Settings()
+        self._pause: Pause | None = None
+
+    def pages(self) -> Pages:
+        return {"/snapshotz": self._snapshot, "/explain": self._explain, "/status": self._status}
+
+    def learn(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
+        """A loop has ended."""
+        with self._turn:
+            self._report, self._settings, self._pause = report, settings, pause
+
+    def in_turn(self, engine: Engine) -> Engine:
+        """The engine, waiting while a question is answered."""
+        return _InTurn(engine, self._turn)
+
+    def _snapshot(self, _: Query) -> Page:
+        """The cluster as the last loop saw it, in CA's words."""
+        with self._last() as report:
+            if report is None or report.state is None:
+                return Page(b'{"Error": "no loop has seen the cluster yet"}\n', 500, _JSON)
+            seen = report.state.observation
+            document = {
+                "NodeList": [{"Node": node, "Pods": seen.snapshot.pods(row)} for row, node in seen.snapshot.nodes()],
+                "UnscheduledPods": seen.pending,
+                "TemplateNodes": {str(ref): {"Node": group.template} for ref, group in seen.groups.items()},
+                "StartTimestamp": format_moment(report.started),
+                "EndTimestamp": format_moment(report.finished),
+                "Error": report.problem,
+            }
+            return Page(_ENCODER.encode(document), content_type=_JSON)
+
+    def _explain(self, query: Query) -> Page:
+        kind = query.get("kind", "")
+        if kind not in KINDS:
+            return _refuse(f"kind is one of {', '.join(KINDS)}", 400)
+        with self._last() as report:
+            if report is None or report.state is None or report.plan is None:
+                return _refuse(_why_not(report), 503)
+            trial = Trial(state=report.state, plan=report.plan, settings=self._settings)
+            try:
+                found = answer(trial, kind, query.get("name", ""))
+            except ConfigError as error:
+                return _refuse(str(error), 404)
+        if query.get("output") != _TABLE:
+            return _write(explain_json(found))
+        text = io.StringIO()
+        print_answer(make_console(text, _width(query)), found)
+        return Page(text.getvalue().encode())
+
+    def _status(self, query: Query) -> Page:
+        with self._last() as report:
+            if report is None or report.state is None:
+                return _refuse(_why_not(report), 503)
+            status = self._make_status(report)
+            health = _health(report)
+        if query.get("output") != _TABLE:
+            return _write(status_json(status) | health)
+        text = io.StringIO()
+        console = make_console(text, _width(query))
+        print_status(console, status)
+        for sentence in health["problems"]:
+            console.print(safe(sentence, "yellow"), soft_wrap=True)
+        return Page(text.getvalue().encode())
+
+    def _make_status(self, report: LoopReport) -> StatusReport:
+        state, limits = report.state, self._settings.deletion_limits
+        assert state is not None
+        status = make_status(
+            state.memory,
+            self._clock.now(),
+            pause=self._pause,
+            deletion_limit=cluster_limit(state, limits),
+            removing=report.removing,
+            capacity=requests_seen(state, report.plan),
+        )
+        return replace(status, buffers=buffers_planned(report.plan) if report.plan is not None else ())
+
+    @contextmanager
+    def _last(self) -> Iterator[LoopReport | None]:
+        if not self._turn.acquire(timeout=_PATIENCE_SECONDS):
+            yield None
+            return
+        try:
+            yield self._report
+        finally:
+            self._turn.release()
+
+
+class _InTurn:
+    """Implements Engine."""
+
+    def __init__(self, engine: Engine, turn: threading.Lock) -> None:
+        self._engine = engine
+        self._turn = turn
+        self.next_loop_at = engine.next_loop_at
+        self.next_step_at = engine.next_step_at
+
+    def run_once(self) -> LoopReport:
+        with self._turn:
+            return self._engine.run_once()
+
+    def step_removals(self) -> object:
+        with self._turn:
+            return self._engine.step_removals()
+
+
+def _why_not(report: LoopReport | None) -> str:
+    return report.problem if report is not None and report.problem else "no loop has ended yet: ask again"
+
+
+def _health(report: LoopReport) -> dict[str, Any]:
+    """What only a running daemon knows."""
+    state = report.state
+    assert state is not None
+    problems = [report.problem] if report.problem else []
+    if not state.healthy:
+        problems.append("the cluster is unhealthy: too many nodes are not ready")
+    problems += [
+        f"provider {name}: {held.problem}" for name, held in state.observation.providers.items() if held.problem
+    ]
+    problems += [f"{ref}: {held.problem}" for ref, held in state.observation.groups.items() if held.problem]
+    problems += [f"{ref} is unhealthy" for ref, group in state.groups.items() if not group.healthy]
+    counts = {str(ref): len(group.readiness.ready) for ref, group in state.groups.items()}
+    return {
+        "loop": report.loop,
+        "loop_ended": format_moment(report.finished),
+        "healthy": state.healthy,
+        "ready": counts,
+        "problems": problems,
+    }
+
+
+def _width(query: Query) -> int | None:
+    text = query.get("width", "")
+    return int(text) if text.isdecimal() and 20 <= int(text[:4]) <= 1000 else None
+
+
+def _write(document: dict[str, Any]) -> Page:
+    return Page(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", content_type=_JSON)
+
+
+def _refuse(sentence: str, status: int) -> Page:
+    return Page(f"{sentence}\n".encode(), status)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no part of a picture")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_text)

@@ -1,0 +1,114 @@
+"""The parts of ``nodewright run`` that need nothing but settings, and each other."""
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from nodewright.adapters.kube.api import Api
+from nodewright.adapters.kube.lease import Leadership, LeaseOptions
+from nodewright.adapters.metrics import LeaseCounts, ProviderCalls
+from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.web import Pages, WebServer
+from nodewright.adapters.web.health import HealthLimits
+from nodewright.cli.daemon.waiting import BootClock
+from nodewright.model.clock import Clock
+from nodewright.model.errors import ProviderError
+from nodewright.model.settings import Settings
+
+_IN_A_POD = "KUBERNETES_SERVICE_HOST"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonOptions:
+    """``shadow``: another autoscaler works here, and is compared with; nothing is written then, as in a ``dry_run``."""
+
+    dry_run: bool = False
+    shadow: bool = False
+    once: bool = False
+    seed: int | None = None
+
+    @property
+    def only_looks(self) -> bool:
+        return self.dry_run or self.shadow
+
+
+def make_leadership(api: Api, settings: Settings, wall: Clock, random: Random) -> Leadership:
+    leader = settings.leader
+    options = LeaseOptions(
+        namespace=leader.leader_elect_resource_namespace or settings.cluster.namespace,
+        name=leader.leader_elect_resource_name,
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        duration=leader.leader_elect_lease_duration,
+        renew_deadline=leader.leader_elect_renew_deadline,
+        retry_period=leader.leader_elect_retry_period,
+        grace=max((provider.call_timeout for provider in settings.providers.values()), default=0.0),
+    )
+    return Leadership(api, options, BootClock(), wall, random)
+
+
+def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:
+    """``public`` pages may be read by everybody, so that they are the ones that leave a pod. Raises ConfigError."""
+    serving = settings.serving
+    usual = ":8085" if _IN_A_POD in os.environ else "127.0.0.1:8085"
+    servers: tuple[WebServer, ...] = (WebServer("address", serving.address or usual, public),)
+    if serving.debug_address:
+        servers += (WebServer("debug_address", serving.debug_address, private),)
+    return servers
+
+
+def health_limits(settings: Settings) -> HealthLimits:
+    serving = settings.serving
+    return HealthLimits(
+        inactivity=serving.max_inactivity, failing=serving.max_failing_time, startup=serving.max_startup_time
+    )
+
+
+class CloudMeter:
+    """What providers count of themselves; ``take`` in the loop's thread, the rest in any."""
+
+    def __init__(self, providers: Callable[[], Sequence[ProviderClient]]) -> None:
+        self._providers = providers
+        self._cloud: tuple[ProviderCalls, ...] = ()
+        self._refreshed = 0.0
+
+    def take(self) -> float:
+        """Once in a loop; answers the seconds that refreshing took in it."""
+        found = []
+        for provider in self._providers():
+            try:
+                counted = provider.api_calls() or ()
+            except ProviderError:
+                continue
+            found += [ProviderCalls(provider.name, c.operation, c.result, c.calls, c.seconds) for c in counted]
+        self._cloud = tuple(found)
+        before, self._refreshed = self._refreshed, self._refresh_seconds()
+        return self._refreshed - before
+
+    def cloud_calls(self) -> tuple[ProviderCalls, ...]:
+        return self._cloud
+
+    def hooks(self) -> tuple[ProviderCalls, ...]:
+        return tuple(
+            ProviderCalls(provider.name, hook, result, calls, seconds if result == "ok" else 0.0)
+            for provider in self._providers()
+            for hook, stats in provider.stats().items()
+            for result, calls, seconds in (
+                ("ok", stats.calls - stats.errors, stats.seconds),
+                ("error", stats.errors, stats.seconds),
+            )
+        )
+
+    def _refresh_seconds(self) -> float:
+        stats: list[Mapping[str, float]] = [
+            {hook: held.seconds for hook, held in provider.stats().items()} for provider in self._providers()
+        ]
+        return sum(held.get("refresh", 0.0) for held in stats)
+
+
+def count_lease(leadership: Leadership | None) -> LeaseCounts:
+    if leadership is None:
+        return LeaseCounts()
+    return LeaseCounts(leadership.renewed, leadership.failed, leadership.remaining())

@@ -1,0 +1,82 @@
+"""Settings that change while the daemon runs: the file is read again before each loop."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from nodewright.cli.settings.flags import SettingsSource
+from nodewright.cli.settings.names import SETTINGS
+from nodewright.cli.settings.values import Setting
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import Settings
+
+# Sections that the process is built from once; what decides by which rules the saved state is to be read; and what
+# decides which kinds are followed at all.
+_FIXED_SECTIONS = frozenset(("cluster", "leader", "serving"))
+_FIXED = frozenset(("profile", "size-correction", "parallel-scale-up"))
+_FIXED |= {"enable-provisioning-requests", "enable-provisioning-classes", "capacity-quotas-enabled"}
+_FIXED |= {"capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-enabled"}
+
+
+class Change(NamedTuple):
+    """What a new text of the file means. ``applied`` and ``waiting`` (for a restart) name settings; ``problem`` says
+    why nothing of it is used.
+    """
+
+    settings: Settings
+    applied: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Reloader:
+    """Watches the file of ``source``; ``settings`` are those that the process runs with."""
+
+    def __init__(self, source: SettingsSource, settings: Settings) -> None:
+        self._source = source
+        self._settings = settings
+        self._text = _read(source)
+
+    def look(self) -> Change | None:
+        """None: the file says what it said."""
+        text = _read(self._source)
+        if text == self._text:
+            return None
+        self._text = text
+        if isinstance(text, str):
+            return Change(self._settings, problem=text)
+        try:
+            wanted = self._source.load().settings
+        except ConfigError as error:
+            return Change(self._settings, problem=str(error))
+        changed = [setting for setting in SETTINGS.values() if _get(wanted, setting) != _get(self._settings, setting)]
+        safe = [setting for setting in changed if is_safe(setting)]
+        fixed = [setting.flag for setting in changed if not is_safe(setting)]
+        providers = [] if wanted.providers == self._settings.providers else ["providers"]
+        self._settings = _take_over(self._settings, wanted, safe)
+        return Change(self._settings, applied=tuple(setting.flag for setting in safe), waiting=(*fixed, *providers))
+
+
+def is_safe(setting: Setting) -> bool:
+    """Whether a running process may change it."""
+    return setting.section not in _FIXED_SECTIONS and setting.flag not in _FIXED
+
+
+def _get(settings: Settings, setting: Setting) -> object:
+    return getattr(getattr(settings, setting.section), setting.field)
+
+
+def _take_over(settings: Settings, wanted: Settings, safe: list[Setting]) -> Settings:
+    for setting in safe:
+        section = getattr(settings, setting.section)
+        section = msgspec.structs.replace(section, **{setting.field: _get(wanted, setting)})
+        settings = msgspec.structs.replace(settings, **{setting.section: section})
+    return settings
+
+
+def _read(source: SettingsSource) -> bytes | str | None:
+    """The file's bytes, or why there are none."""
+    try:
+        return source.read_file()
+    except ConfigError as error:
+        return str(error)

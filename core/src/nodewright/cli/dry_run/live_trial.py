@@ -1,0 +1,39 @@
+"""One loop without its writes, on a cluster that is there."""
+
+from random import Random
+
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.connection import connect
+from nodewright.adapters.kube.dry import DryCluster
+from nodewright.cli.clock import SystemClock
+from nodewright.cli.connect import Connector
+from nodewright.cli.dry_run.trial import Trial, try_once
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.errors import ConfigError, KubeApiError
+from nodewright.model.settings import Settings
+
+_SYNC_SECONDS = 60.0
+
+
+def try_live(settings: Settings, seed: int) -> Trial:
+    """Raises ConfigError without node groups, and KubeApiError when the cluster cannot be read within a minute."""
+    if not settings.providers:
+        raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
+    clock, random, cluster = SystemClock(), Random(seed), settings.cluster
+    api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
+    followed = CacheOptions(
+        namespace=cluster.namespace,
+        config_maps=(CONFIG_MAP,),
+        optional=optional_kinds(settings),
+    )
+    caches = Caches(api, clock, random, followed)
+    caches.start()
+    try:
+        if not caches.wait_synced(_SYNC_SECONDS):
+            missing = ", ".join(f"{kind}: {why}" if why else kind for kind, why in caches.missing().items())
+            raise KubeApiError(f"the cluster cannot be read ({missing})", retryable=True)
+        providers = Connector(clock=clock, seed=seed).connect_all(settings.providers)
+        picture = DryCluster(api, caches, max_age=cluster.max_cache_age)
+        return try_once(picture, providers, settings, random, clock.now())
+    finally:
+        caches.stop()

@@ -1,0 +1,1 @@
+"""Why a node, a pod, a group, a request or a buffer is as it is."""

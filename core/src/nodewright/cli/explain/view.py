@@ -1,0 +1,217 @@
+"""What ``explain`` answers, for people."""
+
+from collections.abc import Iterable
+from math import ceil
+
+from rich.console import Console
+from rich.table import Table
+
+from nodewright.cli.buffer_view import buffer_line
+from nodewright.cli.explain.answers import (
+    RUNS,
+    Answer,
+    BufferExplanation,
+    GroupExplanation,
+    PodExplanation,
+    RequestExplanation,
+)
+from nodewright.cli.request_view import request_line
+from nodewright.cli.screen import count, make_table, name_some, safe
+from nodewright.model.duration import format_duration
+from nodewright.model.moment import format_moment
+from nodewright.model.reason import Unremovable
+from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Refusal, Usage
+from nodewright.planner.scale_down.drain_rules import Fate
+
+_STYLES = {Fate.BLOCK: "red", Fate.MOVE: "green", Fate.AWAIT: "yellow", Fate.DAEMON: "dim", Fate.SKIP: "dim"}
+_WORDS = {
+    Fate.BLOCK: "blocks",
+    Fate.MOVE: "moves",
+    Fate.AWAIT: "is waited for",
+    Fate.DAEMON: "goes along",
+    Fate.SKIP: "goes along",
+}
+_RULES = {
+    "Mirror": "a mirror pod, which its node makes itself",
+    "LongTerminating": "it should have been gone for a while",
+    "DaemonSet": "of a DaemonSet",
+    "Terminating": "it is ending already, and its controller makes another one",
+    "OnCompletion": "it asks to be waited for until it has ended",
+}
+_NO_OTHER = "there is no other node that it could go to"
+_FATES = {NodeFate.GOING: "is being removed", NodeFate.GOES: "goes now", NodeFate.UNNEEDED: "is not needed"}
+
+
+def print_answer(console: Console, found: Answer) -> None:
+    """One sentence first, then what stands behind it."""
+    if isinstance(found, NodeExplanation):
+        _print_node(console, found)
+    elif isinstance(found, PodExplanation):
+        _print_pod(console, found)
+    elif isinstance(found, GroupExplanation):
+        _print_group(console, found)
+    elif isinstance(found, BufferExplanation):
+        _print_buffer(console, found)
+    else:
+        _print_request(console, found)
+
+
+def _print_node(console: Console, found: NodeExplanation) -> None:
+    console.print(safe(f"Node {found.node}, as of {format_moment(found.now)}: {_sentence(found)}", "bold"), end="\n\n")
+    facts = _facts_table()
+    facts.add_row("group", safe(_group_line(found.group) if found.group is not None else "none"))
+    facts.add_row("ready", safe("yes" if found.is_ready else "no"))
+    if found.usage is not None:
+        facts.add_row("utilization", safe(_usage_line(found.usage)))
+    timers = found.timers
+    if timers.unneeded_since is not None and timers.removable_at is not None:
+        since = f"since {_when(timers.unneeded_since, found.now)}, long enough after {_when(timers.removable_at, found.now)}"
+        facts.add_row("not needed", safe(since))
+    if timers.cooldown_until is not None:
+        facts.add_row("cool-down", safe(f"no removal begins before {_when(timers.cooldown_until, found.now)}"))
+    if timers.recheck_at is not None:
+        facts.add_row("looked at again", safe(f"after {_when(timers.recheck_at, found.now)}"))
+    if timers.given_back_at is not None:
+        facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.setback}"))
+    console.print(facts)
+    console.print()
+    _print_outlooks(console, found.pods)
+
+
+def _sentence(found: NodeExplanation) -> str:
+    if found.removal is not None:
+        moved = f"{count(len(found.removal.pods), 'pod')} to be moved"
+        stage = f", {found.stage}" if found.stage is not None else ""
+        return f"{_FATES[found.fate]} ({found.removal.reason}, {moved}{stage})."
+    said = "; ".join(filter(None, (reason_line(found.reason) if found.reason is not None else "", found.note)))
+    if found.fate is NodeFate.UNNEEDED:
+        return f"is not needed, and still there: {said}."
+    return f"stays: {said}." if found.fate is NodeFate.STAYS else f"nothing is decided about it: {said}."
+
+
+def reason_line(reason: Unremovable) -> str:
+    """The code, the pod in the way if there is one, and what is wrong."""
+    pod = f"pod {reason.pod} ({reason.pod_code}): " if reason.pod_code is not None else ""
+    return f"{reason.code}: {pod}{reason}" if reason.message else reason.code.value
+
+
+def _print_pod(console: Console, found: PodExplanation) -> None:
+    where = f"runs on {found.node}" if found.fate == RUNS else found.fate
+    reason = f": {found.reason}" if found.reason else ""
+    room = f" ({found.node})" if found.node and found.fate != RUNS else ""
+    console.print(safe(f"Pod {found.pod}, as of {format_moment(found.now)}: {where}{reason}{room}.", "bold"))
+    facts = _facts_table()
+    for ref, why in found.groups:
+        facts.add_row(safe(ref), safe(why))
+    if found.refusals:
+        facts.add_row("nodes that are there", safe(refusals_line(found.refusals)))
+    if facts.row_count:
+        console.print(facts)
+    if found.outlook is not None and found.of_node is not None:
+        console.print(safe(f"If that node went: {_WORDS[found.outlook.fate]}; {_outlook_line(found.outlook)}."))
+        console.print(safe(f"The node {_sentence(found.of_node)}"))
+
+
+def _print_group(console: Console, found: GroupExplanation) -> None:
+    head = f"Group {_group_line(found.facts)}, as of {format_moment(found.now)}"
+    console.print(safe(f"{head}: {found.growth}.", "bold"))
+    facts = _facts_table()
+    facts.add_row("on their way", safe(count(found.upcoming, "machine")))
+    if found.backoff_until is not None:
+        facts.add_row("backoff", safe(f"until {_when(found.backoff_until, found.now)}"))
+    if found.problem:
+        facts.add_row("problem", safe(found.problem, "yellow"))
+    console.print(facts)
+    console.print()
+    table = make_table("Its nodes", "nodes", "", "which", "why", right=("nodes",))
+    for alike in found.nodes:
+        more = alike.count - len(alike.nodes)
+        names = ", ".join(alike.nodes) + (f" and {more:,} more" if more > 0 else "")
+        table.add_row(safe(f"{alike.count:,}"), safe(_FATES.get(alike.fate, alike.fate)), safe(names), safe(alike.code))
+    if table.row_count:
+        console.print(table)
+
+
+def _print_request(console: Console, found: RequestExplanation) -> None:
+    one, facts = found.facts, _facts_table()
+    console.print(safe(f"Request {one.request}, as of {format_moment(found.now)}: {one.phase}.", "bold"))
+    facts.add_row("why", safe(request_line(one, found.now)))
+    facts.add_row("class", safe(one.class_name))
+    facts.add_row("pods", safe(f"{one.pods:,}"))
+    facts.add_row(safe(one.phase), safe(f"since {_when(one.since, found.now)}"))
+    for name, message in found.notes:
+        facts.add_row(safe(name), safe(message))
+    console.print(facts)
+
+
+def _print_buffer(console: Console, found: BufferExplanation) -> None:
+    one, facts = found.facts, _facts_table()
+    console.print(safe(f"Buffer {one.buffer}, as of {format_moment(found.now)}: {one.state}.", "bold"))
+    well = f"all of its room is there, for {count(one.pods, 'pod')}" if one.pods else "no pods are wanted"
+    facts.add_row("why", safe(buffer_line(one) or well))
+    facts.add_row("pods like", safe(one.shape))
+    facts.add_row(
+        "pods", safe(f"{one.pods:,}: {one.held:,} with room, {one.coming:,} on its way, {one.missing:,} without")
+    )
+    for kind, said in found.notes:
+        facts.add_row(safe(kind), safe(said))
+    console.print(facts)
+
+
+def _print_outlooks(console: Console, pods: Iterable[PodOutlook]) -> None:
+    table = make_table("Its pods, if it went", "pod", "", "why")
+    for pod in pods:
+        stuck = pod.fate is Fate.MOVE and not pod.place
+        word, style = ("has no place", "red") if stuck else (_WORDS[pod.fate], _STYLES[pod.fate])
+        name = f"{pod.pod} (not there yet)" if pod.arrives else pod.pod
+        table.add_row(safe(name), safe(word, style), safe(_outlook_line(pod)))
+    if table.row_count:
+        console.print(table)
+
+
+def _outlook_line(pod: PodOutlook) -> str:
+    if pod.fate is Fate.BLOCK:
+        return f"{pod.code}: {pod.message}"
+    if pod.fate is not Fate.MOVE:
+        return _RULES.get(pod.rule, pod.rule)
+    if not pod.place:
+        return refusals_line(pod.refusals) or _NO_OTHER
+    others = f", one of {pod.choices:,} nodes that would take it" if pod.choices > 1 else ""
+    return f"to {pod.place}{others}"
+
+
+def refusals_line(refusals: Iterable[Refusal]) -> str:
+    """``3 nodes: Insufficient cpu; n-4: taint dedicated=db:NoSchedule``."""
+    return "; ".join(f"{_which(refusal)}: {refusal.reason}" for refusal in refusals)
+
+
+def _which(refusal: Refusal) -> str:
+    return count(refusal.count, "node") if refusal.count > len(refusal.nodes) else name_some(refusal.nodes)
+
+
+def _facts_table() -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _group_line(facts: GroupFacts) -> str:
+    target = "an unknown number" if facts.target is None else f"{facts.target:,}"
+    whole = ", all or none" if facts.whole else ""
+    return f"{facts.ref} with {target} of {facts.min_size:,} to {facts.max_size:,} nodes{whole}, {facts.ready:,} ready"
+
+
+def _usage_line(usage: Usage) -> str:
+    limit = f"the threshold is {usage.threshold * 100:g} %"
+    if usage.problem:
+        return f"unknown: {usage.problem}"
+    if usage.ratio is None:
+        return f"{usage.resource} is asked for where none is left; {limit}"
+    # Rounded up, so that what is above the threshold never looks equal to it.
+    return f"{usage.resource} {ceil(usage.ratio * 1000 - 1e-9) / 10:.10g} %, {limit}"
+
+
+def _when(at: float, now: float) -> str:
+    away = format_duration(round(abs(at - now)))
+    return f"{format_moment(at)} ({away} ago)" if at <= now else f"{format_moment(at)} (in {away})"

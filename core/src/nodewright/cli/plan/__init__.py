@@ -1,0 +1,1 @@
+"""What one loop would do, for people and for programs."""

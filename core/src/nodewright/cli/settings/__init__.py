@@ -1,0 +1,1 @@
+"""Settings from flags, variables and a file: their names, values and checks."""

@@ -1,0 +1,110 @@
+"""What settings must not say together, and what of CA nobody can have here. Each raises ConfigError."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodewright.adapters.web import is_loopback, parse_address
+from nodewright.cli.settings.ca_flags import CA_FLAGS
+from nodewright.cli.settings.names import SETTINGS, Layer
+from nodewright.model.complaint import printable
+from nodewright.model.duration import format_duration
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import Settings
+
+
+def check_together(given: Layer, values: Mapping[str, Any]) -> None:
+    """``values`` are those of the flags that are ``given``."""
+    _check_ca_flags(given, values)
+    _check_schedulers(given, values)
+    _check_bounds(given, values)
+    _check_rules(given, values)
+    _check_graces(given, values)
+
+
+def _check_ca_flags(given: Layer, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        flag = CA_FLAGS.get(name)
+        if flag is not None and flag.refuses and value != flag.default:
+            raise ConfigError(f"{given[name].origin}: {flag.why}")
+
+
+def _check_schedulers(given: Layer, values: Mapping[str, Any]) -> None:
+    """Pods of a bypassed scheduler are acted on, so they must be among those looked at (CA's start-up check)."""
+    allowed = values.get("allowed-scheduler-names", ())
+    outside = [name for name in values.get("bypassed-scheduler-names", ()) if allowed and name not in allowed]
+    if outside:
+        origin = given["bypassed-scheduler-names"].origin
+        raise ConfigError(f"{origin}: {printable(outside[0])} is not among allowed-scheduler-names")
+
+
+_BOUNDS = {
+    "a learned provision time": ("min-learned-provision-time", "max-learned-provision-time"),
+    "a backoff": ("initial-node-group-backoff-duration", "max-node-group-backoff-duration"),
+}
+
+
+def _check_bounds(given: Layer, values: Mapping[str, Any]) -> None:
+    """What lies between two settings."""
+    for what, names in _BOUNDS.items():
+        least, most = (values.get(name, SETTINGS[name].default) for name in names)
+        if least > most:
+            origin = next(given[name].origin for name in names if name in given)
+            bounds = f"at least {format_duration(least)} and at most {format_duration(most)}"
+            raise ConfigError(f"{origin}: {what} cannot be {bounds}")
+
+
+def _check_rules(given: Layer, values: Mapping[str, Any]) -> None:
+    """What a profile or a rule of size correction switches off cannot be asked for."""
+    rule = values.get("size-correction", SETTINGS["size-correction"].default)
+    is_ca = values.get("profile") == "ca"
+    if is_ca and "size-correction" in given and rule != "ca":
+        raise ConfigError(f"{given['size-correction'].origin}: {given['profile'].origin} decides by the rule ca")
+    if values.get("probe-after-backoff") and (is_ca or rule != "prompt"):
+        other = given["profile" if is_ca else "size-correction"].origin
+        raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {other}")
+
+
+def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
+    """Each says how long evicted pods may take to end (CA's start-up check)."""
+    if values.get("drain-priority-config") and "max-graceful-termination-sec" in given:
+        origin, other = given["drain-priority-config"].origin, given["max-graceful-termination-sec"].origin
+        raise ConfigError(f"{origin}: cannot be given together with {other}, which says the same for all pods")
+
+
+def check_daemon(settings: Settings) -> None:
+    """What only the daemon asks of its settings."""
+    _check_lease(settings)
+    _check_debug_address(settings.serving.debug_address)
+
+
+def _check_debug_address(address: str) -> None:
+    """Whoever can reach it sees pods and nodes."""
+    flag = "--debug-address"
+    if address and not is_loopback(parse_address(flag, address)[0]):
+        raise ConfigError(
+            f"{flag}: {address} can be reached from other machines, and shows pods to whoever asks: only a loopback "
+            "address such as 127.0.0.1:8086 is taken"
+        )
+
+
+def _check_lease(settings: Settings) -> None:
+    """Raises ConfigError for times with which nothing could ever be written, or two could write at once."""
+    leader = settings.leader
+    if not leader.leader_elect:
+        return
+    lease, renew, retry = (
+        leader.leader_elect_lease_duration,
+        leader.leader_elect_renew_deadline,
+        leader.leader_elect_retry_period,
+    )
+    if not lease > renew > 1.2 * retry > 0:
+        raise ConfigError(
+            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than "
+            "--leader-elect-retry-period and a fifth"
+        )
+    slowest = max((provider.call_timeout for provider in settings.providers.values()), default=0.0)
+    if lease - renew <= slowest:
+        raise ConfigError(
+            f"--leader-elect-lease-duration: a call to a cloud may take {slowest:g} s, and must end before the lease "
+            f"does: give more than {renew + slowest:g}s, or providers a shorter call-timeout"
+        )

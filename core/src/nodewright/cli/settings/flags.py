@@ -1,0 +1,130 @@
+"""The settings as click options."""
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from nodewright.cli.settings.ca_flags import CA_FLAGS
+from nodewright.cli.settings.load import Flags, Loaded, load
+from nodewright.cli.settings.names import CONFIG_VARIABLE, KNOWN
+from nodewright.cli.settings.values import Kind, Setting, parse_bool, write_default
+from nodewright.model.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_META = "nodewright.flags"
+_ASSIGNED = re.compile(r"--(?P<flag>[a-z0-9-]+)=(?P<value>.*)", re.DOTALL)
+_UNDERSCORED = re.compile(r"--[a-z0-9_-]+")
+_BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is Kind.BOOLEAN)
+
+
+class SettingsCommand(click.Command):
+    """A command whose flags also take CA's forms: ``--force-ds=true``, ``--force-ds=false`` and ``--force_ds``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*(_switch(_dashed(arg)) for arg in args[:end]), *args[end:]])
+
+
+class SettingsSource(NamedTuple):
+    """Where one process's settings come from; ``config`` is the file's path or None, ``flag`` what names it."""
+
+    flags: Flags
+    config: str | None
+    flag: str = "--config"
+
+    def load(self) -> Loaded:
+        """Flags, this process's environment and the file together. Raises ConfigError."""
+        text = self.read_file()
+        return load(self.flags, os.environ, text, self.config or "")
+
+    def read_file(self) -> bytes | None:
+        if self.config is None:
+            return None
+        try:
+            return Path(self.config).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{self.flag}: {self.config}: {error.strerror}") from None
+
+
+def source_options(command: F) -> F:
+    """Give a function every settings flag and ``--config``; it gets them as one argument ``source``.
+
+    Use with ``@click.command(cls=SettingsCommand)``.
+    """
+
+    @functools.wraps(command)
+    def with_source(*args: Any, config: str | None, **kwargs: Any) -> Any:
+        flags = click.get_current_context().meta.get(_META, {})
+        return command(*args, source=SettingsSource(flags, config), **kwargs)
+
+    decorated: Any = with_source
+    for flag, setting in reversed(KNOWN.items()):
+        decorated = _make_option(setting, hidden=flag in CA_FLAGS)(decorated)
+    option = click.option(
+        "--config", metavar="FILE", envvar=CONFIG_VARIABLE, help="YAML file of settings; flags are stronger."
+    )
+    return cast("F", option(decorated))
+
+
+def settings_options(command: F) -> F:
+    """As source_options, for a function that only wants the argument ``settings``. A wrong value raises ConfigError."""
+
+    @functools.wraps(command)
+    def with_settings(*args: Any, source: SettingsSource, **kwargs: Any) -> Any:
+        return command(*args, settings=source.load().settings, **kwargs)
+
+    return cast("F", source_options(with_settings))
+
+
+def _dashed(arg: str) -> str:
+    """CA takes underscores in the names of flags, too."""
+    name, equals, value = arg.partition("=")
+    return name.replace("_", "-") + equals + value if _UNDERSCORED.fullmatch(name) else arg
+
+
+def _switch(arg: str) -> str:
+    """``--flag=false`` as click knows it: ``--no-flag``."""
+    found = _ASSIGNED.fullmatch(arg)
+    if found is None or found["flag"] not in _BOOLEANS:
+        return arg
+    try:
+        return f"--{found['flag']}" if parse_bool(found["value"]) else f"--no-{found['flag']}"
+    except ValueError as error:
+        raise ConfigError(f"--{found['flag']}: {error}") from None
+
+
+def _make_option(setting: Setting, *, hidden: bool) -> Callable[[F], F]:
+    default = write_default(setting)
+    help_text = f"Default: {default}." if default else None
+    if setting.kind is Kind.BOOLEAN:
+        return click.option(
+            f"--{setting.flag}/--no-{setting.flag}",
+            default=None,
+            expose_value=False,
+            callback=_remember,
+            help=help_text,
+            hidden=hidden,
+        )
+    return click.option(
+        f"--{setting.flag}",
+        metavar=setting.metavar,
+        multiple=setting.kind is Kind.LIST,
+        expose_value=False,
+        callback=_remember,
+        help=help_text,
+        hidden=hidden,
+    )
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep what the command line itself says; the environment is read elsewhere, with its own messages."""
+    if param.name is None or ctx.get_parameter_source(param.name) is not ParameterSource.COMMANDLINE:
+        return
+    flag = param.opts[0].removeprefix("--")
+    ctx.meta.setdefault(_META, {})[flag] = str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,250 @@
+"""Settings from flags, ``NODEWRIGHT_*`` variables and a YAML file, each stronger than the next.
+
+The tree of model/settings.py is the only list of names. In a file a setting stands in its section
+(``scale-up: {expander: price}``) or at the top under its flag (``expander: price``). A list given in one place
+replaces the same list of a weaker place. ``--cloud-provider``, ``--nodes`` and ``--node-group-auto-discovery``
+say the same as one entry of ``providers:``, and are stronger than that entry.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from nodewright.cli.settings.ca_flags import CA_FLAGS
+from nodewright.cli.settings.checks import check_together
+from nodewright.cli.settings.names import (
+    CONFIG_VARIABLE,
+    KNOWN,
+    PREFIX,
+    PROVIDER_FIELDS,
+    SECTIONS,
+    SETTINGS,
+    SHORT_FORM,
+    Given,
+    Layer,
+)
+from nodewright.cli.settings.values import Setting, read_text, read_yaml
+from nodewright.model.complaint import printable, show, suggest
+from nodewright.model.errors import ConfigError
+from nodewright.model.limits import (
+    parse_drain_priorities,
+    parse_gpu_limits,
+    parse_memory_limits,
+    parse_min_max,
+    parse_node_group_spec,
+)
+from nodewright.model.settings import ProviderSettings, Settings
+from nodewright.model.yaml_text import load_yaml
+
+EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority")
+_CHOOSES_ONE = "random"
+
+# Kubernetes sets these in every pod when a Service is called nodewright or nodewright-something.
+_SERVICE_LINK = re.compile(r"NODEWRIGHT_(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
+_PROVIDER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class Loaded(NamedTuple):
+    """Settings, and by flag what was given and where. ``idle`` says which of CA's flags were given for nothing."""
+
+    settings: Settings
+    given: Layer
+    idle: tuple[str, ...]
+
+
+Flags = Mapping[str, str | Sequence[str]]
+
+
+def load_settings(
+    flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
+) -> Settings:
+    """The whole tree; anything unknown or malformed is a ConfigError that names where it stands."""
+    return load(flags, env, file_text, file_name).settings
+
+
+def load(
+    flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
+) -> Loaded:
+    """As load_settings, with where everything comes from."""
+    document = _read_document(file_text, file_name) if file_text is not None else {}
+    given = _read_file(document, file_name) | _read_env(env) | _read_flags(flags)
+    values = {flag: _read_value(KNOWN[flag], place) for flag, place in given.items()}
+    providers = _read_providers(document.get("providers"), f"{file_name}: providers")
+    check_together(given, values)
+    settings = Settings(
+        **{field.name: _make_section(field, values) for field in SECTIONS.values()},
+        providers=_add_short_form(providers, given, values),
+    )
+    idle = (f"{place.origin}: {CA_FLAGS[flag].why}" for flag, place in given.items() if _is_idle(flag, values[flag]))
+    return Loaded(settings, given, tuple(idle))
+
+
+def _is_idle(flag: str, value: Any) -> bool:
+    """Whether somebody asked for something and does not get it: a default asks for nothing."""
+    return flag in CA_FLAGS and value != CA_FLAGS[flag].default
+
+
+def parse_expanders(text: str) -> tuple[str, ...]:
+    """The chain of ``--expander``; raises ConfigError saying what is wrong with it."""
+    names = tuple(text.split(","))
+    for position, name in enumerate(names):
+        if name not in EXPANDERS:
+            known = suggest(name, EXPANDERS) or f"; there are {', '.join(EXPANDERS)}"
+            raise ConfigError(f"there is no expander '{printable(name)}'{known}")
+        if name in names[:position]:
+            raise ConfigError(f"the expander {name} is given twice")
+        if _CHOOSES_ONE in names[:position]:
+            raise ConfigError(f"{name} comes after {_CHOOSES_ONE}, which leaves nothing to choose from")
+    return names
+
+
+def parse_provider_name(text: str) -> str:
+    if not _PROVIDER_NAME.fullmatch(text):
+        raise ConfigError(f"'{printable(text)}' is not a provider's name (lower case, digits and dashes)")
+    return text
+
+
+def _parse_node_groups(texts: Iterable[str]) -> None:
+    for text in texts:
+        parse_node_group_spec(text)
+
+
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "expander": parse_expanders,
+    "cores-total": parse_min_max,
+    "memory-total": parse_memory_limits,
+    "gpu-total": parse_gpu_limits,
+    "drain-priority-config": parse_drain_priorities,
+    "nodes": _parse_node_groups,
+    "cloud-provider": parse_provider_name,
+}
+
+
+def _read_value(setting: Setting, given: Given) -> Any:
+    """The value in its setting's type, checked."""
+    try:
+        value = given.read(given.value, setting)
+        _CHECKS.get(setting.flag, lambda _: None)(value)
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(f"{given.origin}: {error}") from None
+    return value
+
+
+def _read_flags(flags: Flags) -> Layer:
+    for flag in flags:
+        if flag not in KNOWN:
+            raise ConfigError(f"there is no flag --{printable(flag)}{suggest(flag, KNOWN)}")
+    return {flag: Given(f"--{flag}", value, read_text) for flag, value in flags.items()}
+
+
+def _read_env(env: Mapping[str, str]) -> Layer:
+    variables = {PREFIX + flag.upper().replace("-", "_"): flag for flag in KNOWN}
+    layer: Layer = {}
+    for variable, text in env.items():
+        if variable in variables:
+            if text:  # a chart's empty value says nothing
+                layer[variables[variable]] = Given(variable, text, read_text)
+        elif variable.startswith(PREFIX) and variable != CONFIG_VARIABLE and not _SERVICE_LINK.fullmatch(variable):
+            raise ConfigError(f"there is no setting for {printable(variable)}{suggest(variable, variables)}")
+    return layer
+
+
+def _read_document(text: str | bytes, name: str) -> dict[str, Any]:
+    documents = [document for document in load_yaml(text, name, string_keys=True) if document is not None]
+    if not documents:
+        return {}
+    if len(documents) > 1:
+        raise ConfigError(f"{name}: holds {len(documents)} YAML documents, not one")
+    if not isinstance(documents[0], dict):
+        raise ConfigError(f"{name}: must be a mapping of settings, not {show(documents[0])}")
+    return cast("dict[str, Any]", documents[0])
+
+
+def _read_file(document: dict[str, Any], name: str) -> Layer:
+    layer: Layer = {}
+    for key, value in document.items():
+        if key in SECTIONS:
+            found = _read_section(key, value, f"{name}: {key}")
+        elif key in KNOWN:
+            found = {key: Given(f"{name}: {key}", value, read_yaml)}
+        elif key == "providers":
+            continue
+        else:
+            near = suggest(key, [*KNOWN, *SECTIONS, "providers"])
+            raise ConfigError(f"{name}: there is no setting {printable(key)}{near}")
+        twice = next((flag for flag in found if flag in layer), None)
+        if twice:
+            raise ConfigError(f"{found[twice].origin}: given twice, also as {layer[twice].origin}")
+        layer |= found
+    return layer
+
+
+def _read_section(section: str, value: object, origin: str) -> Layer:
+    owned = [flag for flag, setting in SETTINGS.items() if setting.section == SECTIONS[section].name]
+    return {key: Given(f"{origin}.{key}", part, read_yaml) for key, part in _known_items(value, owned, origin).items()}
+
+
+def _known_items(value: object, known: Sequence[str], origin: str) -> dict[str, Any]:
+    """``value`` if it is a mapping that has known keys only."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{origin}: must be a mapping, not {show(value)}")
+    for key in value:
+        if key not in known:
+            near = f"; it belongs in {_home(key)}" if key in SETTINGS else suggest(key, known)
+            raise ConfigError(f"{origin}: there is no setting {printable(key)}{near}")
+    return value
+
+
+def _home(flag: str) -> str:
+    return next(key for key, field in SECTIONS.items() if field.name == SETTINGS[flag].section)
+
+
+def _make_section(section: msgspec.structs.FieldInfo, values: Mapping[str, Any]) -> Any:
+    own = {
+        setting.field: values[flag]
+        for flag, setting in SETTINGS.items()
+        if setting.section == section.name and flag in values
+    }
+    return section.type(**own)
+
+
+def _read_providers(value: object, origin: str) -> dict[str, ProviderSettings]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{origin}: must map providers' names to their settings, not be {show(value)}")
+    return {name: _read_provider(name, part, f"{origin}.{printable(name)}") for name, part in value.items()}
+
+
+def _read_provider(name: str, value: object, origin: str) -> ProviderSettings:
+    try:
+        parse_provider_name(name)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    items = _known_items(value, list(PROVIDER_FIELDS), origin)
+    return ProviderSettings(
+        **{
+            PROVIDER_FIELDS[key].field: _read_value(PROVIDER_FIELDS[key], Given(f"{origin}.{key}", part, read_yaml))
+            for key, part in items.items()
+        }
+    )
+
+
+def _add_short_form(
+    providers: dict[str, ProviderSettings], given: Layer, values: Mapping[str, Any]
+) -> dict[str, ProviderSettings]:
+    """``providers`` with what the short form says of one of them."""
+    groups = {SHORT_FORM[flag].field: values[flag] for flag in SHORT_FORM if flag in values}
+    name = groups.pop("cloud_provider", None)
+    if name is None and groups:
+        if len(providers) != 1:
+            first = next(flag for flag in SHORT_FORM if flag in values)
+            raise ConfigError(f"{given[first].origin}: which provider's? --cloud-provider says so")
+        name = next(iter(providers))
+    if name is None:
+        return providers
+    return providers | {name: msgspec.structs.replace(providers.get(name, ProviderSettings()), **groups)}

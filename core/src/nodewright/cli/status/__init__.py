@@ -1,0 +1,1 @@
+"""What the engine has under way, and where that is kept."""

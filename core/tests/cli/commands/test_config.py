@@ -1,0 +1,142 @@
+"""``nodewright config check``, and settings that change under a running process."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from nodewright.cli.daemon.reload import Reloader
+from nodewright.cli.main import cli, run
+from nodewright.cli.settings.flags import SettingsSource
+from nodewright.model.settings import Settings
+
+TEXT = """
+scan-interval: 30s
+scale-up: {expander: price}
+max-node-provision-time: auto
+leader: {leader-elect: false}
+providers:
+  fake:
+    options: {api-token: abc}
+    nodes: ["1:5:small"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "settings.yaml"
+    found.write_text(TEXT)
+    return found
+
+
+def check(file: Path, *flags: str) -> Any:
+    result = CliRunner().invoke(cli, ["config", "check", str(file), "--output", "json", *flags])
+    assert result.exception is None, result.output
+    return json.loads(result.stdout)
+
+
+def test_effective_values_and_where_they_come_from(file: Path) -> None:
+    found = check(file, "--expander=least-nodes", "--kube-client-qps=20")
+    assert found["settings"]["loop"]["scan-interval"] == "30s"
+    assert found["settings"]["scale-up"]["expander"] == "least-nodes"
+    assert found["settings"]["failures"]["max-node-provision-time"] == "auto"
+    assert found["settings"]["scale-down"]["scale-down-unneeded-time"] == "10m"
+    assert found["given"]["expander"] == "--expander"
+    assert found["given"]["scan-interval"] == f"{file}: scan-interval"
+    assert found["given"]["leader-elect"] == f"{file}: leader.leader-elect"
+    assert found["providers"]["fake"]["nodes"] == ["1:5:small"]
+    assert "abc" not in json.dumps(found)
+    assert len(found["without_effect"]) == 1
+    assert "scan-interval" in found["reloads"]
+    assert "kubeconfig" not in found["reloads"]
+
+
+def test_people_see_what_differs(file: Path) -> None:
+    result = CliRunner().invoke(cli, ["config", "check", str(file)])
+    assert "can be used" in result.stdout
+    [line] = [line for line in result.stdout.splitlines() if line.strip().startswith("leader-elect")]
+    assert "false" in line
+    assert "at a restart" in line
+    assert "scale-down-unneeded-time" not in result.stdout
+    assert "abc" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("expandr: price\n", "there is no setting expandr; did you mean expander"),
+        ("loop: {scan-interval: 5}\n", "loop.scan-interval: 5 lacks a unit"),
+        ("cores-total: 5:1\n", "cores-total: "),
+        ("leader-elect-lease-duration: 15s\n", "--leader-elect-lease-duration"),
+        ('debug-address: ":8086"\n', "--debug-address: :8086 can be reached from other machines"),
+        ("debug-address: 0.0.0.0:8086\n", "--debug-address: 0.0.0.0:8086 can be reached from other machines"),
+        ("debug-address: cluster.example:8086\n", "only a loopback address such as 127.0.0.1:8086 is taken"),
+    ],
+)
+def test_a_bad_file_ends_with_2_and_names_the_key(
+    file: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(text)
+    assert run(["config", "check", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
+    source = SettingsSource({"expander": "random"}, str(file))
+    reloader = Reloader(source, source.load().settings)
+    assert reloader.look() is None
+    file.write_text(TEXT.replace("30s", "40s").replace("price", "most-pods").replace("false", "true"))
+    change = reloader.look()
+    assert change is not None
+    assert change.applied == ("scan-interval",)  # the expander is a flag's, which is stronger
+    assert change.waiting == ("leader-elect",)
+    assert change.settings.loop.scan_interval == 40.0
+    assert not change.settings.leader.leader_elect
+    assert reloader.look() is None
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "enable-provisioning-requests",
+        "enable-provisioning-classes",
+        "capacity-quotas-enabled",
+        "capacity-buffer-controller-enabled",
+        "capacity-buffer-pod-injection-enabled",
+    ],
+)
+def test_kinds_are_followed_from_the_start_or_not_at_all(file: Path, flag: str) -> None:
+    """Else a quota that nobody reads would seem to be in force."""
+    source = SettingsSource({}, str(file))
+    reloader = Reloader(source, source.load().settings)
+    file.write_text(f"{TEXT}\n{flag}: true\n")
+    change = reloader.look()
+    assert change is not None
+    assert (change.applied, change.waiting) == ((), (flag,))
+
+
+def test_a_file_that_cannot_be_used_changes_nothing(file: Path) -> None:
+    source = SettingsSource({}, str(file))
+    reloader = Reloader(source, source.load().settings)
+    for text, said in (("scan-interval: [", "settings.yaml"), ("scan-intervall: 1s", "scan-intervall")):
+        file.write_text(text)
+        change = reloader.look()
+        assert change is not None
+        assert said in change.problem
+        assert change.settings.loop.scan_interval == 30.0
+    file.unlink()
+    change = reloader.look()
+    assert change is not None
+    assert "No such file" in change.problem
+    assert reloader.look() is None
+    file.write_text("scan-interval: 50s\nproviders: {}\n")
+    change = reloader.look()
+    assert change is not None
+    assert change.settings.loop.scan_interval == 50.0
+    assert "providers" in change.waiting
+
+
+def test_without_a_file_there_is_nothing_to_look_at() -> None:
+    assert Reloader(SettingsSource({}, None), Settings()).look() is None

@@ -1,0 +1,44 @@
+"""How a status reads: removals that are under way."""
+
+from dataclasses import replace
+from io import StringIO
+
+from nodewright.cli.screen import make_console
+from nodewright.cli.status.view import as_json, print_status
+from nodewright.engine.status import GroupStatus, StatusReport
+from nodewright.model.group import GroupRef
+from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
+
+REF = GroupRef("cloud", "g")
+REMOVAL = NodeRemoval(node="n-1", group=REF, instance_id="i-1", reason=RemovalReason.UNDERUTILIZED, pods=("a/b",))
+GOING = Removing(removal=REMOVAL, stage=RemovalStage.DRAINING, started=1000.0)
+REPORT = StatusReport(
+    now=1045.0, removing=(GOING,), deleted=1, deletion_window=5400.0, groups=(GroupStatus(ref=REF, deleted=1),)
+)
+
+
+def test_for_people() -> None:
+    text = StringIO()
+    print_status(make_console(text, 200), REPORT)
+    said = " ".join(text.getvalue().split())
+    assert "1 node on the way out: n-1 (underutilized, draining, for 45s)." in said
+    assert "1 machine charged to the deletion budget" in said
+    assert "Deletion budget of the cluster: 1 used within 1h30m." in said
+
+
+def test_without_a_window_nothing_is_counted() -> None:
+    text = StringIO()
+    print_status(make_console(text, 200), replace(REPORT, deletion_window=0.0))
+    assert "There is no limit to deletions." in text.getvalue()
+
+
+def test_for_programs() -> None:
+    (removal,) = as_json(REPORT)["removals"]
+    assert removal == {
+        "node": "n-1",
+        "group": "cloud/g",
+        "reason": "underutilized",
+        "pods": ["a/b"],
+        "stage": "draining",
+        "started_at": "1970-01-01T00:16:40Z",
+    }
