@@ -9,7 +9,7 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.act import Pause
-from nodewright.adapters.kube.api import ApiError
+from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.store import SHARD_BYTES, STATE_NAME, ConfigMapStore
 from nodewright.model.errors import NodewrightError
@@ -94,8 +94,56 @@ def test_a_former_leader_does_not_write_over_the_new_one(server: ApiServer) -> N
     old.save_if_changed(make_memory(1))
     new.load()
     new.save_if_changed(make_memory(2))
-    with pytest.raises(NodewrightError, match="another leader"):
+    with pytest.raises(NodewrightError, match="has been modified"):
         old.save_if_changed(make_memory(3))
+    for _ in range(2):
+        with pytest.raises(NodewrightError, match="another leader"):
+            old.save_if_changed(make_memory(3))
+    assert len(open_store(server).load().memory.backoffs) == 2
+
+
+class Lossy(ApiServer):
+    """``loses`` the answer to the next write, which was carried out."""
+
+    loses = False
+
+    def send(self, request: Request) -> bytes:
+        answer = super().send(request)
+        if self.loses and request.method != "GET":
+            self.loses = False
+            raise ApiError(f"{request}: no answer")
+        return answer
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_write_of_which_the_answer_was_lost_is_found_again(known: int) -> None:
+    server = Lossy()
+    store = open_store(server)
+    store.load()
+    for groups in range(known):
+        store.save_if_changed(make_memory(groups + 1))
+    server.loses = True
+    with pytest.raises(ApiError):
+        store.save_if_changed(make_memory(5))
+    before = len(server.writes)
+    store.save_if_changed(make_memory(5))
+    assert len(server.writes) == before
+    store.save_if_changed(make_memory(6))
+    assert len(open_store(server).load().memory.backoffs) == 6
+
+
+@pytest.mark.parametrize("what", ["annotated", "deleted"])
+def test_somebody_touches_what_is_saved(server: ApiServer, what: str) -> None:
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(make_memory(1))
+    if what == "deleted":
+        server.drop(HEAD)
+    else:
+        server.put(HEAD, server.objects[HEAD])
+    with pytest.raises(ApiError):
+        store.save_if_changed(make_memory(2))
+    store.save_if_changed(make_memory(2))
     assert len(open_store(server).load().memory.backoffs) == 2
 
 

@@ -43,6 +43,9 @@ class ConfigMapStore:
         self._read_pause = read_pause
         self._head: StoredMap | None = None
         self._digest = ""
+        # Of what was found and of every head sent since the last that is known to have been taken.
+        self._known: set[str] = set()
+        self._is_unsure = False
         self.writes = 0
 
     def load(self) -> Loaded:
@@ -50,6 +53,7 @@ class ConfigMapStore:
         self._head = self._maps.read(STATE_NAME)
         if self._head is None:
             return Loaded()
+        self._known = {_head_digest(self._head)}
         try:
             raw = self._gather(self._head)
             memory = decode_memory(raw)
@@ -69,6 +73,9 @@ class ConfigMapStore:
             raise NodewrightError(f"{where}: saved state cannot be used: {error}") from error
 
     def save_if_changed(self, memory: Memory) -> None:
+        """After a write that failed the head is read again: it may have been taken, and only the answer lost."""
+        if self._is_unsure:
+            self._look_again()
         raw = encode_memory(memory)
         digest = _digest(raw)
         if digest == self._digest:
@@ -77,22 +84,7 @@ class ConfigMapStore:
         shards = [packed[at : at + SHARD_BYTES] for at in range(0, len(packed), SHARD_BYTES)]
         if len(shards) > MOST_SHARDS:
             raise NodewrightError(f"the state is too large for ConfigMaps: {len(packed)} bytes, compressed")
-        before = self._head
-        turn = "b" if before is not None and before.data.get("turn") == "a" else "a"
-        for number, shard in enumerate(shards[1:], start=1):
-            self._write_shard(shard_name(turn, number), shard)
-        head = StoredMap(
-            data={"digest": digest, "shards": str(len(shards)), "turn": turn},
-            binary_data={_SHARD_KEY: shards[0]},
-            version=before.version if before is not None else "",
-        )
-        try:
-            self._head = self._maps.write(STATE_NAME, head)
-        except ApiError as error:
-            raise self._explain(error) from None
-        self._digest = digest
-        self.writes += 1
-        self._sweep(before)
+        self._replace(digest, shards)
 
     def load_pause(self) -> Pause | None:
         text = self._read_pause()
@@ -111,9 +103,38 @@ class ConfigMapStore:
         text = msgspec.json.encode(pause).decode()
         self._maps.write(PAUSE_NAME, StoredMap(data={_PAUSE_KEY: text}, version=held.version if held else ""))
 
+    def _replace(self, digest: str, shards: list[bytes]) -> None:
+        before = self._head
+        turn = "b" if before is not None and before.data.get("turn") == "a" else "a"
+        for number, shard in enumerate(shards[1:], start=1):
+            self._write_shard(shard_name(turn, number), shard)
+        head = StoredMap(
+            data={"digest": digest, "shards": str(len(shards)), "turn": turn},
+            binary_data={_SHARD_KEY: shards[0]},
+            version=before.version if before is not None else "",
+        )
+        self._known.add(digest)
+        try:
+            self._head = self._maps.write(STATE_NAME, head)
+        except ApiError:
+            self._is_unsure = True
+            raise
+        self._digest, self._known = digest, {digest}
+        self.writes += 1
+        self._sweep(before)
+
+    def _look_again(self) -> None:
+        """Take the head as it is now for ours, if it holds what we found or sent, or somebody deleted it."""
+        found = self._maps.read(STATE_NAME)
+        if found is not None and _head_digest(found) not in self._known:
+            where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
+            raise NodewrightError(f"{where} was written by somebody else: there may be another leader")
+        self._head, self._digest = found, _head_digest(found) if found is not None else ""
+        self._is_unsure = False
+
     def _gather(self, head: StoredMap) -> bytes:
         """The whole of what the head stands for; raises UnreadableState."""
-        digest, count = head.data.get("digest", ""), head.data.get("shards", "")
+        digest, count = _head_digest(head), head.data.get("shards", "")
         if not count.isdecimal() or not 1 <= int(count) <= MOST_SHARDS:
             raise UnreadableState("it does not say how many shards it has")
         packed = head.binary_data.get(_SHARD_KEY, b"")
@@ -145,12 +166,6 @@ class ConfigMapStore:
         except ApiError:
             return
 
-    def _explain(self, error: ApiError) -> ApiError:
-        if not error.is_conflict:
-            return error
-        where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
-        return ApiError(f"{where} was written by somebody else: there may be another leader", status=error.status)
-
 
 def read_pause_text(data: dict[str, str]) -> str | None:
     """The pause in that ConfigMap; one without its key is not understood, which counts as a pause."""
@@ -160,6 +175,10 @@ def read_pause_text(data: dict[str, str]) -> str | None:
 def shard_name(turn: str, number: int) -> str:
     """``turn`` is ``a`` or ``b``."""
     return f"{STATE_NAME}-{'b' if turn == 'b' else 'a'}-{number}"
+
+
+def _head_digest(head: StoredMap) -> str:
+    return head.data.get("digest", "")
 
 
 def _digest(raw: bytes) -> str:
