@@ -1,8 +1,11 @@
 """Health by CA's rules, and a server that only tells."""
 
+import http.client
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -84,6 +87,31 @@ def test_pages(server: WebServer) -> None:
     assert ask(server, "/health-check") == (500, b"Error: no\n")
     assert ask(server, "/snapshotz")[0] == 404
     assert ask(server, "/metrics", "POST")[0] == 501
+
+
+def find_loopbacks() -> list[str]:
+    """This machine's: there may be none of IPv6."""
+    found = []
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with suppress(OSError), socket.socket(family) as tried:
+            tried.bind((host, 0))
+            found.append(host)
+    return found
+
+
+@pytest.mark.parametrize("host", find_loopbacks())
+def test_an_address_without_a_host_is_every_one_of_both_versions_of_ip(host: str) -> None:
+    """As Go's ``:8085``: the kubelet asks a pod of a cluster that has only IPv6 by its one address."""
+    for address in (":0", f"[{host}]:0"):
+        running = WebServer("address", address, {"/readyz": lambda _: Page(b"OK\n")})
+        running.start()
+        try:
+            line = http.client.HTTPConnection(host, running.port, timeout=10)
+            line.request("GET", "/readyz")
+            assert line.getresponse().read() == b"OK\n"
+            line.close()
+        finally:
+            running.stop()
 
 
 def test_an_address_in_use_is_told_by_its_flag(server: WebServer) -> None:

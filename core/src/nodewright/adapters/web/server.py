@@ -1,9 +1,11 @@
 """A small HTTP server for a few pages: GET only, nothing is ever changed by a request."""
 
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from socketserver import TCPServer
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -78,6 +80,19 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # Connections that are still open at the end are cut, not waited for.
     block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        """Without a host every address of the machine, of both versions of IP: a pod may have one of either."""
+        host = address[0]
+        if ":" in host or (not host and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Past HTTPServer's own, which asks DNS for this machine's name and never uses it."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
 
     def handle_error(self, *_: object) -> None:
         """A client that went away is no news."""
