@@ -6,9 +6,11 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.act import Event
+from nodewright.act.ports import STATUS_NAME
 from nodewright.adapters.kube.api import ApiError
-from nodewright.adapters.kube.events import KubeEvents
+from nodewright.adapters.kube.events import KubeEvents, OwnMaps
 from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.expander.priority import CONFIG_MAP
 
 EVENTS = "/api/v1/namespaces/default/events"
 GROWN = Event(kind="Pod", name="default/web", reason="TriggeredScaleUp", message="pod triggered scale-up: [{a 0->1}]")
@@ -44,6 +46,20 @@ def test_an_event_names_its_object_as_the_api_does(server: ApiServer, events: Ku
     [held] = server.objects.values()
     assert held["involvedObject"]["apiVersion"] == "autoscaling.x-k8s.io/v1"
     assert held["involvedObject"]["uid"] == "uid-of-ProvisioningRequest-shop/train"
+
+
+@pytest.mark.parametrize(("told", "held"), [(STATUS_NAME, "our-status"), (f"kube-system/{CONFIG_MAP}", CONFIG_MAP)])
+def test_events_of_our_own_config_maps_are_where_these_are(
+    server: ApiServer, events: KubeEvents, told: str, held: str
+) -> None:
+    sink = OwnMaps(events, "autoscaling", "our-status")
+    sink.record(Event(kind="ConfigMap", name=told, reason="Any", message="it is"))
+    sink.record(Event(kind="Pod", name="kube-system/dns", reason="Any", message="it is"))
+    events.start()
+    events.stop()
+    [of, of_pod] = [found["involvedObject"] for found in server.objects.values()]
+    assert (of["namespace"], of["name"], of["uid"]) == ("autoscaling", held, f"uid-of-ConfigMap-autoscaling/{held}")
+    assert (of_pod["namespace"], of_pod["name"]) == ("kube-system", "dns")
 
 
 def test_an_event_that_has_expired_is_written_anew(server: ApiServer, events: KubeEvents) -> None:

@@ -30,7 +30,7 @@ def parse_priorities(text: str) -> dict[int, list[str]]:
 def priority_problem(text: str | None) -> str:
     """Why the list cannot be used, in one sentence; empty when it can. Without a usable one all groups are alike."""
     if text is None:
-        return f"ConfigMap kube-system/{CONFIG_MAP} is not there: the expander priority wants all groups alike"
+        return f"ConfigMap {CONFIG_MAP} is not there: the expander priority wants all groups alike"
     try:
         parse_priorities(text)
     except ConfigError as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.act.ports import Event
+from nodewright.act.ports import STATUS_KIND, STATUS_NAME, Event, EventSink
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request
 from nodewright.adapters.kube.resources import collection_path
 from nodewright.model.clock import Clock
@@ -124,6 +124,23 @@ class KubeEvents:
             "lastTimestamp": at,
             "count": 1,
         }
+
+
+class OwnMaps:
+    """Implements EventSink: the engine knows our ConfigMaps by the names that they have by default; ``beyond`` hears of
+    those of ``namespace``, and of the status ConfigMap by the name that it has, ``status``.
+    """
+
+    def __init__(self, beyond: EventSink, namespace: str, status: str) -> None:
+        self._beyond = beyond
+        self._namespace = namespace
+        self._status = status
+
+    def record(self, event: Event) -> None:
+        if event.kind == STATUS_KIND:
+            name = self._status if event.name == STATUS_NAME else event.name.rpartition("/")[2]
+            event = msgspec.structs.replace(event, name=f"{self._namespace}/{name}")
+        self._beyond.record(event)
 
 
 def _place(event: Event) -> tuple[str, str]:

@@ -6,13 +6,13 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from nodewright.act import Pause
-from nodewright.act.ports import STATUS_NAME
+from nodewright.act.ports import STATUS_KIND
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.dry import DryCluster, DryStore
-from nodewright.adapters.kube.events import KubeEvents
+from nodewright.adapters.kube.events import KubeEvents, OwnMaps
 from nodewright.adapters.kube.guard import GuardedApi, GuardedRunner
 from nodewright.adapters.kube.metered import MeteredApi
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
@@ -165,13 +165,13 @@ class LiveEngine:
         return connector.connect_all(self._settings.providers)
 
     def _make_autoscaler(self) -> Autoscaler:
-        looks, age = self._options.only_looks, self._settings.cluster.max_cache_age
+        looks, cluster = self._options.only_looks, self._settings.cluster
         kind = DryCluster if looks else KubeCluster
         world = World(
-            cluster=kind(self._guarded, self._caches, max_age=age),
+            cluster=kind(self._guarded, self._caches, max_age=cluster.max_cache_age),
             providers=self._providers,
             store=DryStore(self._store) if looks else self._store,
-            events=LoggedEvents(self._log, self._events),
+            events=OwnMaps(LoggedEvents(self._log, self._events), cluster.namespace, cluster.status_config_map_name),
             audit=self._log,
         )
         brain = self._brain.brain if self._brain is not None else None
@@ -312,6 +312,7 @@ class LiveEngine:
         return None
 
     def _find_uid(self, kind: str, name: str) -> str:
-        if name == STATUS_NAME:
+        cluster = self._settings.cluster
+        if (kind, name) == (STATUS_KIND, f"{cluster.namespace}/{cluster.status_config_map_name}"):
             return self._status.uid if self._status is not None else ""
         return self._caches.uid_of(kind, name)
