@@ -32,6 +32,8 @@ EVERYTHING: dict[str, Any] = {
     "extraArgs": {"scan-interval": "20s", "balancing-ignore-label": ["a", "b"], "v": 4},
     "expanderPriorities": {"10": [".*"]},
     "extraEnv": {"NODEWRIGHT_MAX_NODES_TOTAL": 7},
+    "customArgs": ["--salvo-scale-up"],
+    "extraEnvConfigMaps": {"REGION": {"name": "cloud", "key": "region"}},
     "extraEnvSecrets": {"TOKEN": {"name": "cloud", "key": "token"}},
     "envFromSecret": "more",
     "podAnnotations": {"a": "b"},
@@ -73,6 +75,17 @@ def test_everything_at_once_is_understood(farm_binary: Path, tmp_path: Path) -> 
     assert ["another"] in [rule.get("resourceNames") for rule in role["rules"]]
 
 
+def test_arguments_as_users_of_the_other_chart_write_them(farm_binary: Path, tmp_path: Path) -> None:
+    """A flag given twice as flag_1 and flag_2, and one without a value."""
+    assert farm_binary.exists()
+    values = {"balancing-ignore-label_1": "a", "balancing-ignore-label_2": "b", "force-ds": None, "v": 4}
+    documents = render({"extraArgs": values})
+    [pod] = [document["spec"]["template"]["spec"] for document in documents if document["kind"] == "Deployment"]
+    args = pod["containers"][0]["args"]
+    assert args[-4:] == ["--balancing-ignore-label=a", "--balancing-ignore-label=b", "--force-ds", "--v=4"]
+    check(documents, tmp_path)
+
+
 def check(documents: list[dict[str, Any]], folder: Path) -> str:
     """Answers what ``config check`` shows."""
     settings = next(document["data"] for document in documents if "settings.yaml" in document.get("data", {}))
@@ -104,6 +117,13 @@ def test_who_only_looks_has_no_right_to_write(farm_binary: Path, mode: str) -> N
     for document in render({"mode": mode}):
         for rule in document.get("rules", ()):
             assert set(rule["verbs"]) <= {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize(("mode", "makes"), [("run", True), ("dry-run", True), ("shadow", False)])
+def test_priorities_beside_cluster_autoscaler_are_its_own(farm_binary: Path, mode: str, makes: bool) -> None:
+    assert farm_binary.exists()
+    made = {document["metadata"]["name"] for document in render({"mode": mode, "expanderPriorities": {"10": [".*"]}})}
+    assert ("cluster-autoscaler-priority-expander" in made) == makes
 
 
 def test_nothing_runs_as_root_or_writes_to_its_image(farm_binary: Path) -> None:
