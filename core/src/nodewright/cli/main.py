@@ -9,7 +9,6 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
 
 import click
 
@@ -21,33 +20,21 @@ DONE, BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _LONGEST_MESSAGE = 2000
 
 
-class Entry(NamedTuple):
-    """Where a subcommand lives; its module is imported only when it runs, for a fast start."""
-
-    module: str
-    summary: str
-
-
+# Each lives in a module of its name in cli/commands, which is imported only when it runs, for a fast start.
 COMMANDS = {
-    "demo": Entry("nodewright.cli.commands.demo", "Watch an autoscaler at work: a simulated cluster, in seconds."),
-    "plan": Entry("nodewright.cli.commands.plan", "What would be done to the cluster in a kubectl dump, and why."),
-    "explain": Entry(
-        "nodewright.cli.commands.explain", "Why a node is still there, a pod waits, a group does not grow."
-    ),
-    "run": Entry("nodewright.cli.commands.run", "The daemon: scale the node groups of a live cluster."),
-    "simulate": Entry("nodewright.cli.commands.simulate", "Run a scenario or a trace on virtual time, and measure it."),
-    "config": Entry("nodewright.cli.commands.config", "Check a file of settings, and show what it sets."),
-    "status": Entry("nodewright.cli.commands.status", "What is under way, what is left alone, and for how long."),
-    "pause": Entry("nodewright.cli.commands.pause", "Stop every write to every cloud for a while."),
-    "resume": Entry("nodewright.cli.commands.resume", "End a pause before its time."),
-    "doctor": Entry(
-        "nodewright.cli.commands.doctor", "May the providers do what is asked of them, and who else writes?"
-    ),
-    "provider": Entry("nodewright.cli.commands.provider", "Does a plugin keep the provider contract? A certificate."),
-    "serve-externalgrpc": Entry(
-        "nodewright.cli.commands.serve_externalgrpc", "Offer a provider to the Go cluster-autoscaler, over gRPC."
-    ),
-    "providers": Entry("nodewright.cli.commands.providers", "Installed provider plugins and what each can do."),
+    "demo": "Watch an autoscaler at work: a simulated cluster, in seconds.",
+    "plan": "What would be done to the cluster in a kubectl dump, and why.",
+    "explain": "Why a node is still there, a pod waits, a group does not grow.",
+    "run": "The daemon: scale the node groups of a live cluster.",
+    "simulate": "Run a scenario or a trace on virtual time, and measure it.",
+    "config": "Check a file of settings, and show what it sets.",
+    "status": "What is under way, what is left alone, and for how long.",
+    "pause": "Stop every write to every cloud for a while.",
+    "resume": "End a pause before its time.",
+    "doctor": "May the providers do what is asked of them, and who else writes?",
+    "provider": "Does a plugin keep the provider contract? A certificate.",
+    "serve-externalgrpc": "Offer a provider to the Go cluster-autoscaler, over gRPC.",
+    "providers": "Installed provider plugins and what each can do.",
 }
 
 
@@ -58,8 +45,9 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        entry = COMMANDS.get(cmd_name)
-        command: click.Command | None = import_module(entry.module).command if entry else None
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"nodewright.cli.commands.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(
@@ -72,7 +60,7 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
