@@ -40,19 +40,7 @@ class Observer:
         whereas the other way round its node would belong to nobody. Raises KubeApiError.
         """
         picture = self._cluster.read(now)
-        in_flight = find_in_flight(memory, outcomes)
-        providers: dict[str, ProviderSeen] = {}
-        groups: dict[GroupRef, GroupSeen] = {}
-        deleted = {outcome.action.group for outcome in outcomes if _is_deleted(outcome)}
-        for watch in self._watches:
-            wanted = frozenset(ref.group_id for ref in in_flight if ref.provider == watch.name)
-            last_known = {
-                ref: seen
-                for ref, seen in memory.last_known.items()
-                if ref.provider == watch.name and ref not in deleted
-            }
-            providers[watch.name], found = watch.read(wanted, last_known, now)
-            groups.update(found)
+        providers, groups = self._read_clouds(now, memory, outcomes)
         seen = Observation(
             now=now,
             snapshot=picture.snapshot,
@@ -68,6 +56,22 @@ class Observer:
             buffers=picture.buffers,
         )
         return seen, picture.problem
+
+    def _read_clouds(
+        self, now: float, memory: Memory, outcomes: Collection[Outcome]
+    ) -> tuple[dict[str, ProviderSeen], dict[GroupRef, GroupSeen]]:
+        """Each provider, and its groups; one that was deleted at our wish is not waited for."""
+        in_flight = find_in_flight(memory, outcomes)
+        deleted = {outcome.action.group for outcome in outcomes if _is_deleted(outcome)}
+        last_known = {ref: group for ref, group in memory.last_known.items() if ref not in deleted}
+        providers: dict[str, ProviderSeen] = {}
+        groups: dict[GroupRef, GroupSeen] = {}
+        for watch in self._watches:
+            wanted = frozenset(ref.group_id for ref in in_flight if ref.provider == watch.name)
+            known = {ref: group for ref, group in last_known.items() if ref.provider == watch.name}
+            providers[watch.name], found = watch.read(wanted, known, now)
+            groups.update(found)
+        return providers, groups
 
 
 def _is_deleted(outcome: Outcome) -> bool:

@@ -46,6 +46,7 @@ class _Findings:
     tried: Mapping[tuple[GroupRef, str], float]
     provisioning: ProvisioningMemory
     empty_since: Mapping[GroupRef, float]
+    vanished: Mapping[GroupRef, tuple[str, ...]]
 
     @property
     def groups(self) -> dict[GroupRef, GroupSeen]:
@@ -63,10 +64,8 @@ def fold(
 
     Pure: the same arguments give the same state.
     """
-    activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
-    memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
+    memory, vanished = _caught_up(memory, seen, outcomes, ended, settings)
     groups = known_groups(seen, memory, settings)
-    memory, vanished = _verified(memory, seen, outcomes, ended, settings)
     nodes = seen.snapshot.live_nodes()
     members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members)
     since = _unregistered_since(memory, groups, members, seen.now)
@@ -91,22 +90,24 @@ def fold(
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
     provisioning = _provisioning(memory, seen, outcomes, settings)
     empty = find_empty_since(memory, states, seen.groups, outcomes, seen.now)
-    found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty)
+    found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, vanished)
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
-    if vanished:
-        told = {ref: replace(state.groups[ref], vanished=machines) for ref, machines in vanished.items()}
-        state = replace(state, groups={**state.groups, **told})
-    return replace(state, ended=tuple(ended)) if ended else state
+    return replace(state, ended=tuple(ended))
 
 
-def _verified(
+def _caught_up(
     memory: Memory,
     seen: Observation,
     outcomes: Sequence[Outcome],
     ended: Sequence[RemovalEnded],
     settings: Settings,
 ) -> tuple[Memory, Mapping[GroupRef, tuple[str, ...]]]:
-    """What is known of deletions under way, and machines that went though nobody deleted them; CA does not look."""
+    """The memory with our own writes and removals since, and machines that went though nobody deleted them.
+
+    CA does not look for the latter.
+    """
+    activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
+    memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
     if settings.is_ca:
         return memory, {}
     scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
@@ -163,6 +164,7 @@ def _conclude(
     states = {
         ref: replace(state, backoff=backoffs[ref]) if ref in backoffs else state for ref, state in found.states.items()
     }
+    states |= {ref: replace(states[ref], vanished=machines) for ref, machines in found.vanished.items()}
     strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
     unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())
     return ClusterState(
