@@ -25,6 +25,8 @@ T = TypeVar("T", bound=Object)
 _GROUPS = 10
 _PAGE = 500
 _PENDING = 100
+_MOMENT = "2026-01-01T00:00:00Z"
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def _idle_cluster(nodes: int) -> tuple[Cluster, list[Pod]]:
@@ -65,50 +67,30 @@ def prepare_idle(nodes: int, changes: int, share: float) -> Prepared:
 def _node_json(group: int, number: int) -> dict[str, object]:
     name, offered = f"g{group}-{number}", {"cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     labels = {HOSTNAME_LABEL: name, ZONE_LABEL: f"z{group % 3}", "kubernetes.io/os": "linux", "pool": f"g{group}"}
-    moment = "2026-01-01T00:00:00Z"
     healthy = [
-        {"type": kind, "status": "False", "reason": "Kubelet", "lastHeartbeatTime": moment} for kind in _PRESSURES
+        {"type": kind, "status": "False", "reason": "Kubelet", "lastHeartbeatTime": _MOMENT} for kind in _PRESSURES
     ]
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": moment, "lastHeartbeatTime": moment}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": _MOMENT, "lastHeartbeatTime": _MOMENT}
     images = [{"names": [f"registry/{k}@sha256:{k:064x}"], "sizeBytes": 10**8} for k in range(10)]
     return {
-        "metadata": {"name": name, "uid": f"node-{name}", "labels": labels, "creationTimestamp": moment},
+        "metadata": {"name": name, "uid": f"node-{name}", "labels": labels, "creationTimestamp": _MOMENT},
         "spec": {"providerID": f"cloud:///g{group}/{number}", "podCIDR": "10.0.0.0/24"},
         "status": {"capacity": offered, "allocatable": offered, "conditions": [*healthy, ready], "images": images},
     }
 
 
-_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
-
-
 def _pod_json(number: int, node: str) -> dict[str, object]:
     """A pod as an API server tells it: with a token of its own, environment, probes and statuses."""
-    app, name, moment = number % 500, f"pod-{number}", "2026-01-01T00:00:00Z"
-    token = f"kube-api-access-{number:05x}"
+    app, token = number % 500, f"kube-api-access-{number:05x}"
     owner = {"kind": "ReplicaSet", "name": f"rs{app}", "uid": f"uid-{app}", "apiVersion": "apps/v1", "controller": True}
-    resources = {"requests": {"cpu": "300m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}
-    mounts = [{"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}]
-    environment = [{"name": f"SETTING_{k}", "value": f"value-{k}"} for k in range(12)]
-    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10, "timeoutSeconds": 1}
-    container = {
-        "name": "main",
-        "image": f"registry/app-{app}:v1",
-        "resources": resources,
-        "volumeMounts": mounts,
-        "env": environment,
-        "livenessProbe": probe,
-        "readinessProbe": probe,
-    }
-    waiting = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": moment}
-    scheduled = [{"type": t, "status": "True", "lastTransitionTime": moment} for t in ("Ready", "PodScheduled")]
-    running = [{"name": "main", "ready": True, "restartCount": 0, "state": {"running": {"startedAt": moment}}}]
+    tainted = [f"node.kubernetes.io/{condition}" for condition in ("not-ready", "unreachable")]
     return {
         "metadata": {
-            "name": name,
+            "name": f"pod-{number}",
             "namespace": f"team-{app % 20}",
             "uid": f"pod-uid-{number}",
             "resourceVersion": str(number),
-            "creationTimestamp": moment,
+            "creationTimestamp": _MOMENT,
             "labels": {"app": f"a{app}", "pod-template-hash": f"{app:08x}"},
             "annotations": {"checksum/config": f"{app:064x}"},
             "ownerReferences": [owner],
@@ -117,19 +99,43 @@ def _pod_json(number: int, node: str) -> dict[str, object]:
         "spec": {
             **({"nodeName": node} if node else {}),
             "schedulerName": "default-scheduler",
-            "containers": [container],
-            "tolerations": [
-                {"key": f"node.kubernetes.io/{k}", "operator": "Exists"} for k in ("not-ready", "unreachable")
-            ],
+            "containers": [_container_json(app, token)],
+            "tolerations": [{"key": key, "operator": "Exists"} for key in tainted],
             "volumes": [{"name": token, "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
             "priority": 0,
         },
-        "status": {
-            "phase": "Running" if node else "Pending",
-            "conditions": scheduled if node else [waiting],
-            **({"containerStatuses": running} if node else {}),
-        },
+        "status": _RUNNING if node else _WAITING,
     }
+
+
+def _container_json(app: int, token: str) -> dict[str, object]:
+    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10, "timeoutSeconds": 1}
+    return {
+        "name": "main",
+        "image": f"registry/app-{app}:v1",
+        "resources": {"requests": {"cpu": "300m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        "volumeMounts": [
+            {"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+        ],
+        "env": [{"name": f"SETTING_{k}", "value": f"value-{k}"} for k in range(12)],
+        "livenessProbe": probe,
+        "readinessProbe": probe,
+    }
+
+
+_RUNNING = {
+    "phase": "Running",
+    "conditions": [{"type": t, "status": "True", "lastTransitionTime": _MOMENT} for t in ("Ready", "PodScheduled")],
+    "containerStatuses": [
+        {"name": "main", "ready": True, "restartCount": 0, "state": {"running": {"startedAt": _MOMENT}}}
+    ],
+}
+_WAITING = {
+    "phase": "Pending",
+    "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": _MOMENT}
+    ],
+}
 
 
 def _write_pages(folder: Path, name: str, items: Iterator[dict[str, object]]) -> list[Path]:

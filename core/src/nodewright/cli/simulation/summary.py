@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,8 +23,8 @@ _MOST_GROUPS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSums:
-    """What one group went through. ``peak`` and ``last`` count nodes, ``asked`` and ``failed`` machines,
-    ``failed_calls`` writes of every kind that were refused or never answered.
+    """What one group went through, as ``--output json`` has it. ``peak`` and ``last`` count nodes, ``asked`` and
+    ``failed`` machines, ``failed_calls`` writes of every kind that were refused or never answered.
     """
 
     group: str
@@ -89,17 +89,7 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
             "stops": interruptions.stops,
             "restarts": interruptions.restarts,
         },
-        "groups": [
-            {
-                "group": sums.group,
-                "asked": sums.asked,
-                "failed": sums.failed,
-                "failed_calls": sums.failed_calls,
-                "peak": sums.peak,
-                "last": sums.last,
-            }
-            for sums in sum_groups(result)
-        ],
+        "groups": [asdict(sums) for sums in sum_groups(result)],
         "problems": list(result.problems),
         "violations": list(result.violations),
         "audit": [msgspec.structs.asdict(record) for record in result.audit],
