@@ -106,6 +106,14 @@ def test_a_daemon_killed_in_the_middle_of_a_scale_up(
     assert sum(args[2] - args[1] for args in asked) == 2
 
 
+def test_one_loop_without_a_cluster(start: StartDaemon) -> None:
+    """It is no bad input, and the log says once what is wrong."""
+    daemon = start("--once", "--kubernetes=http://127.0.0.1:1")
+    assert daemon.wait() == 3
+    [told] = daemon.says("the cluster cannot be read: GET /api/v1/")
+    assert "Connection refused; nor were " in told["message"]
+
+
 def loops_of_increases(daemon: DaemonProcess) -> list[int]:
     """The number of the loop that asked for each."""
     writes = [line["write"] for line in daemon.says("cloud write")]

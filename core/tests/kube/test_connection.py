@@ -10,6 +10,14 @@ import pytest
 
 from nodewright.adapters.kube.api import MERGE_PATCH, Request
 from nodewright.adapters.kube.connection import Connection, connect
+from nodewright.model.errors import ConfigError
+
+KUBECONFIG = """
+current-context: here
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users: [{name: me, user: {}}]
+"""
 
 
 class Notes(BaseHTTPRequestHandler):
@@ -61,3 +69,20 @@ def test_every_call_brings_its_query_and_its_body(connection: Connection, method
 def test_a_call_without_query_has_none(connection: Connection) -> None:
     connection.send(Request(method="GET", path="/readyz"))
     assert Notes.seen[0][1] == "/readyz"
+
+
+@pytest.mark.parametrize("text", ["junk: [", "a word", "[1]", "{clusters: 7}", "", "{users: [{}]}", "\x00"])
+def test_what_is_no_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"^--kubeconfig: .*kubeconfig") as caught:
+        connect(kubeconfig=str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_address_without_a_scheme_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    assert connect(kubeconfig=str(file), server="https://there:6443").server == "https://there:6443"
+    with pytest.raises(ConfigError, match=r"^--kubernetes: there:6443 is no address like https://"):
+        connect(kubeconfig=str(file), server="there:6443")

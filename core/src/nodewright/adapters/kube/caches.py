@@ -125,6 +125,14 @@ class Caches:
         """Kinds that were not listed yet, each with what went wrong."""
         return {name: r.cache.problem for name, r in self._reflectors.items() if not r.cache.is_synced}
 
+    def complaint(self) -> str:
+        """One sentence for all that was not listed: most often one reason holds for every kind."""
+        missing = self.missing()
+        kind, why = next(((kind, why) for kind, why in missing.items() if why), ("", "no answer yet"))
+        others = [other for other in missing if other != kind]
+        also = f"; nor were {', '.join(others)} listed" if others else ""
+        return f"the cluster cannot be read: {why}{also}"
+
     def ages(self) -> dict[str, float]:
         """Seconds since the API server last said anything of each kind."""
         now = self._clock.now()

@@ -17,8 +17,10 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config.config_exception import ConfigException
 from urllib3.exceptions import HTTPError
+from yaml import YAMLError
 
 from nodewright.adapters.kube.api import ApiError, Lines, Request, read_status
+from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
 
 # Every kind keeps one connection for its watch; the others are for calls.
@@ -26,6 +28,9 @@ _POOL = 48
 _CONNECT_SECONDS = 10.0
 _CHUNK = 1 << 16
 _BEARER = "BearerToken"
+_SCHEMES = ("https://", "http://")
+# What the client raises where a kubeconfig is YAML, but of another shape than it expects.
+_WRONG_SHAPE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 
 def connect(*, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright") -> "Connection":
@@ -37,8 +42,10 @@ def connect(*, kubeconfig: str = "", server: str = "", user_agent: str = "nodewr
     configuration: Configuration = type.__call__(Configuration)
     try:
         _load(configuration, kubeconfig)
-    except (ConfigException, OSError, ValueError) as error:
-        raise ConfigError(f"--kubeconfig: {' '.join(str(error).split())}") from None
+    except (ConfigException, YAMLError, OSError, *_WRONG_SHAPE) as error:
+        raise ConfigError(f"--kubeconfig: {_complaint(kubeconfig, error)}") from None
+    if server and not server.startswith(_SCHEMES):
+        raise ConfigError(f"--kubernetes: {printable(server)} is no address like https://10.0.0.1:6443")
     if server:
         configuration.host = server
     configuration.connection_pool_maxsize = _POOL
@@ -62,6 +69,13 @@ def _load(configuration: Configuration, kubeconfig: str) -> None:
         _load_in_cluster(client_configuration=configuration)
     except ConfigException:
         _load_kubeconfig(client_configuration=configuration, persist_config=False)
+
+
+def _complaint(kubeconfig: str, error: Exception) -> str:
+    said = printable(" ".join(str(error).split()))
+    if not kubeconfig:
+        return f"this is no pod, and without one: {said}"
+    return said if isinstance(error, ConfigException) else f"{kubeconfig} is no kubeconfig: {said}"
 
 
 class Connection:

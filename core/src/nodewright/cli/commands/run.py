@@ -47,7 +47,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
         report = engine.run()
     if engine.lost_leadership:
         return LEADERSHIP_LOST
-    return LOOP_FAILED if once and report is not None and report.problem else 0
+    return LOOP_FAILED if once and (report is None or report.problem) else 0
 
 
 def _stop_when_told(engine: LiveEngine) -> None:

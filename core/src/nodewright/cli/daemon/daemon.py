@@ -44,7 +44,7 @@ from nodewright.engine.autoscaler import Autoscaler, LoopReport
 from nodewright.engine.daemon import Daemon
 from nodewright.engine.ports import World
 from nodewright.expander.priority import CONFIG_MAP
-from nodewright.model.errors import ConfigError, KubeApiError, NodewrightError
+from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import Settings
 
 # Where the cluster does not answer at all, the log says so this often.
@@ -291,10 +291,10 @@ class LiveEngine:
             waited += 1
             if waited % _SYNC_SECONDS:
                 continue
-            missing = self._caches.missing()
-            self._log.say("waiting for the API server", level="warning", missing=missing)
             if self._options.once:
-                raise KubeApiError(f"the cluster cannot be read: {missing}", retryable=True)
+                self._log.say(self._caches.complaint(), level="error")
+                return False
+            self._log.say("waiting for the API server", level="warning", missing=self._caches.missing())
         return not self._stopping
 
     def _wait_leader(self) -> bool:

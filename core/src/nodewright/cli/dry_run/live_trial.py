@@ -30,8 +30,7 @@ def try_live(settings: Settings, seed: int) -> Trial:
     caches.start()
     try:
         if not caches.wait_synced(_SYNC_SECONDS):
-            missing = ", ".join(f"{kind}: {why}" if why else kind for kind, why in caches.missing().items())
-            raise KubeApiError(f"the cluster cannot be read ({missing})", retryable=True)
+            raise KubeApiError(caches.complaint(), retryable=True)
         providers = Connector(clock=clock, seed=seed).connect_all(settings.providers)
         picture = DryCluster(api, caches, max_age=cluster.max_cache_age)
         return try_once(picture, providers, settings, random, clock.now())
