@@ -204,6 +204,16 @@ def test_row_69_one_node_that_cannot_be_marked_keeps_the_others() -> None:
     assert all(is_as_before(story, name) for name in ("pool-0", "pool-1", "pool-2"))
 
 
+def test_a_mark_of_which_the_answer_was_lost_is_taken_off_again() -> None:
+    """The API server wrote it and did not say so: nobody would ever untaint and uncordon that node."""
+    story = make(pods=0)
+    lost = Refusal(start=AT, end=AT + 60, what=EDIT, of="pool-1", takes_effect=True)
+    story.simulation.api_server.refusals.append(lost)
+    story.remove("pool-0", "pool-1", at=AT)
+    assert [over.result for over in story.ended()] == [RemovalResult.FAILED_TO_MARK] * 2
+    assert all(is_as_before(story, name) for name in ("pool-0", "pool-1"))
+
+
 def test_row_70_empty_nodes_go_although_others_cannot_be_marked() -> None:
     story = make(pods=0, group={**POOL, "size": 3})
     story.pods(1, at=1, cpu="4")

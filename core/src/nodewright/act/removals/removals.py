@@ -133,6 +133,7 @@ class Removals:
         try:
             node = self._cluster.edit_node(name, lambda held: hard_tainted(held, now, cordon=cordon))
         except KubeApiError as error:
+            self._owed[name] = now + EVICTION_RETRY_SECONDS  # it may be written, and only the answer lost
             return None, str(error)
         self._owed.pop(name, None)
         return node, "the node is gone"

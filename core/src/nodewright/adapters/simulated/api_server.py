@@ -30,13 +30,15 @@ EDIT, EVICT = "edit_node", "evict"
 class Refusal:
     """Between two moments (epoch seconds) the API server refuses writes of one kind, ``evict`` or ``edit_node``.
 
-    ``of`` is the namespace of the pods or the name of the node; empty: all of them.
+    ``of`` is the namespace of the pods or the name of the node; empty: all of them. ``takes_effect``: an edit is carried
+    out all the same, and only its answer is lost.
     """
 
     start: float
     end: float
     what: str = EVICT
     of: str = ""
+    takes_effect: bool = False
 
     def meets(self, what: str, of: str, now: float) -> bool:
         return self.what == what and self.of in ("", of) and self.start <= now < self.end
@@ -74,8 +76,9 @@ class ApiServer:
         return Sight(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
-        if self._refuses(EDIT, name):
-            raise KubeApiError(f"node {name} cannot be written: the server is busy", retryable=True)
+        refusal = self._find_refusal(EDIT, name)
+        if refusal is not None and not refusal.takes_effect:
+            raise _busy(name)
         row = self._cluster.live.find_row(name)
         if row is None:
             return None
@@ -83,6 +86,8 @@ class ApiServer:
         after = edit(before)
         if after != before:
             self._wire.cross(EDIT, self._write, after)
+        if refusal is not None:
+            raise _busy(name)
         return before
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
@@ -127,7 +132,7 @@ class ApiServer:
         return None
 
     def _why_not(self, pod: Pod) -> str:
-        if self._refuses(EVICT, pod.metadata.namespace):
+        if self._find_refusal(EVICT, pod.metadata.namespace) is not None:
             return "too many requests"
         covering = [rule for rule in self.budgets if rule.covers(pod)]
         if len(covering) > 1:
@@ -136,11 +141,16 @@ class ApiServer:
             return f"it would violate the disruption budget {covering[0].name}"
         return ""
 
-    def _refuses(self, what: str, of: str) -> bool:
-        return any(refusal.meets(what, of, self._clock.now()) for refusal in self.refusals)
+    def _find_refusal(self, what: str, of: str) -> Refusal | None:
+        now = self._clock.now()
+        return next((refusal for refusal in self.refusals if refusal.meets(what, of, now)), None)
 
     def _workloads(self) -> Workloads:
         pods = self._cluster.pods() if self.budgets else ()
         return Workloads(
             controllers=self._cluster.controllers, budgets=tuple(as_object(rule, pods) for rule in self.budgets)
         )
+
+
+def _busy(name: str) -> KubeApiError:
+    return KubeApiError(f"node {name} cannot be written: the server is busy", retryable=True)
