@@ -18,6 +18,7 @@ import sys
 import time
 from typing import Any, TypedDict
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -131,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.output == "json":
         print(json.dumps(rows, indent=2))
     else:
-        Console().print(_table(rows))
+        Console().print(_figures(rows), _results(rows))
     return 0 if all(row["ok"] for row in rows) else 1
 
 
@@ -140,19 +141,28 @@ def _named(name: str) -> list[str]:
     return [name] if name in BENCHMARKS else [known for known in BENCHMARKS if known.startswith(f"{name}-")]
 
 
-def _table(rows: list[Row]) -> Table:
-    table = Table(title="nodewright benchmarks; times in milliseconds")
+def _figures(rows: list[Row]) -> Table:
+    """Short columns only, so that they stand beside each other on 80 characters."""
+    table = Table(title="nodewright benchmarks; times in milliseconds", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("benchmark", no_wrap=True)
-    for heading in ("median", "min", "max", "peak", "× Go", "wanted"):
+    for heading in ("median", "min", "max", "MiB", "× Go", "wanted"):
         table.add_column(heading, no_wrap=True, justify="right")
-    table.add_column("workload, from: result")
     for row in rows:
         seconds = row["seconds"]
         times = [f"{seconds[key] * 1000:,.1f}" for key in ("median", "min", "max")]
+        table.add_row(row["name"], *times, f"{row['peak_mib']:,.0f}", _times(row["times"]), _wanted(row))
+    return table
+
+
+def _results(rows: list[Row]) -> Table:
+    """What was done in each, and what came of it."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("benchmark", no_wrap=True)
+    table.add_column("workload, from: result")
+    for row in rows:
         result = ", ".join(f"{key} {value:,}" for key, value in [*row["result"].items(), *row["notes"].items()])
-        mark = result if row["ok"] else f"WRONG: {result}"
-        said = [f"{row['peak_mib']:,.0f} MiB", _times(row["times"]), _wanted(row)]
-        table.add_row(row["name"], *times, *said, f"{row['workload']}, from {row['start']}: {mark}")
+        mark = "" if row["ok"] else "WRONG: "
+        table.add_row(row["name"], f"{row['workload']}, from {row['start']}: {mark}{result}")
     return table
 
 
@@ -164,7 +174,7 @@ def _wanted(row: Row) -> str:
     mark = "" if row["meets"] is None else (" ✓" if row["meets"] else " ✗")
     if row["wanted"] is not None:
         return f"{row['wanted']:,.0f} ×{mark}"
-    return f"{row['limit'] * 1000:,.0f} ms{mark}" if row["limit"] is not None else ""
+    return f"{row['limit']:g} s{mark}" if row["limit"] is not None else ""
 
 
 if __name__ == "__main__":
