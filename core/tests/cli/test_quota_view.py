@@ -39,10 +39,9 @@ def test_the_quota_in_the_way_is_named(nodewright: Nodewright, dump: str) -> Non
 
 
 def test_one_that_is_wrong_is_told(nodewright: Nodewright, dump: str) -> None:
-    said = " ".join(nodewright("plan", dump, *ON).out.split())
-    assert (
-        "CapacityQuota/wrong is not enforced: spec.limits.resources: nodes: '-1' is no whole number from 0 up." in said
-    )
+    wrong = "CapacityQuota/wrong is not enforced: spec.limits.resources: nodes: '-1' is no whole number from 0 up."
+    assert wrong in " ".join(nodewright("plan", dump, *ON).out.split())
+    assert nodewright("plan", dump, *ON, "-o", "json").document["warnings"] == [wrong]
 
 
 def test_where_they_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) -> None:
@@ -54,6 +53,13 @@ def test_where_they_are_off_the_plan_says_so(nodewright: Nodewright, dump: str) 
 def test_where_classes_are_off_the_plan_says_so(nodewright: Nodewright, write_dump: WriteDump) -> None:
     held = ProvisioningClass(metadata=ObjectMeta(name="train"))
     dump = write_dump(build_node("n", labels=POOL, created_at=3600.0), held)
-    off = "1 definition of request classes is left alone: --enable-provisioning-classes is off."
-    assert off in " ".join(nodewright("plan", dump, *GROUPS).out.split())
-    assert off not in " ".join(nodewright("plan", dump, *GROUPS, "--enable-provisioning-classes").out.split())
+
+    def warnings(*flags: str) -> list[str]:
+        found: list[str] = nodewright("plan", dump, *GROUPS, *flags, "-o", "json").document["warnings"]
+        return found
+
+    classes, requests = "--enable-provisioning-classes", "--enable-provisioning-requests"
+    alone = "1 definition of request classes is left alone:"
+    assert warnings() == warnings(requests) == [f"{alone} {classes} is off."]
+    assert warnings(classes) == [f"{alone} {requests} is off."]
+    assert warnings(classes, requests) == []

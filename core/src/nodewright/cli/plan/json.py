@@ -9,6 +9,7 @@ from nodewright.cli.buffer_view import buffer_expansions, buffer_json
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.plan.nodes import nodes_json
 from nodewright.cli.plan.verdicts import Verdict, find_verdicts, rounds
+from nodewright.cli.plan.warnings import find_warnings
 from nodewright.cli.request_view import request_expansions, request_json
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
@@ -30,6 +31,7 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
         "result": plan.scale_up.result.value,
         "halted": plan.halted or None,
         "partial": plan.partial or None,
+        "warnings": list(find_warnings(trial, strays)),
         "cluster": {
             "nodes": int(seen.snapshot.alive.sum()),
             "pending_pods": len(seen.pending),

@@ -10,13 +10,13 @@ from nodewright.cli.buffer_view import buffer_expansions, print_buffers
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.plan.nodes import print_nodes
 from nodewright.cli.plan.verdicts import Fate, Verdict, find_verdicts, rounds
+from nodewright.cli.plan.warnings import find_warnings
 from nodewright.cli.request_view import print_requests, request_expansions
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
-from nodewright.planner.capacity_quotas import read_quotas
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.registry.state import GroupState
@@ -39,7 +39,7 @@ def print_trial(console: Console, trial: Trial, source: str, strays: Sequence[Po
     nodes = count(int(seen.snapshot.alive.sum()), "node")
     pending = count(len(seen.pending), "pending pod")
     console.print(safe(f"{source}, as of {format_moment(trial.state.now)}: {nodes}, {pending}"), end="\n\n")
-    for warning in _warnings(trial, strays):
+    for warning in find_warnings(trial, strays):
         console.print(safe(warning, "yellow"))
     _print_groups(console, trial)
     _print_other_actions(console, trial)
@@ -48,41 +48,6 @@ def print_trial(console: Console, trial: Trial, source: str, strays: Sequence[Po
     print_buffers(console, buffers_planned(trial.plan))
     _print_pods(console, verdicts, folded=folded)
     console.print(_conclusion(trial, verdicts))
-
-
-def _warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
-    if trial.plan.halted:
-        yield f"Nothing is planned: {trial.plan.halted}."
-    if trial.plan.partial:
-        yield f"The plan is partial, {trial.plan.partial}."
-    for name, held in trial.state.observation.providers.items():
-        if held.problem:
-            yield f"Provider {name} could not be read: {held.problem}."
-    for warning in trial.plan.scale_up.warnings:
-        yield f"{warning}."
-    yield from _left_alone(trial)
-    for read in read_quotas(trial.state.observation, trial.settings):
-        if read.problem:
-            yield f"{read.quota.id} is not enforced: {read.problem}."
-    if strays:
-        names = name_some([pod.key for pod in strays])
-        yield f"{count(len(strays), 'pod')} on nodes that the dump does not hold, left out: {names}."
-
-
-def _left_alone(trial: Trial) -> Iterator[str]:
-    """What the dump holds and the settings pass over."""
-    seen, settings = trial.state.observation, trial.settings
-    options, buffers = settings.provisioning, settings.buffers.are_read
-    asks, classes = options.enable_provisioning_requests, options.enable_provisioning_classes
-    for objects, is_on, noun, of, flag in (
-        (seen.provisioning.requests, asks, "request", "for capacity", "enable-provisioning-requests"),
-        (seen.provisioning.classes, classes, "definition", "of request classes", "enable-provisioning-classes"),
-        (seen.buffers.buffers, buffers, "buffer", "of spare capacity", "capacity-buffer-controller-enabled"),
-        (seen.quotas, settings.limits.capacity_quotas_enabled, "quota", "of capacity", "capacity-quotas-enabled"),
-    ):
-        if objects and not is_on:
-            are = "is" if len(objects) == 1 else "are"
-            yield f"{count(len(objects), noun)} {of} {are} left alone: --{flag} is off."
 
 
 def _print_groups(console: Console, trial: Trial) -> None:
