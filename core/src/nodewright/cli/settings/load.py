@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from nodewright.cli.settings.ca_flags import CA_FLAGS
 from nodewright.cli.settings.checks import check_together
+from nodewright.cli.settings.idle import find_idle
 from nodewright.cli.settings.names import (
     CONFIG_VARIABLE,
     KNOWN,
@@ -47,7 +47,7 @@ _PROVIDER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Loaded(NamedTuple):
-    """Settings, and by flag what was given and where. ``idle`` says which of CA's flags were given for nothing."""
+    """Settings, and by flag what was given and where. ``idle`` says what was given for nothing."""
 
     settings: Settings
     given: Layer
@@ -77,13 +77,7 @@ def load(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
         providers=_add_short_form(providers, given, values),
     )
-    idle = (f"{place.origin}: {CA_FLAGS[flag].why}" for flag, place in given.items() if _is_idle(flag, values[flag]))
-    return Loaded(settings, given, tuple(idle))
-
-
-def _is_idle(flag: str, value: Any) -> bool:
-    """Whether somebody asked for something and does not get it: a default asks for nothing."""
-    return flag in CA_FLAGS and value != CA_FLAGS[flag].default
+    return Loaded(settings, given, tuple(find_idle(given, values)))
 
 
 def parse_expanders(text: str) -> tuple[str, ...]:
