@@ -9,7 +9,7 @@ from tests.faults.history import Loop
 from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario import load_scenario
+from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.engine.autoscaler import Brain
 
 

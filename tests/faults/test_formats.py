@@ -13,7 +13,7 @@ from tests.faults.replay import replay, story
 from tests.faults.schedules import Schedule, schedules
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario import read_scenario
+from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.engine.autoscaler import Brain
 
 REPOSITORY = Path(__file__).parents[2]

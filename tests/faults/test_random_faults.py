@@ -10,7 +10,7 @@ from tests.faults.hunt import Broken, drawn, examine, hunt, smallest
 from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario import load_scenario
+from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.engine.autoscaler import Brain
 from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings

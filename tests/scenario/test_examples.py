@@ -9,7 +9,7 @@ import pytest
 
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import Decision, SimulationResult
-from nodewright.adapters.simulated.scenario import load_scenario
+from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.cli.simulation.removals import scale_down_in_words
 from nodewright.cli.simulation.summary import as_json
 from nodewright.engine.autoscaler import Brain

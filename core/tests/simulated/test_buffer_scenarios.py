@@ -3,7 +3,7 @@
 import pytest
 
 from nodewright.adapters.simulated.build import build_simulation
-from nodewright.adapters.simulated.scenario import read_scenario
+from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.model.errors import ConfigError
 
 SCENARIO = """

@@ -3,7 +3,7 @@
 from nodewright.adapters.simulated.build import build_simulation
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario import read_scenario
+from nodewright.adapters.simulated.scenario_file import read_scenario
 
 SCENARIO = """
 name: Trouble

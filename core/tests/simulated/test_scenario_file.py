@@ -5,17 +5,8 @@ from pathlib import Path
 import pytest
 
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
-from nodewright.adapters.simulated.scenario import (
-    Crash,
-    Outage,
-    PauseWrites,
-    Restart,
-    ResumeWrites,
-    Scale,
-    Seconds,
-    load_scenario,
-    read_scenario,
-)
+from nodewright.adapters.simulated.scenario import Crash, Outage, PauseWrites, Restart, ResumeWrites, Scale, Seconds
+from nodewright.adapters.simulated.scenario_file import load_scenario, read_scenario
 from nodewright.model.errors import ConfigError
 
 MINIMAL = "name: x\nduration: 1h\nproviders: {fake: {}}\n"

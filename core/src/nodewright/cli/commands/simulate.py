@@ -15,7 +15,8 @@ from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
 from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario import Scenario, Seconds, load_scenario
+from nodewright.adapters.simulated.scenario import Scenario, Seconds
+from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.adapters.traces.openb import is_trace
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.explain.answers import KINDS, Answer, answer
