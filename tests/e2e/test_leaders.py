@@ -66,3 +66,11 @@ def test_good_bye_hands_over_at_once(clean: ControlPlane, shared: SharedCloud, s
     wait_until(lambda: second.says("loop"), "loop of the second")
     assert find_lease(clean)["leaseTransitions"] == 1
     assert not shared.calls
+
+
+def test_who_may_not_take_the_lease_says_so(start: StartDaemon) -> None:
+    """It is healthy and waits: without this nobody would know what for."""
+    daemon = start(user="dry-run")
+    wait_until(lambda: daemon.says("the lease: GET /apis/coordination.k8s.io"), "complaint")
+    assert "forbidden" in daemon.says("the lease: ")[0]["message"]
+    assert daemon.end() == 0

@@ -86,6 +86,15 @@ def test_an_api_server_that_fails_only_loses_events(server: ApiServer, events: K
     events.stop()
     assert events.dropped == 1
     assert len(server.objects) == 1
+    assert not events.problem
+
+
+def test_why_events_are_not_written(server: ApiServer, events: KubeEvents) -> None:
+    server.refusals[EVENTS] = ApiError("events is forbidden", status=403)
+    events.record(GROWN)
+    events.start()
+    events.stop()
+    assert events.problem == "events is forbidden"
 
 
 def test_too_many_are_dropped_from_the_front(server: ApiServer, events: KubeEvents) -> None:

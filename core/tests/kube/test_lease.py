@@ -26,6 +26,25 @@ def candidate(server: ApiServer, name: str, clock: VirtualClock, grace: float = 
     return Leadership(server, options, clock, clock, Random(1))
 
 
+def test_what_keeps_it_from_the_lease_is_told(server: ApiServer) -> None:
+    """Of a right that is missing nobody would hear otherwise: a process that waits to lead is healthy."""
+    clock, heard = VirtualClock(1000.0), list[str]()
+    options = LeaseOptions(
+        namespace="kube-system",
+        name="cluster-autoscaler",
+        identity="a",
+        duration=15.0,
+        renew_deadline=10.0,
+        retry_period=2.0,
+    )
+    waiting = Leadership(server, options, clock, clock, Random(1), heard.append)
+    server.refusals[LEASE] = ApiError("leases is forbidden", status=403)
+    assert not waiting._try()
+    del server.refusals[LEASE]
+    assert waiting._try()
+    assert heard == ["leases is forbidden", ""]
+
+
 def held(server: ApiServer) -> dict[str, Any]:
     spec: dict[str, Any] = server.objects[LEASE]["spec"]
     return spec

@@ -25,13 +25,15 @@ FindUid = Callable[[str, str], str]
 
 
 class KubeEvents:
-    """Implements EventSink. When more wait than the API server takes, the oldest are dropped and counted.
+    """Implements EventSink. When more wait than the API server takes, the oldest are dropped and counted; ``problem`` is
+    why the last one could not be written, if it could not.
 
     ``find_uid`` answers the uid of an object by kind and name, or nothing: kubectl describe looks events up by it.
     """
 
     def __init__(self, api: Api, clock: Clock, find_uid: FindUid = lambda _kind, _name: "") -> None:
         self.dropped = 0
+        self.problem = ""
         self._api = api
         self._clock = clock
         self._find_uid = find_uid
@@ -70,7 +72,9 @@ class KubeEvents:
                 event = self._waiting.popleft()
             try:
                 self._write(event)
-            except ApiError:
+                self.problem = ""
+            except ApiError as error:
+                self.problem = str(error)
                 self.dropped += 1
 
     def _write(self, event: Event) -> None:

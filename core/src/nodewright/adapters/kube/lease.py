@@ -6,6 +6,7 @@ run out when it has not changed for as long as it says it lasts.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
@@ -57,14 +58,24 @@ class Leadership:
     """``acquire``, then ``keep`` in a thread of its own; ``remaining`` says how long writing is still allowed.
 
     ``clock`` never stops and never jumps (time since boot); ``wall`` is for the times that people read in the lease.
+    ``tell`` hears after each try what was wrong with it, or nothing: in the thread that tried.
     """
 
-    def __init__(self, api: Api, options: LeaseOptions, clock: Clock, wall: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        api: Api,
+        options: LeaseOptions,
+        clock: Clock,
+        wall: Clock,
+        random: Random,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._api = api
         self._options = options
         self._clock = clock
         self._wall = wall
         self._random = random
+        self._tell = tell
         # Two calls make a renewal, and one may fail.
         self._call_seconds = options.renew_deadline / 4
         self._collection = collection_path(_LEASES, "leases", options.namespace)
@@ -77,7 +88,6 @@ class Leadership:
         self._stop = threading.Event()
         self._lost = threading.Event()
         self._keeper: threading.Thread | None = None
-        self.problem = ""
         self.renewed = 0
         self.failed = 0
 
@@ -125,7 +135,7 @@ class Leadership:
         try:
             self._write(self._seen.metadata.resource_version, said)
         except ApiError as error:
-            self.problem = str(error)
+            self._tell(str(error))
 
     def _keep(self) -> None:
         """Renew until told to stop, or until it has failed for too long."""
@@ -140,11 +150,12 @@ class Leadership:
     def _try(self) -> bool:
         """Take the lease or renew it; whether it is ours now."""
         try:
-            return self._take_or_renew()
+            ours, problem = self._take_or_renew(), ""
         except KubeApiError as error:
-            self.problem = str(error)
+            ours, problem = False, str(error)
             self.failed += 1
-            return False
+        self._tell(problem)
+        return ours
 
     def _take_or_renew(self) -> bool:
         began = self._clock.now()
@@ -160,7 +171,7 @@ class Leadership:
         self._write(seen.metadata.resource_version if seen is not None else "", said)
         if self._until < 0:
             self._waited_out = seen is None or not seen.spec.holder_identity
-        self._held, self._until, self.problem = said, began + self._options.duration, ""
+        self._held, self._until = said, began + self._options.duration
         self.renewed += 1
         return True
 

@@ -45,6 +45,22 @@ class JsonLog:
         self.say("cloud write", write=record)
 
 
+class Lasting:
+    """Says what is wrong when it begins, not again as long as it lasts. For any thread, one for each ``what``."""
+
+    def __init__(self, log: JsonLog) -> None:
+        self._log = log
+        self._wrong: set[str] = set()
+
+    def see(self, what: str, problem: str) -> None:
+        """``problem`` is empty while all is well."""
+        if not problem:
+            self._wrong.discard(what)
+        elif what not in self._wrong:
+            self._wrong.add(what)
+            self._log.say(f"{what}: {problem}", level=WARNING)
+
+
 class LoggedEvents:
     """Implements EventSink: says each event before it goes on to ``beyond``, where there is one."""
 

@@ -14,11 +14,12 @@ from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.dry import DryCluster, DryStore
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
 from nodewright.adapters.kube.guard import GuardedApi, GuardedRunner
+from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.metered import MeteredApi
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
-from nodewright.adapters.logs import JsonLog, LoggedEvents
+from nodewright.adapters.logs import JsonLog, Lasting, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.provider.runner import ThreadRunner
@@ -69,11 +70,12 @@ class LiveEngine:
         self.lost_leadership = False
         self.last_report: LoopReport | None = None
         self._log = JsonLog(log, self._clock)
+        self._lasting = Lasting(self._log)
         cluster, looks = settings.cluster, options.only_looks
         server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
         self._api = MeteredApi(server)
         elects = settings.leader.leader_elect and not looks
-        self._leadership = make_leadership(self._api, settings, self._clock, self._random) if elects else None
+        self._leadership = self._make_leadership() if elects else None
         # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
         self._guarded = GuardedApi(self._api, self._remaining)
         self._caches = self._make_caches()
@@ -163,6 +165,12 @@ class LiveEngine:
             make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._remaining_for_clouds),
         )
         return connector.connect_all(self._settings.providers)
+
+    def _make_leadership(self) -> Leadership:
+        def tell(problem: str) -> None:
+            self._lasting.see("the lease", problem)
+
+        return make_leadership(self._api, self._settings, self._clock, self._random, tell)
 
     def _make_autoscaler(self) -> Autoscaler:
         looks, cluster = self._options.only_looks, self._settings.cluster
@@ -258,6 +266,9 @@ class LiveEngine:
         self._health.ran(succeeded=not report.problem)
         if self._status is not None and report.state is not None and report.plan is not None:
             self._status.update(report.state, report.plan)
+            self._lasting.see("the status ConfigMap", self._status.problem)
+        if self._events is not None:
+            self._lasting.see("events", self._events.problem)
         self._log.say(
             report.problem or "loop",
             level="warning" if report.problem else "info",

@@ -35,7 +35,9 @@ class DaemonOptions:
         return self.dry_run or self.shadow
 
 
-def make_leadership(api: Api, settings: Settings, wall: Clock, random: Random) -> Leadership:
+def make_leadership(
+    api: Api, settings: Settings, wall: Clock, random: Random, tell: Callable[[str], None]
+) -> Leadership:
     leader = settings.leader
     options = LeaseOptions(
         namespace=leader.leader_elect_resource_namespace or settings.cluster.namespace,
@@ -46,7 +48,7 @@ def make_leadership(api: Api, settings: Settings, wall: Clock, random: Random) -
         retry_period=leader.leader_elect_retry_period,
         grace=max((provider.call_timeout for provider in settings.providers.values()), default=0.0),
     )
-    return Leadership(api, options, BootClock(), wall, random)
+    return Leadership(api, options, BootClock(), wall, random, tell)
 
 
 def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:

@@ -1,0 +1,64 @@
+"""What the daemon says: one JSON object a line, whatever becomes of the stream."""
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodewright.act import Event
+from nodewright.adapters.logs import JsonLog, Lasting, LoggedEvents
+from nodewright.adapters.simulated.clock import VirtualClock
+
+
+@pytest.fixture
+def stream() -> io.BytesIO:
+    return io.BytesIO()
+
+
+@pytest.fixture
+def log(stream: io.BytesIO) -> JsonLog:
+    return JsonLog(stream, VirtualClock(1_800_000_000.0))
+
+
+def lines(stream: io.BytesIO) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_says_when_how_bad_and_in_which_loop(log: JsonLog, stream: io.BytesIO) -> None:
+    log.say("starting", ports={"address": 1})
+    log.loop = "7"
+    log.say("two\nlines", level="error")
+    assert lines(stream) == [
+        {"time": "2027-01-15T08:00:00Z", "level": "info", "message": "starting", "ports": {"address": 1}},
+        {"time": "2027-01-15T08:00:00Z", "level": "error", "message": "two\nlines", "loop": "7"},
+    ]
+
+
+def test_a_stream_that_is_gone_is_no_reason_to_stop(log: JsonLog, stream: io.BytesIO) -> None:
+    stream.close()
+    log.say("nobody reads this")
+
+
+def test_an_event_is_said_and_passed_on(log: JsonLog, stream: io.BytesIO) -> None:
+    passed: list[Event] = []
+
+    class Sink:
+        def record(self, event: Event) -> None:
+            passed.append(event)
+
+    event = Event(kind="Pod", name="a/b", reason="NotTriggerScaleUp", message="no group", type="Warning")
+    LoggedEvents(log, Sink()).record(event)
+    LoggedEvents(log, None).record(event)
+    assert passed == [event]
+    told = {"level": "warning", "message": "no group", "event": "NotTriggerScaleUp", "kind": "Pod", "object": "a/b"}
+    assert [line.items() >= told.items() for line in lines(stream)] == [True, True]
+
+
+def test_what_lasts_is_said_when_it_begins(log: JsonLog, stream: io.BytesIO) -> None:
+    lasting = Lasting(log)
+    for problem in ("", "forbidden", "forbidden, again", "", "forbidden"):
+        lasting.see("events", problem)
+    lasting.see("the lease", "no answer")
+    said = [(line["message"], line["level"]) for line in lines(stream)]
+    assert said == [(text, "warning") for text in ("events: forbidden", "events: forbidden", "the lease: no answer")]
