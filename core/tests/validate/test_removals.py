@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
 from nodewright.model.pod import EmptyDir, HostPath, Pod, Toleration, Volume
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
@@ -73,6 +74,16 @@ def test_a_machine_that_the_group_does_not_list() -> None:
 
 def test_a_group_that_cannot_be_read_loses_nothing() -> None:
     assert rules(world(target=None), removal("g-0")) == ["the size of group cloud/g is unknown"]
+
+
+def test_a_removal_that_says_itself_where_its_pods_go() -> None:
+    pod = on_node(cpu="3")
+    given = world(pod, build_pod("full", cpu="2", node_name="g-1"))
+    planned = removal("g-0", pod.key)
+    assert rules(given, changed(planned, places=("g-2",)), places={pod.key: "g-1"}) == []
+    (rule,) = rules(given, changed(planned, places=("g-1",)), places={pod.key: "g-2"})
+    assert rule.startswith(f"pod {pod.key} has no place")
+    assert rules(given, changed(planned, places=("",)), places={pod.metadata.uid: "g-2"}) == []
 
 
 def test_a_node_that_is_to_stay() -> None:

@@ -16,6 +16,7 @@ from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
 from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.snapshot.observation import GroupSeen, Observation
+from nodewright.snapshot.pod_places import PodPlaces
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +141,7 @@ class ScaleDownMemory:
     moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
     setbacks: Mapping[str, Setback] = field(default_factory=dict)
     recheck_at: Mapping[str, float] = field(default_factory=dict)
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: PodPlaces = field(default_factory=PodPlaces)
     pending_hints: Mapping[str, str] = field(default_factory=dict)
     deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     watched: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)

@@ -7,7 +7,7 @@ Volumes, topology spread, pod affinity and devices that are claimed are the plan
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
@@ -30,8 +30,8 @@ _DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 def check_removals(
     seen: Observation, removals: Sequence[NodeRemoval], places: Mapping[str, str], settings: Settings
 ) -> tuple[Violation, ...]:
-    """Every violation; none for sound removals. ``places`` is the node that takes each moved pod, by the pod's uid or
-    else its ``namespace/name``.
+    """Every violation; none for sound removals. ``places`` is the node that takes each moved pod of a removal that does
+    not say so itself, by the pod's uid or else its ``namespace/name``.
     """
     course = _Course(seen, removals, places, settings)
     found = [(removal, rule) for removal in removals for rule in course.follow(removal)]
@@ -110,17 +110,19 @@ class _Course:
             if fates[kind]:
                 yield f"pod {pod.key} may not be moved: {fates[kind]}"
         moving = crew.only(kind for kind, fate in fates.items() if fate is None)
-        unplanned = set(moving.keys).difference(removal.pods)
+        planned = dict(zip_longest(removal.pods, removal.places, fillvalue=""))
+        unplanned = [key for key in moving.keys if key not in planned]
         if unplanned:
             yield f"pods run on it that were not planned for: {', '.join(sorted(unplanned))}"
         if self._seen.workloads.budgets:
             yield from self._broken_budgets(moving)
         needing = moving.only(kind for kind in moving.variety if not self._ends(kind.pod))
-        places = [self._places.get(known_as, "") for known_as in needing.ids]
-        if "" in places:
-            named = zip(places, needing.keys, strict=True)
-            places = [place or self._places.get(key, "") for place, key in named]
+        known_as = zip(needing.ids, needing.keys, strict=True)
+        places = [planned.get(key) or self._place(pod_id, key) for pod_id, key in known_as]
         self._moves.append(_Move(removal, needing, places))
+
+    def _place(self, pod_id: str, key: str) -> str:
+        return self._places.get(pod_id) or self._places.get(key, "")
 
     def _fate(self, kind: Kind) -> str | None:
         """``why_immovable``; pods that count for nothing go with their node."""

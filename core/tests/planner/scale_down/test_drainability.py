@@ -15,7 +15,7 @@ from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, Court, Fate, PodVerdict
-from nodewright.planner.scale_down.drainability import judge_pod, judge_pods
+from nodewright.planner.scale_down.drainability import judge_pods
 from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_budget, build_controller, build_owner, build_pod
 
@@ -33,7 +33,7 @@ def judge(
 ) -> PodVerdict:
     listed = None if controllers is None else {(type(one).__name__, one.key): one for one in controllers}
     workloads = Workloads(controllers=listed)
-    return judge_pod(pod, workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW)
+    return Court(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW).judge(pod)
 
 
 def safe(value: str) -> Mapping[str, str]:
@@ -278,7 +278,7 @@ def test_pods_that_are_judged_as_one_kind_are_those_that_are_judged_alike(
         NOW,
     )
     verdict = judge_pods(pods, *court)
-    alone = [judge_pod(pod, *court) for pod in pods]
+    alone = [court.judge(pod) for pod in pods]
     stop = next((at for at, one in enumerate(alone) if one.code is not None), len(pods))
     assert (verdict.blocking.pod if verdict.blocking else None) == (pods[stop].key if stop < len(pods) else None)
     if verdict.blocking is not None:

@@ -15,6 +15,7 @@ from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, To
 from nodewright.planner.scale_down.ghost import tainted
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.predicates import explain
+from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 
@@ -148,7 +149,7 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
     plain = Plain(nodes=nodes, open={node.name for node, _ in nodes} - closed)
     board = plain.snapshot()
     destinations = np.array([name in plain.open for name in (board.name(row) for row in range(len(board)))])
-    fast = Simulation(board, destinations, {}, NOW)
+    fast = Simulation(board, destinations, PodPlaces(), NOW)
     for index in [i for i in order if i < len(nodes)] * (1 + again):
         name = f"n{index}"
         if name not in {node.name for node, _ in plain.nodes}:
@@ -189,7 +190,7 @@ def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
     board.add_nodes([build_node("room")])
     pod = build_pod("p", node_name="leaving")
     board.place(board.class_of(pod, placed=True), first, pod=pod)
-    simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), {}, NOW)
+    simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), PodPlaces(), NOW)
     load = simulation.load(first)
     assert simulation.empty(first, load, load) is None
     assert list(simulation.conclude().values()) == ["room"]

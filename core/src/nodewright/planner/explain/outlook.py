@@ -14,8 +14,7 @@ from nodewright.planner.explain.values import PodOutlook, Refusal
 from nodewright.planner.hints import Hints
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import Fate, PodVerdict
-from nodewright.planner.scale_down.drainability import judge_pod
+from nodewright.planner.scale_down.drain_rules import Court, Fate, PodVerdict
 from nodewright.planner.scale_down.ghost import leave_ghost
 from nodewright.planner.scale_down.load import is_replaced
 from nodewright.predicates import feasible
@@ -61,7 +60,8 @@ def outlook(
     pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
-    verdicts = (judge_pod(pod, workloads, budgets, settings.drain, state.now) for pod in pods)
+    court = Court(workloads, budgets, settings.drain, state.now)
+    verdicts = (court.judge(pod) for pod in pods)
     judged = [
         _as_it_ends(_as_planned(verdict, pod, reason), pod, settings)
         for pod, verdict in zip(pods, verdicts, strict=True)

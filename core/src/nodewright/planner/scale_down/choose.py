@@ -12,13 +12,15 @@ from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
 from nodewright.planner.scale_down.confirm import Confirmed, Simulate, confirm
-from nodewright.planner.scale_down.examine import Examination, Removable
+from nodewright.planner.scale_down.examine import Examination
 from nodewright.planner.scale_down.flapping import reason_to_wait
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.planner.scale_down.minima import Minima
 from nodewright.planner.scale_down.scarce import scarcest_first
+from nodewright.planner.scale_down.trial import Removable
 from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
 from nodewright.registry.state import ClusterState
+from nodewright.snapshot.pod_places import PodPlaces
 
 _NO_TURN = Unremovable(
     code=UnremovableCode.AWAITS_TURN, message="as many nodes as may be removed at a time come before it"
@@ -38,7 +40,7 @@ class Choice:
     removals: tuple[NodeRemoval, ...] = ()
     stay: dict[str, Unremovable] = field(default_factory=dict)
     waiting: dict[str, Unremovable] = field(default_factory=dict)
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: PodPlaces = field(default_factory=PodPlaces)
 
 
 def choose(
@@ -141,14 +143,13 @@ def _removal(
     ids: Mapping[GroupRef, Mapping[str, str]],
 ) -> NodeRemoval:
     ref, provider_id = state.group_of_node[found.name], _node(state, found.name).spec.provider_id
-    keys = found.moving.roster.keys
     reason = RemovalReason.UNDERUTILIZED if found.moving else RemovalReason.EMPTY
     return NodeRemoval(
         node=found.name,
         group=ref,
         instance_id=ids[ref].get(provider_id.lower(), provider_id),
         reason=reason if is_ready_node(state, found.name) else RemovalReason.UNREADY,
-        pods=tuple([keys[number] for number in found.moving.numbers]),
+        pods=tuple(found.moving.roster.keys(found.moving.numbers)),
         owners=tuple([kind.owner for kind in found.moving.kinds]),
         places=found.places,
         batch=batch,

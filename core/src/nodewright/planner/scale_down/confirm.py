@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace as changed
 
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.planner.scale_down.examine import Examination, Removable
+from nodewright.planner.scale_down.examine import Examination
+from nodewright.planner.scale_down.trial import Removable
 from nodewright.registry.state import ClusterState
+from nodewright.snapshot.pod_places import PodPlaces
 
 # Simulates the removal of some nodes, in order, while all others stay.
 Simulate = Callable[[Sequence[str]], Examination]
@@ -27,7 +29,7 @@ class Confirmed:
     batches: dict[str, int]
     nodes: dict[str, Removable]
     stay: dict[str, Unremovable] = field(default_factory=dict)
-    hints: Mapping[str, str] = field(default_factory=dict)
+    hints: PodPlaces = field(default_factory=PodPlaces)
 
 
 def confirm(

@@ -42,6 +42,10 @@ class DisruptionBudgets:
         """The budgets of a cluster, before anything is taken of them."""
         return DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._budgets)
+
     def fork(self) -> "DisruptionBudgets":
         """Counters of its own over the same budgets."""
         forked = DisruptionBudgets.__new__(DisruptionBudgets)
@@ -70,7 +74,7 @@ class DisruptionBudgets:
     def can_remove(self, pods: Sequence[Pod]) -> Allowance:
         """Whether these pods may go as far as their budgets know; the first budget that is used up decides."""
         affected: dict[int, list[Pod]] = {}
-        for pod in pods if self._budgets else ():
+        for pod in pods:
             for number in self._matching(pod):
                 affected.setdefault(number, []).append(pod)
         answer = Allowance(can_remove=True, in_parallel=True)
@@ -84,7 +88,7 @@ class DisruptionBudgets:
 
     def remove(self, pods: Iterable[Pod]) -> None:
         """Count these pods as gone."""
-        for pod in pods if self._budgets else ():
+        for pod in pods:
             for number in self._matching(pod):
                 self._allowed[number] -= 1
 

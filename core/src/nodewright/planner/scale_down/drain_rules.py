@@ -54,6 +54,16 @@ class Court(NamedTuple):
     settings: DrainSettings
     now: float
 
+    def judge(self, pod: Pod) -> PodVerdict:
+        """The verdict of the first rule that has an opinion; a pod that none is about is moved."""
+        metadata = pod.metadata
+        asked = Asked(pod, metadata.controller, pod.is_daemonset_pod, metadata.annotations.get(SAFE_TO_EVICT))
+        for rule in _RULES:
+            verdict = rule(asked, self)
+            if verdict is not None:
+                return verdict
+        return _DAEMON if asked.is_daemon else _MOVE
+
 
 class Asked(NamedTuple):
     """A pod and what several rules want to know of it."""
@@ -80,15 +90,6 @@ def overdue_after(pod: Pod) -> float | None:
     """The moment (epoch seconds) beyond which a pod that terminates will have been gone for a while."""
     deleted = pod.metadata.deletion_timestamp
     return deleted.timestamp() + pod.grace_seconds + _LONG_TERMINATING_SECONDS if deleted is not None else None
-
-
-def apply_rules(asked: Asked, court: Court) -> PodVerdict:
-    """The verdict of the first rule that has an opinion; a pod that none is about is moved."""
-    for rule in _RULES:
-        verdict = rule(asked, court)
-        if verdict is not None:
-            return verdict
-    return _DAEMON if asked.is_daemon else _MOVE
 
 
 def _mirror(asked: Asked, _: Court) -> PodVerdict | None:

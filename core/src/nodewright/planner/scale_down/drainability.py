@@ -8,7 +8,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Asked, Court, Fate, PodVerdict, apply_rules
+from nodewright.planner.scale_down.drain_rules import Court, Fate, PodVerdict
 from nodewright.planner.scale_down.load import Load, PodKind, sort_pods
 from nodewright.snapshot.workloads import Workloads
 
@@ -44,41 +44,42 @@ class DrainVerdict:
         return tuple(self.moving.pods)
 
 
+class Verdicts:
+    """What a court says of pods by kind: asked once, or again and again where a budget is about them."""
+
+    def __init__(self, court: Court) -> None:
+        self._court = court
+        self._final: dict[PodKind, PodVerdict] = {}
+
+    def of(self, kind: PodKind) -> PodVerdict:
+        verdict = self._final.get(kind)
+        if verdict is None:
+            verdict = self._court.judge(kind.pod)
+            if self._court.budgets is None or not self._court.budgets.covers(kind.pod):
+                self._final[kind] = verdict
+        return verdict
+
+
 def judge_pods(
     pods: Sequence[Pod], workloads: Workloads, budgets: DisruptionBudgets | None, settings: DrainSettings, now: float
 ) -> DrainVerdict:
     """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
-    return judge_load(sort_pods(pods), Court(workloads, budgets, settings, now))
+    return judge_load(sort_pods(pods), Verdicts(Court(workloads, budgets, settings, now)))
 
 
-def judge_load(load: Load, court: Court) -> DrainVerdict:
+def judge_load(load: Load, verdicts: Verdicts) -> DrainVerdict:
     """As ``judge_pods``, with one verdict for all pods of a kind."""
-    fates: dict[PodKind, Fate] = {}
+    fates: dict[Fate, set[PodKind]] = {}
     blocking, stop = None, len(load)
     for kind in load.variety if len(load.variety) == 1 else dict.fromkeys(load.kinds):
-        verdict = apply_rules(_asked(kind.pod), court)
+        verdict = verdicts.of(kind)
         if verdict.code is not None:
             stop = load.kinds.index(kind)
             blocking = Blocker(load.pods[stop].key, verdict.code, verdict.message)
             break
-        fates[kind] = verdict.fate
+        fates.setdefault(verdict.fate, set()).add(kind)
     met = load.part(0, stop)
-    moving, daemons, awaited = (
-        met.only({kind for kind, found in fates.items() if found is fate})
-        for fate in (Fate.MOVE, Fate.DAEMON, Fate.AWAIT)
-    )
+    moving, daemons, awaited = (met.only(fates.get(fate, set())) for fate in (Fate.MOVE, Fate.DAEMON, Fate.AWAIT))
     return DrainVerdict(
         moving=moving, daemons=tuple(daemons.pods), on_completion=tuple(awaited.pods), blocking=blocking
     )
-
-
-def judge_pod(
-    pod: Pod, workloads: Workloads, budgets: DisruptionBudgets | None, settings: DrainSettings, now: float
-) -> PodVerdict:
-    """What becomes of one pod, whatever its neighbours; a DaemonSet pod that may go is DAEMON by whichever rule."""
-    return apply_rules(_asked(pod), Court(workloads, budgets, settings, now))
-
-
-def _asked(pod: Pod) -> Asked:
-    metadata = pod.metadata
-    return Asked(pod, metadata.controller, pod.is_daemonset_pod, metadata.annotations.get(SAFE_TO_EVICT))

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.drain_rules import ANNOTATIONS
 from nodewright.snapshot.pod_class import PodClass, PodClasses
+from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.roll import Roll, find_rolls, is_judged_by_its_times
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -43,25 +43,31 @@ class Roster:
         self.pods: list[Pod] = []
         self.kinds: list[PodKind] = []
         self.places: list[str] = []
-        self._rolls: list[Roll] = []
+        # By the number of its first pod.
+        self._rolls: dict[int, Roll] = {}
+        self._keys: list[str] = []
 
     def add(self, roll: Roll) -> "Load":
         """The pods of one more node."""
         start, kinds = len(self.pods), roll.once(find_kinds)
         self.pods += roll.pods
         self.kinds += kinds * len(roll.pods) if len(kinds) == 1 else [kinds[place] for place in roll.which]
-        self._rolls.append(roll)
+        self._rolls[start] = roll
         return Load(self, range(start, len(self.pods)), frozenset(kinds))
 
-    @property
-    def ids(self) -> Iterator[str]:
-        """By what the place of each is remembered."""
-        return chain.from_iterable(roll.ids for roll in self._rolls)
+    def places_by_roll(self) -> PodPlaces:
+        """``places`` to be remembered."""
+        return PodPlaces({roll: self.places[at : at + len(roll.pods)] for at, roll in self._rolls.items() if roll.pods})
 
-    @cached_property
-    def keys(self) -> list[str]:
-        """``namespace/name`` of each, once all are there."""
-        return list(chain.from_iterable(roll.keys for roll in self._rolls))
+    def keys(self, numbers: Sequence[int]) -> list[str]:
+        """``namespace/name`` of some."""
+        known = self._keys
+        known += [""] * (len(self.pods) - len(known))
+        for number in numbers:
+            if not known[number]:
+                start = next(at for at in range(number, -1, -1) if at in self._rolls)
+                known[start : start + len(self._rolls[start].pods)] = self._rolls[start].keys
+        return [known[number] for number in numbers]
 
 
 class Load:

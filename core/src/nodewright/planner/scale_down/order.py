@@ -9,7 +9,7 @@ from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.planner.candidates import Ground
 from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Court
-from nodewright.planner.scale_down.drainability import judge_load
+from nodewright.planner.scale_down.drainability import Verdicts, judge_load
 from nodewright.planner.scale_down.eligibility import NO_GROUP
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.planner.scale_down.load import PodKind, find_kinds, find_loads
@@ -55,15 +55,15 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
 
 def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> list[str]:
     """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
-    snapshot, court = ground.snapshot, Court(Workloads(), None, ground.settings.drain, ground.state.now)
+    snapshot = ground.snapshot
+    verdicts = Verdicts(Court(Workloads(), None, ground.settings.drain, ground.state.now))
     before = ground.state.memory.scale_down.unneeded_since
-
     rows = [snapshot.row(name) for name in names]
 
     def rank(name: str, row: int, kinds: Iterable[PodKind]) -> tuple[bool, bool, bool]:
         if _is_ordinary(kinds):
             return True, False, name not in before
-        verdict = judge_load(find_loads(snapshot, (row,))[0], court)
+        verdict = judge_load(find_loads(snapshot, (row,))[0], verdicts)
         return not verdict.is_empty, bool(verdict.on_completion), name not in before
 
     found = [roll.once(find_kinds) for roll in find_rolls(snapshot, rows)]

@@ -95,7 +95,7 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
         mark=mark,
         unmark=unmark,
         partial=found.partial,
-        memory=replace(after, hints={**after.hints, **choice.hints}) if choice.hints else after,
+        memory=replace(after, hints=after.hints.updated(choice.hints)) if choice.hints else after,
     )
 
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nodewright.planner.candidates import Ground
-from nodewright.planner.scale_down.examine import Removable, takes_pods
+from nodewright.planner.scale_down.examine import takes_pods
 from nodewright.planner.scale_down.load import Load
+from nodewright.planner.scale_down.trial import Removable
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass

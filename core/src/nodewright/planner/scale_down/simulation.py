@@ -4,20 +4,23 @@ CA forks its picture for every candidate. Here moves are written down and taken 
 its own pods cost, however large the cluster is.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, compress, groupby
+from typing import NamedTuple
 
 import numpy as np
 
 from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.ghost import heeds_taints, leave_ghost
-from nodewright.planner.scale_down.load import Load
+from nodewright.planner.scale_down.load import Load, PodKind
+from nodewright.planner.scale_down.room import Room
 from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
-from nodewright.predicates import amounts_fit, feasible, is_admitted, is_countable, static_key
+from nodewright.predicates import amounts_fit, feasible, is_countable
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 
 # Nodes looked at first; a scan that finds nothing there looks at ever more at a time.
@@ -44,6 +47,14 @@ class _Attempt:
         return ((numbers, rows) for _, numbers, rows in self.placed)
 
 
+class Route(NamedTuple):
+    """The pods of a node, and the row to which each was to go before, by number, as far as it still takes any."""
+
+    row: int
+    load: Load
+    goals: Mapping[int, int]
+
+
 class Simulation:
     """A cluster in which nodes are emptied one after the other; ``board`` belongs to it alone.
 
@@ -51,14 +62,13 @@ class Simulation:
     pods were to go before.
     """
 
-    def __init__(self, board: Snapshot, destinations: Mask, hints: Mapping[str, str], now: float) -> None:
+    def __init__(self, board: Snapshot, destinations: Mask, hints: PodPlaces, now: float) -> None:
         self.board = board
         self._open = destinations & board.alive
         self._where = Whereabouts(board, hints)
         # Classes for which no node has room.
         self._full: set[PodClass] = set()
-        # By ``static_key``: which nodes take plain pods, given room.
-        self._admitted: dict[object, Mask] = {}
+        self._room = Room()
         self._cursor = 0
         self._now = now
 
@@ -66,7 +76,7 @@ class Simulation:
         """The pods of a node by now."""
         return self._where.load(self.board, row)
 
-    def conclude(self) -> dict[str, str]:
+    def conclude(self) -> PodPlaces:
         """Tell the rosters of loads where their pods have gone; the answer is the same as hints."""
         return self._where.conclude()
 
@@ -100,6 +110,51 @@ class Simulation:
         if not attempt.placed:
             self._note_full(row, moving)
         return stuck
+
+    def find_route(self, row: int) -> Route | None:
+        """Where the pods of a node were to go before; None where more than amounts may keep one of them from it."""
+        load = self.load(row)
+        goals = self._hinted_rows(row, load.numbers, self._open) or ()
+        found = {number: goal for number, goal in zip(load.numbers, goals, strict=bool(goals)) if goal >= 0}
+        kinds = self._where.roster.kinds
+        plain = all(self._is_plain(kind) for kind in {kinds[number] for number in found})
+        return Route(row, load, found) if plain else None
+
+    def _is_plain(self, kind: PodKind) -> bool:
+        return is_countable(self.board, kind.pod_class) and not heeds_taints(kind.pod_class)
+
+    def have_room(self, routes: Collection[Route]) -> bool:
+        """Whether all pods of these nodes have room where their routes lead, in whatever order, and can stay there."""
+        asked = self._by_class((number, goal) for route in routes for number, goal in route.goals.items())
+        goals = {pod_class: rows for pod_class, (_, rows) in asked.items()}
+        wanted = set(chain.from_iterable(goals.values()))
+        going = {route.row for route in routes}
+        return wanted.isdisjoint(going) and len(self._room.for_all(self.board, goals)) == len(wanted)
+
+    def empty_together(self, leaving: Sequence[tuple[Route, Load]]) -> None:
+        """Take nodes out that ``have_room``, each with the pods that move; these must all be on its route."""
+        held: defaultdict[PodClass, Counter[int]] = defaultdict(Counter)
+        for route, _ in leaving:
+            for pod_class, count in route.load.counts().items():
+                held[pod_class][route.row] = count
+        for pod_class, counts in held.items():
+            self.board.unplace_many(pod_class, *_columns(counts))
+        moves = [(route, _by_priority(moving)) for route, moving in leaving]
+        brought = self._by_class((number, route.goals[number]) for route, numbers in moves for number in numbers)
+        for pod_class, (_, rows) in brought.items():
+            self.board.place_many(pod_class, *_counted(rows))
+        for route, numbers in moves:
+            self._take_out(route.row, [(numbers, [route.goals[number] for number in numbers])])
+
+    def _by_class(self, pods: Iterable[_Hinted]) -> dict[PodClass, tuple[list[int], list[int]]]:
+        """The numbers and rows of pods."""
+        found: dict[PodClass, tuple[list[int], list[int]]] = {}
+        kinds = self._where.roster.kinds
+        for number, row in pods:
+            numbers, rows = found.setdefault(kinds[number].pod_class, ([], []))
+            numbers.append(number)
+            rows.append(row)
+        return found
 
     def _is_hopeless(self, row: int, moving: Load) -> bool:
         """Whether all pods are of one class for which there is no room anywhere."""
@@ -162,7 +217,7 @@ class Simulation:
 
     def _follow_hints(self, attempt: _Attempt, load: Load) -> Load:
         """Place pods where they were to go before, as far as they can; answers the others."""
-        rows = self._hinted_rows(attempt, load.numbers)
+        rows = self._hinted_rows(attempt.row, load.numbers, attempt.open_rows)
         if rows is None:
             return load
         countable = {kind for kind in load.variety if is_countable(attempt.board, kind.pod_class)}
@@ -176,24 +231,18 @@ class Simulation:
                 left += follow(attempt, list(run))
         return Load(self._where.roster, [number for number, _ in left])
 
-    def _hinted_rows(self, attempt: _Attempt, numbers: Sequence[int]) -> list[int] | None:
-        """Where each pod was to go, negative where that takes nobody; None: nowhere any."""
-        if not self._where.are_hinted(attempt.row):
+    def _hinted_rows(self, row: int, numbers: Sequence[int], open_rows: Mask) -> list[int] | None:
+        """Where each pod of a node was to go, negative where that takes nobody; None: nowhere any."""
+        if not self._where.are_hinted(row):
             return None
         rows = np.array(self._where.hinted(numbers), dtype=np.int64)
-        rows[~attempt.open_rows[rows]] = -1
+        rows[~open_rows[rows]] = -1
         return rows.tolist() if (rows >= 0).any() else None
 
     def _follow_together(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
         """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
-        asked: dict[PodClass, tuple[list[int], list[int]]] = {}
-        kinds = self._where.roster.kinds
-        for number, row in hinted:
-            if row >= 0:
-                numbers, rows = asked.setdefault(kinds[number].pod_class, ([], []))
-                numbers.append(number)
-                rows.append(row)
-        roomy = self._roomy(attempt.board, {pod_class: rows for pod_class, (_, rows) in asked.items()})
+        asked = self._by_class(pod for pod in hinted if pod[1] >= 0)
+        roomy = self._room.for_all(attempt.board, {pod_class: rows for pod_class, (_, rows) in asked.items()})
         for pod_class, (numbers, rows) in asked.items():
             going = [row in roomy for row in rows]
             if any(going):
@@ -211,20 +260,6 @@ class Simulation:
                 left.append((number, row))
         return left
 
-    def _roomy(self, board: Snapshot, asked: Mapping[PodClass, Sequence[int]]) -> frozenset[int]:
-        """The rows that take all the plain pods that are to go there, whoever comes first."""
-        rows = np.array(sorted(set(chain.from_iterable(asked.values()))), dtype=np.int64)
-        needed = np.zeros((_width(board, asked), len(rows)), dtype=np.int64)
-        fits = np.ones(len(rows), dtype=np.bool_)
-        for pod_class, places in asked.items():
-            counts = np.bincount(np.searchsorted(rows, places), minlength=len(rows))
-            # What one pod needs at the most: as it comes, or once it runs there.
-            most = np.maximum(board.request_row(pod_class), board.request_row(pod_class, placed=True))
-            needed += most[:, None] * counts
-            fits &= (counts == 0) | self._admits(board, pod_class)[rows]
-        fits &= ((needed <= board.free[rows].T) | (needed == 0)).all(axis=0)
-        return frozenset(rows[fits].tolist())
-
     def _settle(self, attempt: _Attempt, pod_class: PodClass, numbers: Sequence[int], rows: list[int]) -> None:
         if len(rows) == 1:
             attempt.board.place(pod_class, rows[0])
@@ -237,12 +272,12 @@ class Simulation:
         passed by.
         """
         board, found = attempt.board, list[int]()
-        admitted = self._admits(board, pod_class) if together else attempt.open_rows
+        admitted = self._room.admits(board, pod_class) if together else attempt.open_rows
         takes, schedulable = amounts_fit if together else feasible, board.schedulable
         rows, start = len(board), self._cursor % max(1, len(board))
         for window in chain(_windows(start, rows), _windows(0, start)):
             mask = attempt.open_rows[window] & schedulable[window] & admitted[window]
-            if mask.any():
+            if together or mask.any():  # other predicates cost more than a look
                 mask &= takes(board, pod_class, window)
             found += (window.start + np.flatnonzero(mask)[: count - len(found)]).tolist()
             if len(found) == count:
@@ -251,31 +286,25 @@ class Simulation:
             self._cursor = found[-1] + 1
         return found
 
-    def _admits(self, board: Snapshot, pod_class: PodClass) -> Mask:
-        """Which nodes take plain pods of a class, given room."""
-        key = static_key(pod_class)
-        known = self._admitted.get(key)
-        if known is None or len(known) != len(board):
-            known = self._admitted[key] = is_admitted(board, pod_class, slice(0, len(board)))
-        return known
-
-
-def _width(board: Snapshot, classes: Iterable[PodClass]) -> int:
-    """How many resources there are with those that these classes ask for."""
-    for pod_class in classes:
-        for placed in (False, True):
-            board.request_row(pod_class, placed=placed)
-    width: int = board.free.shape[1]
-    return width
-
 
 def _counted(rows: Sequence[int]) -> tuple[Ints, Ints]:
     """Distinct rows, and how often each is named."""
     if len(set(rows)) == len(rows):
         return np.array(rows, dtype=np.int64), np.ones(len(rows), dtype=np.int64)
-    counts = Counter(rows)
-    distinct = np.fromiter(counts, dtype=np.int64, count=len(counts))
-    return distinct, np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
+    return _columns(Counter(rows))
+
+
+def _columns(counts: Mapping[int, int]) -> tuple[Ints, Ints]:
+    rows = np.fromiter(counts, dtype=np.int64, count=len(counts))
+    return rows, np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
+
+
+def _by_priority(load: Load) -> Sequence[int]:
+    """Numbers of pods, those of high priority first."""
+    if len({kind.priority for kind in load.variety}) < 2:
+        return load.numbers
+    kinds = load.roster.kinds
+    return sorted(load.numbers, key=lambda number: -kinds[number].priority)
 
 
 def _windows(start: int, stop: int) -> Iterable[slice]:

@@ -1,10 +1,11 @@
 """Where the pods of a simulation are, were to go before, and go."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from nodewright.planner.scale_down.load import Load, Roster
+from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.roll import Roll, find_rolls
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -18,7 +19,7 @@ class Whereabouts:
     What is kept says nothing of the rows that are gone: whoever asks knows which are open.
     """
 
-    def __init__(self, board: Snapshot, hints: Mapping[str, str]) -> None:
+    def __init__(self, board: Snapshot, hints: PodPlaces) -> None:
         self.roster = Roster()
         self._hints = hints
         self._names = [board.name(row) for row in range(len(board))]
@@ -46,8 +47,8 @@ class Whereabouts:
     def _rows_before(self, roll: Roll) -> Iterable[int]:
         if not self._hints:
             return repeat(-1, len(roll.pods))
-        hint, row = self._hints.get, self._rows.get
-        return [row(hint(known_as, ""), -1) for known_as in roll.ids]
+        row = self._rows.get
+        return [row(name, -1) for name in self._hints.of(roll)]
 
     def are_hinted(self, row: int) -> bool:
         """Pods that came to a node were to go there: only its own have other hints, from before or from a try that failed."""
@@ -76,8 +77,8 @@ class Whereabouts:
                 if number in own:
                     self._places[number] = place
 
-    def conclude(self) -> dict[str, str]:
+    def conclude(self) -> PodPlaces:
         """Tell the roster where its pods have gone; the answer is the same as hints."""
         names = self._names
-        self.roster.places = places = ["" if row < 0 else names[row] for row in self._places]
-        return {known_as: place for known_as, place in zip(self.roster.ids, places, strict=True) if place}
+        self.roster.places = ["" if row < 0 else names[row] for row in self._places]
+        return self.roster.places_by_roll()

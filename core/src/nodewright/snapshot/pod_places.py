@@ -1,0 +1,50 @@
+"""Where pods could move: found out anew in every loop, and looked up by few."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from nodewright.snapshot.roll import Roll
+
+
+class PodPlaces(Mapping[str, str]):
+    """The name of a node for each pod (its uid, or ``namespace/name``).
+
+    Kept by roll, in the order of its pods and empty for one without a place, so that pods are not gone through where
+    their node is as it was.
+    """
+
+    def __init__(self, rolls: Mapping[Roll, Sequence[str]] | None = None) -> None:
+        self._rolls = rolls or {}
+
+    def __bool__(self) -> bool:
+        return any(any(places) for places in self._rolls.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __getitem__(self, known_as: str) -> str:
+        return self._by_id[known_as]
+
+    def of(self, roll: Roll) -> Sequence[str]:
+        """The place of each pod of a roll, empty for one without."""
+        found = self._rolls.get(roll)
+        return found if found is not None else [self._by_id.get(known_as, "") for known_as in roll.ids]
+
+    def updated(self, later: "PodPlaces") -> "PodPlaces":
+        """With what was found out later."""
+        rolls = {
+            roll: [new or old for new, old in zip(later.of(roll), self.of(roll), strict=True)] for roll in self._rolls
+        }
+        return PodPlaces({**later._rolls, **rolls})
+
+    @cached_property
+    def _by_id(self) -> dict[str, str]:
+        return {
+            known_as: place
+            for roll, places in self._rolls.items()
+            for known_as, place in zip(roll.ids, places, strict=True)
+            if place
+        }

@@ -1,0 +1,101 @@
+"""Nodes that are looked at ahead leave as they would one by one: what the last loop found out only saves work."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodewright.model.meta import LabelSelector
+from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from nodewright.model.reason import Unremovable
+from nodewright.model.settings import Settings
+from nodewright.planner.scale_down.examine import takes_pods
+from nodewright.planner.scale_down.simulation import Simulation
+from nodewright.planner.scale_down.trial import LOOK_AHEAD, Trial
+from nodewright.registry.state import ClusterState, ScaleDownMemory
+from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.testkit.builders import build_budget, build_pod, build_taint
+from nodewright.testkit.world import World
+
+APPS = {"app": "s"}
+HOST = "kubernetes.io/hostname"
+APART = Affinity(
+    pod_anti_affinity=PodAffinity(
+        required=(PodAffinityTerm(topology_key=HOST, label_selector=LabelSelector(match_labels=APPS)),)
+    )
+)
+SPREAD = TopologySpreadConstraint(
+    topology_key=HOST, label_selector=LabelSelector(match_labels=APPS), node_taints_policy="Honor"
+)
+SHAPES: Any = st.sampled_from(
+    [
+        {},
+        {},
+        {},
+        {"priority": 5},
+        {"labels": APPS},
+        {"labels": APPS, "affinity": APART},
+        {"topology_spread_constraints": [SPREAD]},
+        {"host_ports": [80]},
+        {"owner": None},
+        {"owner": ("DaemonSet", "ds")},
+        {"deleted_at": 99_990.0},
+    ]
+)
+NODES = st.lists(
+    st.tuples(st.integers(1, 4), st.sampled_from([{}, {}, {"taints": [build_taint("own")]}])), min_size=2, max_size=8
+)
+PODS = st.lists(st.tuples(st.integers(0, 7), st.integers(1, 6), SHAPES), max_size=20)
+# What became of each node, where pods went, and what is free at last.
+Found = tuple[dict[str, object], PodPlaces, list[list[int]]]
+
+
+def world_of(nodes: Sequence[tuple[int, dict[str, Any]]], pods: Sequence[tuple[int, int, Any]], allowed: int) -> World:
+    world = World()
+    for number, (cores, more) in enumerate(nodes):
+        world.add_group(f"g{number}", 1, cpu=str(cores), **more)
+    world.running = [
+        build_pod(f"p{number}", cpu=f"{quarters * 250}m", node_name=f"g{at % len(nodes)}-0", **shape)
+        for number, (at, quarters, shape) in enumerate(pods)
+    ]
+    world.budgets = [build_budget("b", allowed, APPS)]
+    return world
+
+
+def run(state: ClusterState, names: Sequence[str], hints: PodPlaces, ahead: int) -> Found:
+    picture = state.observation.snapshot
+    simulation = Simulation(picture.fork(), takes_pods(picture, state), hints, state.now)
+    trial = Trial(simulation, state, Settings())
+    told: dict[str, object] = {}
+    for index, name in enumerate(names):
+        verdict = trial.take_out(name, names[index : index + ahead])
+        told[name] = verdict if isinstance(verdict, Unremovable) else [pod.key for pod in verdict.moving.pods]
+    places, board = trial.conclude(), simulation.board
+    return told, places, [board.free[row].tolist() for row, _ in board.nodes()]
+
+
+@settings(max_examples=500)
+@given(NODES, PODS, PODS, st.sets(st.integers(0, 19), max_size=3), st.integers(0, 4), st.booleans())
+def test_looking_ahead_changes_nothing(
+    nodes: list[tuple[int, dict[str, Any]]],
+    before: list[tuple[int, int, Any]],
+    come: list[tuple[int, int, Any]],
+    gone: set[int],
+    allowed: int,
+    unchanged: bool,
+) -> None:
+    """Two loops: the second takes the first at its word, node by node or ahead, also where pods came and went."""
+    names = [f"g{number}-0" for number in range(len(nodes))]
+    state = world_of(nodes, before, allowed).state()
+    told, hints, _ = run(state, names, PodPlaces(), 1)
+    could_go = [name for name in names if not isinstance(told[name], Unremovable)]
+    if not unchanged:
+        later = world_of(nodes, before + come[:4], allowed)
+        later.running = [pod for number, pod in enumerate(later.running) if number not in gone]
+        state = later.state()
+    memory = ScaleDownMemory(unneeded_since=dict.fromkeys(could_go, 1.0))
+    state = replace(state, memory=replace(state.memory, scale_down=memory))
+    ordered = [*could_go, *(name for name in names if name not in could_go)]
+    assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
