@@ -9,6 +9,7 @@ from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
+from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.world import NOW, World, ref
 
 
@@ -70,6 +71,16 @@ def test_a_loop_that_failed() -> None:
     assert found["cluster_autoscaler_errors_total{type=apiCallError}"] == 1
     assert "cluster_autoscaler_last_activity{activity=mainSuccessful}" not in found
     assert not [name for name in found if "node_group_" in name]
+
+
+def test_a_provider_that_cannot_be_read() -> None:
+    """The loop goes on without it: CA's would have failed, and people have alerts on this."""
+    world, metrics = World(), Metrics(Settings())
+    world.provider = ProviderSeen(name="fake", problem="no answer")
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=world.state()))
+    found = read(metrics)
+    assert found["cluster_autoscaler_errors_total{type=cloudProviderError}"] == 1
+    assert found["cluster_autoscaler_last_activity{activity=mainSuccessful}"] == NOW
 
 
 def test_engines_do_not_share_their_metrics() -> None:

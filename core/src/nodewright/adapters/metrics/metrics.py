@@ -134,7 +134,7 @@ class Metrics:
             buckets=_STEPS,
             registry=self.registry,
         )
-        self._errors = self._counter("errors_total", "Loops that failed, by type.", "type")
+        self._errors = self._counter("errors_total", "Loops that failed, in part or as a whole, by type.", "type")
         self._added = self._counter("scaled_up_nodes_total", "Machines that clouds accepted to add.", *_GPU)
         self._refused = self._counter("failed_scale_ups_total", "Increases that were refused.", "reason", *_GPU)
         self._created = self._counter("created_node_groups_total", "Node groups made on demand.", "group_type")
@@ -198,6 +198,8 @@ class Metrics:
 
     def _observe_state(self, state: ClusterState) -> None:
         groups = tuple(state.groups.values())
+        unread = sum(bool(provider.problem) for provider in state.observation.providers.values())
+        self._errors.labels("cloudProviderError").inc(unread)
         self._safe.set(state.healthy)
         for name, count in _node_counts(groups).items():
             self._nodes.labels(name).set(count)
