@@ -53,6 +53,13 @@ def test_effective_values_and_where_they_come_from(file: Path) -> None:
     assert "kubeconfig" not in found["reloads"]
 
 
+def test_secrets_are_not_shown_at_any_depth(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("providers: {fake: {options: {auth: [{client-secret: abc, region: here}], zone: a}}}\n")
+    options = check(file)["providers"]["fake"]["options"]
+    assert options == {"auth": [{"client-secret": "(not shown)", "region": "here"}], "zone": "a"}
+
+
 def test_people_see_what_differs(file: Path) -> None:
     result = CliRunner().invoke(cli, ["config", "check", str(file)])
     assert "can be used" in result.stdout

@@ -98,8 +98,15 @@ def _plain(setting: Setting, value: Any) -> Any:
 
 def _provider(held: ProviderSettings) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(held)
-    shown["options"] = {key: _HIDDEN if _is_secret(key) else value for key, value in held.options.items()}
+    shown["options"] = _without_secrets(held.options)
     return shown
+
+
+def _without_secrets(value: Any) -> Any:
+    """At any depth: options may hold tables of their own."""
+    if isinstance(value, dict):
+        return {key: _HIDDEN if _is_secret(str(key)) else _without_secrets(held) for key, held in value.items()}
+    return [_without_secrets(held) for held in value] if isinstance(value, list) else value
 
 
 def _is_secret(key: str) -> bool:
