@@ -11,6 +11,7 @@ from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_map import UPDATED_ANNOTATION, StatusMap
 from nodewright.model.capability import Capability
 from nodewright.model.moment import format_moment
+from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import Backoff, ClusterState, Memory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World, ref
@@ -66,6 +67,15 @@ def test_the_words_are_those_of_ca(server: ApiServer) -> None:
     }
     assert group["scaleDown"]["status"] == "NoCandidates"
     assert server.objects[PATH]["metadata"]["annotations"][UPDATED_ANNOTATION] == document["time"]
+
+
+def test_a_cluster_without_nodes_that_is_left_alone_says_so(server: ApiServer) -> None:
+    """CA's gate of --scale-up-from-zero=false."""
+    status = make_status(server)
+    status.update(make_state(), Plan(halted=NO_READY_NODES))
+    document = shown(server)
+    assert document.keys() == {"time", "autoscalerStatus", "message"}
+    assert (document["autoscalerStatus"], document["message"]) == ("Initializing", NO_READY_NODES)
 
 
 def test_how_failures_are_found_and_when_waiting_machines_are_given_up(server: ApiServer) -> None:

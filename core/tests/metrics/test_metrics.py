@@ -83,6 +83,12 @@ def test_a_provider_that_cannot_be_read() -> None:
     assert found["cluster_autoscaler_last_activity{activity=mainSuccessful}"] == NOW
 
 
+def test_a_cluster_that_is_left_alone_is_not_safe() -> None:
+    metrics = Metrics(Settings())
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=World().state(), plan=Plan(halted="no ready nodes")))
+    assert read(metrics)["cluster_autoscaler_cluster_safe_to_autoscale"] == 0
+
+
 def test_engines_do_not_share_their_metrics() -> None:
     first, second = Metrics(Settings()), Metrics(Settings())
     first.observe(make_report())

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodewright.engine.status import GroupStatus, make_status
 from nodewright.model.moment import format_moment
+from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState, GroupState, Readiness
 
@@ -37,6 +38,8 @@ def starting_document() -> dict[str, Any]:
 
 def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> dict[str, Any]:
     """All of it but ``time``."""
+    if plan.halted == NO_READY_NODES:
+        return {**starting_document(), "message": plan.halted}
     now = state.now
     candidates = _candidates(state, plan)
     groups = [state.groups[ref] for ref in sorted(state.groups)]

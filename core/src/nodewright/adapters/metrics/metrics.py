@@ -242,6 +242,8 @@ class Metrics:
         self._backoff.labels(name, backoff.code if backoff is not None else "").set(is_active(backoff, now))
 
     def _observe_plan(self, plan: Plan) -> None:
+        if plan.halted:
+            self._safe.set(0)
         pods = (plan.scale_up.triggered, plan.scale_up.awaiting, plan.scale_up.unhelped)
         self._pods.labels("unschedulable").set(sum(map(len, pods)))
         self._pods.labels("scheduler_unprocessed").set(len(plan.waiting))
