@@ -5,8 +5,8 @@ from pathlib import Path
 
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright_aws.doctor import minimal_policy
 from nodewright_aws.options import Options, load_options
+from nodewright_aws.policy import minimal_policy
 from readme_table import own_options, shown_options
 
 README = (Path(__file__).parents[1] / "README.md").read_text()

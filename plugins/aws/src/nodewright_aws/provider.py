@@ -8,10 +8,11 @@ from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
 from nodewright_aws.catalogue import Catalogue
 from nodewright_aws.discovery import select
-from nodewright_aws.doctor import Doctor, minimal_policy
+from nodewright_aws.doctor import Doctor
 from nodewright_aws.fleet import Fleet
 from nodewright_aws.making import Maker
 from nodewright_aws.options import load_options
+from nodewright_aws.policy import minimal_policy
 from nodewright_aws.sdk import Sdk
 from nodewright_aws.shapes import Group, GroupInstance
 from nodewright_aws.tags import options_of

@@ -1,23 +1,12 @@
-"""boto3 behind the typed face. The only module that imports it, and only when AWS is really asked.
+"""boto3 behind the typed face: which operations answer what the plugin asks."""
 
-The SDK retries nothing: the core repeats reads and settles writes, and two owners of retries would multiply.
-Every call has its own time limits. Credentials come from the SDK's own chain (environment, shared files and
-profiles, web identity, container and instance roles) and never pass through this plugin.
-"""
-
-import os
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-import msgspec
-
 from nodewright.spec import AccessDenied, ApiCalls, Clock, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec.meter import Meter
 from nodewright_aws.api import TagFilter
+from nodewright_aws.calls import Calls, convert
 from nodewright_aws.discovery import make_filters
-from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION, from_response
 from nodewright_aws.options import Options
 from nodewright_aws.shapes import (
     Activity,
@@ -38,7 +27,6 @@ _GROUPS_A_CALL = 100
 _CONFIGURATIONS_A_CALL = 50
 _INSTANCES_A_CALL = 50
 _TYPES_A_CALL = 100
-_NOT_MADE = "badRequest"
 # What an EC2 operation must be given before it looks at permissions.
 _PROBES: Mapping[str, Raw] = {
     "DescribeLaunchTemplateVersions": {"Versions": ["$Default"], "LaunchTemplateName": "nodewright-doctor"},
@@ -56,27 +44,16 @@ class Sdk:
     """One account in one region, through boto3. Safe for threads."""
 
     def __init__(self, options: Options, clock: Clock) -> None:
-        self._meter = Meter(clock, options.api_calls_per_minute)
-        self._options = options
-        self._lock = threading.Lock()
-        self._session: Any = None
-        self._clients: dict[str, Any] = {}
-        self._server_time = 0.0
-
-    def __repr__(self) -> str:
-        return f"Sdk(region={self._options.region!r})"
+        self._calls = Calls(options, clock)
 
     def made(self) -> Sequence[ApiCalls]:
-        return self._meter.made()
+        return self._calls.made()
 
     def region(self) -> str:
-        name = self._options.region or os.environ.get("AWS_REGION") or self._open().region_name
-        if not name:
-            raise ProviderError("no region: set providers.aws.options.region, or AWS_REGION", code=NO_REGION)
-        return str(name)
+        return self._calls.region()
 
     def server_time(self) -> float:
-        return self._server_time
+        return self._calls.server_time()
 
     # Auto Scaling: reads
 
@@ -90,14 +67,14 @@ class Sdk:
         return self._groups(Filters=make_filters(tags))
 
     def activities(self, group: str) -> Sequence[Activity]:
-        answer = self._ask("autoscaling", "DescribeScalingActivities", AutoScalingGroupName=group, MaxRecords=100)
-        return _convert(answer["Activities"], list[Activity])
+        answer = self._calls.ask("autoscaling", "DescribeScalingActivities", AutoScalingGroupName=group, MaxRecords=100)
+        return convert(answer["Activities"], list[Activity])
 
     def launch_configurations(self, names: Sequence[str]) -> Sequence[LaunchConfiguration]:
         found: list[LaunchConfiguration] = []
         for batch in _batches(names, _CONFIGURATIONS_A_CALL):
-            answer = self._ask("autoscaling", "DescribeLaunchConfigurations", LaunchConfigurationNames=batch)
-            found += _convert(answer["LaunchConfigurations"], list[LaunchConfiguration])
+            answer = self._calls.ask("autoscaling", "DescribeLaunchConfigurations", LaunchConfigurationNames=batch)
+            found += convert(answer["LaunchConfigurations"], list[LaunchConfiguration])
         return found
 
     # Auto Scaling: writes
@@ -143,29 +120,31 @@ class Sdk:
 
     def launch_template(self, spec: TemplateSpec) -> LaunchTemplateData:
         named = _naming(spec)
-        answer = self._ask("ec2", "DescribeLaunchTemplateVersions", Versions=[spec.version or "$Default"], **named)
+        answer = self._calls.ask(
+            "ec2", "DescribeLaunchTemplateVersions", Versions=[spec.version or "$Default"], **named
+        )
         versions = answer["LaunchTemplateVersions"]
         if not versions:
             raise ProviderError(f"there is no launch template {spec.named}", code="noLaunchTemplate")
-        return _convert(versions[0]["LaunchTemplateData"], LaunchTemplateData)
+        return convert(versions[0]["LaunchTemplateData"], LaunchTemplateData)
 
     def image(self, image_id: str) -> Image | None:
         # A filter passes over an image that is not there; naming it outright would be refused.
         wanted = [{"Name": "image-id", "Values": [image_id]}]
-        images = self._ask("ec2", "DescribeImages", Filters=wanted)["Images"]
-        return _convert(images[0], Image) if images else None
+        images = self._calls.ask("ec2", "DescribeImages", Filters=wanted)["Images"]
+        return convert(images[0], Image) if images else None
 
     def instance_types(self, names: Sequence[str]) -> Sequence[InstanceTypeInfo]:
         found: list[InstanceTypeInfo] = []
         for batch in _batches(names, _TYPES_A_CALL):
             # A filter passes over a type that the region lacks; naming it outright fails the whole call.
             wanted = [{"Name": "instance-type", "Values": batch}]
-            for answer in self._pages("ec2", "DescribeInstanceTypes", Filters=wanted):
-                found += _convert(answer["InstanceTypes"], list[InstanceTypeInfo])
+            for answer in self._calls.pages("ec2", "DescribeInstanceTypes", Filters=wanted):
+                found += convert(answer["InstanceTypes"], list[InstanceTypeInfo])
         return found
 
     def types_meeting(self, requirements: Raw, image: Image | None) -> Sequence[str]:
-        answer = self._ask(
+        answer = self._calls.ask(
             "ec2",
             "GetInstanceTypesFromInstanceRequirements",
             ArchitectureTypes=[image.architecture] if image is not None else ["x86_64", "arm64"],
@@ -175,8 +154,8 @@ class Sdk:
         return [found["InstanceType"] for found in answer["InstanceTypes"]]
 
     def nodegroup(self, cluster: str, name: str) -> EksNodegroup:
-        answer = self._ask("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
-        return _convert(answer["nodegroup"], EksNodegroup)
+        answer = self._calls.ask("eks", "DescribeNodegroup", clusterName=cluster, nodegroupName=name)
+        return convert(answer["nodegroup"], EksNodegroup)
 
     # Who may do what, and who else does
 
@@ -191,9 +170,11 @@ class Sdk:
             for name in ("aws:ResourceTag", "autoscaling:ResourceTag", "aws:RequestTag")
         ]
         try:
-            who = _role_of(str(self._ask("sts", "GetCallerIdentity")["Arn"]))
+            who = _role_of(str(self._calls.ask("sts", "GetCallerIdentity")["Arn"]))
             about: Raw = {"ResourceArns": [group.auto_scaling_group_arn], "ContextEntries": tags}
-            asked = self._ask("iam", "SimulatePrincipalPolicy", PolicySourceArn=who, ActionNames=list(actions), **about)
+            asked = self._calls.ask(
+                "iam", "SimulatePrincipalPolicy", PolicySourceArn=who, ActionNames=list(actions), **about
+            )
             results = asked["EvaluationResults"]
         except ProviderError:
             return None
@@ -201,7 +182,7 @@ class Sdk:
 
     def dry_run(self, operation: str) -> bool:
         try:
-            self._ask("ec2", operation, DryRun=True, **_PROBES.get(operation, {}))
+            self._calls.ask("ec2", operation, DryRun=True, **_PROBES.get(operation, {}))
         except AccessDenied:
             return False
         except (ProviderUnavailable, Throttled):
@@ -211,105 +192,23 @@ class Sdk:
         return True
 
     def policy_owners(self) -> Collection[str]:
-        pages = self._pages("autoscaling", "DescribePolicies")
+        pages = self._calls.pages("autoscaling", "DescribePolicies")
         return {
             one["AutoScalingGroupName"] for page in pages for one in page["ScalingPolicies"] if one.get("Enabled", True)
         }
 
     def scheduled_owners(self) -> Collection[str]:
-        pages = self._pages("autoscaling", "DescribeScheduledActions")
+        pages = self._calls.pages("autoscaling", "DescribeScheduledActions")
         return {one["AutoScalingGroupName"] for page in pages for one in page["ScheduledUpdateGroupActions"]}
-
-    # The calls themselves
 
     def _groups(self, **which: Any) -> list[Group]:
         found: list[Group] = []
-        for answer in self._pages("autoscaling", "DescribeAutoScalingGroups", MaxRecords=_GROUPS_A_CALL, **which):
-            found += _convert(answer["AutoScalingGroups"], list[Group])
+        for answer in self._calls.pages("autoscaling", "DescribeAutoScalingGroups", MaxRecords=_GROUPS_A_CALL, **which):
+            found += convert(answer["AutoScalingGroups"], list[Group])
         return found
 
-    def _pages(self, service: str, operation: str, **parameters: Any) -> Iterator[Raw]:
-        token: Raw = {}
-        while True:
-            answer = self._ask(service, operation, **parameters, **token)
-            yield answer
-            if not answer.get("NextToken"):
-                return
-            token = {"NextToken": answer["NextToken"]}
-
-    def _ask(self, service: str, operation: str, *, urgent: bool = False, **parameters: Any) -> Raw:
-        return self._call(service, operation, parameters, urgent=urgent)
-
     def _tell(self, operation: str, **parameters: Any) -> None:
-        self._call("autoscaling", operation, parameters, urgent=True)
-
-    def _call(self, service: str, operation: str, parameters: Raw, *, urgent: bool) -> Raw:
-        client = self._client(service)
-        return self._meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)
-
-    def _send(self, client: Any, operation: str, parameters: Raw) -> Raw:
-        from botocore import exceptions, parsers, xform_name  # noqa: PLC0415 - the SDK is heavy, see the first lines
-
-        try:
-            answer: Raw = getattr(client, xform_name(operation))(**parameters)
-        except exceptions.ClientError as error:
-            self._note_time(error.response)
-            raise from_response(operation, error.response)[1] from error
-        except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
-            said = f"{operation}: {error}; see the README of nodewright-aws for where they come from"
-            raise AccessDenied(said, code=NO_CREDENTIALS) from error
-        except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as error:
-            said = f"{operation}: credentials could not be fetched ({type(error).__name__})"
-            raise AccessDenied(said, code=NO_CREDENTIALS) from error
-        except exceptions.ParamValidationError as error:
-            raise ProviderError(f"{operation}: {error}", code=_NOT_MADE) from error
-        except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
-            raise ProviderUnavailable(f"{operation} in {self.region()}: {type(error).__name__}: {error}") from error
-        self._note_time(answer)
-        return answer
-
-    def _note_time(self, answer: Mapping[str, Any]) -> None:
-        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-        if date:
-            self._server_time = parsedate_to_datetime(date).timestamp()
-
-    def _open(self) -> Any:
-        with self._lock:
-            if self._session is None:
-                import boto3  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
-                from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
-
-                try:
-                    self._session = boto3.Session(profile_name=self._options.profile)
-                except BotoCoreError as error:
-                    raise AccessDenied(f"providers.aws.options.profile: {error}") from error
-            return self._session
-
-    def _client(self, service: str) -> Any:
-        session, region = self._open(), self.region()
-        with self._lock:
-            if service not in self._clients:
-                self._clients[service] = self._build(session, service, region)
-            return self._clients[service]
-
-    def _build(self, session: Any, service: str, region: str) -> Any:
-        from botocore.config import Config  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
-
-        options = self._options
-        config = Config(
-            retries={"mode": "standard", "total_max_attempts": 1},
-            connect_timeout=options.connect_timeout,
-            read_timeout=options.read_timeout,
-            max_pool_connections=options.parallel_calls,
-            user_agent_extra="nodewright",
-        )
-        try:
-            return session.client(
-                service, region_name=region, endpoint_url=options.endpoints.get(service), config=config
-            )
-        except (BotoCoreError, ValueError) as error:
-            raise ProviderError(f"no client for {service} in {region}: {error}", code="badConfiguration") from error
+        self._calls.ask("autoscaling", operation, urgent=True, **parameters)
 
 
 def _naming(spec: TemplateSpec) -> Raw:
@@ -322,13 +221,6 @@ def _naming(spec: TemplateSpec) -> Raw:
 def _batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
     for start in range(0, len(items), size):
         yield list(items[start : start + size])
-
-
-def _convert(answer: Any, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(answer, kind)
-    except msgspec.ValidationError as error:
-        raise ProviderUnavailable(f"AWS answered something unexpected: {error}") from error
 
 
 def _role_of(arn: str) -> str:

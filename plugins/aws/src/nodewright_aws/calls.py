@@ -1,0 +1,134 @@
+"""How every call of the SDK is made: counted, within the budget and time limits, its errors translated once.
+
+The only module that imports boto3, and only when AWS is really asked. The SDK retries nothing: the core repeats reads
+and settles writes, and two owners of retries would multiply. Credentials come from the SDK's own chain (environment,
+shared files and profiles, web identity, container and instance roles) and never pass through this plugin.
+"""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodewright.spec import AccessDenied, ApiCalls, Clock, ProviderError, ProviderUnavailable
+from nodewright.spec.meter import Meter
+from nodewright_aws.errors import NO_CREDENTIALS, NO_REGION, from_response
+from nodewright_aws.options import Options
+from nodewright_aws.shapes import Raw
+
+T = TypeVar("T")
+
+_NOT_MADE = "badRequest"
+
+
+class Calls:
+    """Calls to one account in one region. Safe for threads."""
+
+    def __init__(self, options: Options, clock: Clock) -> None:
+        self._meter = Meter(clock, options.api_calls_per_minute)
+        self._options = options
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._clients: dict[str, Any] = {}
+        self._server_time = 0.0
+
+    def made(self) -> Sequence[ApiCalls]:
+        return self._meter.made()
+
+    def region(self) -> str:
+        name = self._options.region or os.environ.get("AWS_REGION") or self._open().region_name
+        if not name:
+            raise ProviderError("no region: set providers.aws.options.region, or AWS_REGION", code=NO_REGION)
+        return str(name)
+
+    def server_time(self) -> float:
+        return self._server_time
+
+    def pages(self, service: str, operation: str, **parameters: Any) -> Iterator[Raw]:
+        """All pages of a list, one call each."""
+        token: Raw = {}
+        while True:
+            answer = self.ask(service, operation, **parameters, **token)
+            yield answer
+            if not answer.get("NextToken"):
+                return
+            token = {"NextToken": answer["NextToken"]}
+
+    def ask(self, service: str, operation: str, *, urgent: bool = False, **parameters: Any) -> Raw:
+        """``urgent``: writes, and what goes with them, are not kept back by the budget."""
+        client = self._client(service)
+        return self._meter.call(operation, lambda: self._send(client, operation, parameters), urgent=urgent)
+
+    def _send(self, client: Any, operation: str, parameters: Raw) -> Raw:
+        from botocore import exceptions, parsers, xform_name  # noqa: PLC0415 - the SDK is heavy, see the first lines
+
+        try:
+            answer: Raw = getattr(client, xform_name(operation))(**parameters)
+        except exceptions.ClientError as error:
+            self._note_time(error.response)
+            raise from_response(operation, error.response)[1] from error
+        except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
+            said = f"{operation}: {error}; see the README of nodewright-aws for where they come from"
+            raise AccessDenied(said, code=NO_CREDENTIALS) from error
+        except (exceptions.CredentialRetrievalError, exceptions.TokenRetrievalError) as error:
+            said = f"{operation}: credentials could not be fetched ({type(error).__name__})"
+            raise AccessDenied(said, code=NO_CREDENTIALS) from error
+        except exceptions.ParamValidationError as error:
+            raise ProviderError(f"{operation}: {error}", code=_NOT_MADE) from error
+        except (exceptions.BotoCoreError, parsers.ResponseParserError) as error:
+            raise ProviderUnavailable(f"{operation} in {self.region()}: {type(error).__name__}: {error}") from error
+        self._note_time(answer)
+        return answer
+
+    def _note_time(self, answer: Mapping[str, Any]) -> None:
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        if date:
+            self._server_time = parsedate_to_datetime(date).timestamp()
+
+    def _open(self) -> Any:
+        with self._lock:
+            if self._session is None:
+                import boto3  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+                from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
+
+                try:
+                    self._session = boto3.Session(profile_name=self._options.profile)
+                except BotoCoreError as error:
+                    raise AccessDenied(f"providers.aws.options.profile: {error}") from error
+            return self._session
+
+    def _client(self, service: str) -> Any:
+        session, region = self._open(), self.region()
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._build(session, service, region)
+            return self._clients[service]
+
+    def _build(self, session: Any, service: str, region: str) -> Any:
+        from botocore.config import Config  # noqa: PLC0415 - the SDK is heavy, see the module's first lines
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - as above
+
+        options = self._options
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": 1},
+            connect_timeout=options.connect_timeout,
+            read_timeout=options.read_timeout,
+            max_pool_connections=options.parallel_calls,
+            user_agent_extra="nodewright",
+        )
+        try:
+            return session.client(
+                service, region_name=region, endpoint_url=options.endpoints.get(service), config=config
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise ProviderError(f"no client for {service} in {region}: {error}", code="badConfiguration") from error
+
+
+def convert(answer: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise ProviderUnavailable(f"AWS answered something unexpected: {error}") from error

@@ -1,0 +1,135 @@
+"""The permissions that the plugin needs in AWS, and the policy that holds them."""
+
+import json
+
+import msgspec
+
+from nodewright.spec import Capability, FindingLevel
+from nodewright_aws.options import Options
+from nodewright_aws.tags import OWNED, cluster_tag
+
+
+class Permission(msgspec.Struct, frozen=True, kw_only=True):
+    """An action of IAM, and what is lost without it."""
+
+    action: str
+    without: str
+    is_write: bool = False
+    level: FindingLevel = FindingLevel.PROBLEM
+    capability: Capability | None = None
+
+
+_PERMISSIONS = (
+    Permission(action="autoscaling:DescribeAutoScalingGroups", without="no group can be read"),
+    Permission(
+        action="autoscaling:DescribeScalingActivities",
+        without="failed launches are noticed only when the provision time is over",
+        level=FindingLevel.WARNING,
+        capability=Capability.FAST_FAILURE_DETECTION,
+    ),
+    Permission(
+        action="autoscaling:DescribeLaunchConfigurations",
+        without="groups with launch configurations have no template",
+        level=FindingLevel.WARNING,
+    ),
+    Permission(action="ec2:DescribeLaunchTemplateVersions", without="groups with launch templates have no template"),
+    Permission(action="ec2:DescribeInstanceTypes", without="only types of the option instance_types are known"),
+    Permission(
+        action="ec2:DescribeImages",
+        without="groups with instance requirements have no template",
+        level=FindingLevel.WARNING,
+    ),
+    Permission(
+        action="ec2:GetInstanceTypesFromInstanceRequirements",
+        without="groups with instance requirements have no template",
+        level=FindingLevel.WARNING,
+    ),
+    Permission(
+        action="eks:DescribeNodegroup",
+        without="labels and taints of EKS node groups are known from tags alone",
+        level=FindingLevel.WARNING,
+    ),
+    Permission(action="autoscaling:SetDesiredCapacity", without="no size can be changed", is_write=True),
+    Permission(
+        action="autoscaling:TerminateInstanceInAutoScalingGroup", without="no instance can be deleted", is_write=True
+    ),
+    Permission(action="autoscaling:SetInstanceProtection", without="no size can be lowered safely", is_write=True),
+    Permission(
+        action="autoscaling:UpdateAutoScalingGroup",
+        without="sizes are lowered only in groups with NewInstancesProtectedFromScaleIn",
+        is_write=True,
+        level=FindingLevel.WARNING,
+    ),
+    Permission(
+        action="autoscaling:CreateAutoScalingGroup",
+        without="no group can be made",
+        is_write=True,
+        capability=Capability.AUTOPROVISIONING,
+    ),
+    Permission(
+        action="autoscaling:DeleteAutoScalingGroup",
+        without="groups that were made stay when they are empty",
+        is_write=True,
+        level=FindingLevel.WARNING,
+        capability=Capability.AUTOPROVISIONING,
+    ),
+    Permission(
+        action="ec2:RunInstances",
+        without="no group can be made: AWS asks for it where a launch template is used",
+        capability=Capability.AUTOPROVISIONING,
+    ),
+)
+_CREATE, _START = "autoscaling:CreateAutoScalingGroup", "ec2:RunInstances"
+# These have statements of their own in the policy.
+_FOR_MAKING = (_CREATE, _START)
+
+
+def needed_permissions(options: Options) -> list[Permission]:
+    """What is asked of AWS with these options."""
+    return [one for one in _PERMISSIONS if _is_needed(one, options)]
+
+
+def minimal_policy(options: Options) -> str:
+    """An IAM policy document; writes only to groups that carry the cluster's tag, if a cluster is named."""
+    needed = [one for one in needed_permissions(options) if one.action not in _FOR_MAKING]
+    reads = [one.action for one in needed if not one.is_write]
+    tag = cluster_tag(options.cluster or "<cluster name>")
+    writes = {
+        "Sid": "NodewrightWrites",
+        "Effect": "Allow",
+        "Action": [one.action for one in needed if one.is_write],
+        "Resource": "*",
+        "Condition": {"StringEquals": {f"aws:ResourceTag/{tag}": OWNED}},
+    }
+    statements = [{"Sid": "NodewrightReads", "Effect": "Allow", "Action": reads, "Resource": "*"}, writes]
+    if options.autoprovisioning is not None:
+        statements += _making_statements(tag)
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, indent=2)
+
+
+def _making_statements(tag: str) -> list[dict[str, object]]:
+    """What making groups takes beside: tags are put on in the same call, and AWS asks whether whoever names a launch template
+    may start such machines and pass their role on. Those machines carry no tag yet.
+    """
+    made = {"StringEquals": {f"aws:RequestTag/{tag}": OWNED}}
+    passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    create = [_CREATE, "autoscaling:CreateOrUpdateTags"]
+    return [
+        {"Sid": "NodewrightMakes", "Effect": "Allow", "Action": create, "Resource": "*", "Condition": made},
+        {"Sid": "NodewrightStarts", "Effect": "Allow", "Action": [_START], "Resource": "*"},
+        {
+            "Sid": "NodewrightPasses",
+            "Effect": "Allow",
+            "Action": ["iam:PassRole"],
+            "Resource": "*",
+            "Condition": passed,
+        },
+    ]
+
+
+def _is_needed(one: Permission, options: Options) -> bool:
+    if one.capability is Capability.FAST_FAILURE_DETECTION:
+        return options.detect_failures
+    if one.capability is Capability.AUTOPROVISIONING:
+        return options.autoprovisioning is not None
+    return not (one.action == "ec2:DescribeInstanceTypes" and options.use_static_instance_list)
