@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.adapters.kube.api import MERGE_PATCH, Request
+from nodewright.adapters.kube.api import MERGE_PATCH, ApiError, Request
 from nodewright.adapters.kube.connection import Connection, connect
 from nodewright.model.errors import ConfigError
 
@@ -24,6 +24,13 @@ class Notes(BaseHTTPRequestHandler):
     """Notes each call and answers an empty object."""
 
     seen: list[tuple[str, str, bytes, str]]
+
+    def do_PUT(self) -> None:
+        """Not now: later, as the path says."""
+        self.send_response(429)
+        self.send_header("Retry-After", self.path.rpartition("/")[2])
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _note(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -86,3 +93,12 @@ def test_an_address_without_a_scheme_is_refused(tmp_path: Path) -> None:
     assert connect(kubeconfig=str(file), server="https://there:6443").server == "https://there:6443"
     with pytest.raises(ConfigError, match=r"^--kubernetes: there:6443 is no address like https://"):
         connect(kubeconfig=str(file), server="there:6443")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"), [("7", 7.0), ("86400", 60.0), ("inf", 60.0), ("nan", 0.0), ("-1", 0.0), ("soon", 0.0)]
+)
+def test_how_long_to_wait_is_asked_for_within_reason(connection: Connection, asked: str, kept: float) -> None:
+    with pytest.raises(ApiError) as caught:
+        connection.send(Request(method="PUT", path=f"/{asked}"))
+    assert (caught.value.status, caught.value.retry_after) == (429, kept)

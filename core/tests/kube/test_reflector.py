@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from core.tests.kube.conftest import ApiServer
 
@@ -184,6 +185,18 @@ def test_an_object_that_cannot_be_read_is_named(server: ApiServer, follower: Fol
         follower.wait(lambda: follower.cache.problem)
     assert not follower.cache.is_synced
     assert "many" in follower.cache.problem
+
+
+def test_what_is_no_event_ends_the_watch_and_not_the_thread(server: ApiServer, follower: Follower) -> None:
+    with follower.running():
+        for broken in ({"metadata": 7}, 7):
+            follower.wait(lambda: server.watches)
+            server.watches, watches = [], server.watches
+            watches[-1][1].queue.put(msgspec.json.encode({"type": "BOOKMARK", "object": broken}))
+            follower.wait(lambda: "no bookmark" in follower.cache.problem)
+            follower.wait(lambda: server.watches)
+        server.put(f"{NODES}/a", make_node("a"))
+        follower.wait(lambda: follower.told == ["a"])
 
 
 def test_the_age_counts_from_the_last_word(server: ApiServer, follower: Follower) -> None:

@@ -86,7 +86,7 @@ def find(api: Api, path: str) -> bytes | None:
         raise
 
 
-def read_answer(raw: bytes, kind: type[T], name: str) -> T:
+def read_answer(raw: bytes | msgspec.Raw, kind: type[T], name: str) -> T:
     """What the API server answered; ApiError for what is no such object."""
     try:
         return msgspec.json.decode(raw, type=kind)

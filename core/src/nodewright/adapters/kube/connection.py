@@ -27,6 +27,7 @@ from nodewright.model.errors import ConfigError
 _POOL = 48
 _CONNECT_SECONDS = 10.0
 _CHUNK = 1 << 16
+_LONGEST_PATIENCE = 60.0
 _BEARER = "BearerToken"
 _SCHEMES = ("https://", "http://")
 # What the client raises where a kubeconfig is YAML, but of another shape than it expects.
@@ -173,11 +174,15 @@ class _Stream:
 def _check(request: Request, reply: urllib3.BaseHTTPResponse, body: bytes) -> None:
     if reply.status < 300:
         return
+    raise read_status(body, str(request), reply.status, _patience(reply.headers.get("Retry-After", "0")))
+
+
+def _patience(text: str) -> float:
+    """A webhook may ask for any number of seconds, and a node that is being drained waits for it."""
     try:
-        retry_after = float(reply.headers.get("Retry-After", "0"))
+        return min(max(0.0, float(text)), _LONGEST_PATIENCE)
     except ValueError:
-        retry_after = 0.0
-    raise read_status(body, str(request), reply.status, retry_after)
+        return 0.0
 
 
 def _no_answer(request: Request, error: Exception) -> ApiError:

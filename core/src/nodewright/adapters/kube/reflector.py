@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set
 
-from nodewright.adapters.kube.api import Api, ApiError, Lines, Query, Request, read_status
+from nodewright.adapters.kube.api import Api, ApiError, Lines, Query, Request, read_answer, read_status
 from nodewright.adapters.kube.cache import ObjectCache
 from nodewright.adapters.kube.resources import ListMeta, Resource
 from nodewright.model.clock import Clock
@@ -38,7 +38,6 @@ class _Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _EVENT = msgspec.json.Decoder(_Event)
-_BOOKMARK = msgspec.json.Decoder(_Bookmark)
 
 
 class Reflector(Generic[T]):
@@ -169,7 +168,7 @@ class Reflector(Generic[T]):
         event = _decode_event(line)
         match event.type:
             case "BOOKMARK":
-                self._version = _BOOKMARK.decode(event.object).metadata.resource_version
+                self._version = read_answer(event.object, _Bookmark, "bookmark").metadata.resource_version
             case "ADDED" | "MODIFIED":
                 held = self.resource.decode(event.object)
                 self._version = held.metadata.resource_version
