@@ -50,6 +50,7 @@ class Row(TypedDict):
     times: float | None
     wanted: float | None
     limit: float | None
+    limit_mib: float | None
     meets: bool | None
     notes: dict[str, float]
     reference: float
@@ -85,6 +86,7 @@ def measure(name: str, benchmark: Benchmark, runs: int, share: float) -> Row:
         "times": round(times, 1) if times is not None else None,
         "wanted": benchmark.wanted,
         "limit": benchmark.limit,
+        "limit_mib": benchmark.peak_limit_mib,
         "meets": _meets(benchmark, median, peak) if share == 1 else None,
         "notes": notes,
         "reference": round((before + reference()) / 2, 3),
@@ -172,9 +174,13 @@ def _times(times: Any) -> str:
 
 def _wanted(row: Row) -> str:
     mark = "" if row["meets"] is None else (" ✓" if row["meets"] else " ✗")
-    if row["wanted"] is not None:
-        return f"{row['wanted']:,.0f} ×{mark}"
-    return f"{row['limit']:g} s{mark}" if row["limit"] is not None else ""
+    limits = (
+        (row["wanted"], "{:,.0f} ×"),
+        (row["limit"], "{:g} s"),
+        (row["limit_mib"], "{:g} MiB"),
+    )
+    said = ", ".join(text.format(limit) for limit, text in limits if limit is not None)
+    return said + mark if said else ""
 
 
 if __name__ == "__main__":
