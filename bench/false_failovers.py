@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.scenario import DeploymentSpec, PodTemplate, Scenario, Seconds
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import numpy as np
 
 from nodewright.adapters.store.file import FileStore
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.engine.intent import with_intent
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan

@@ -10,7 +10,7 @@ from measure import Benchmark, Prepared, Result
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.result import WaitingTimes
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan, make_plan
 from nodewright.registry.state import ClusterState

@@ -23,7 +23,7 @@ from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.journal import Fact, What
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.traces.openb import Trace, load_openb
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from scale_down_page import write_page
 
 ROOT = Path(__file__).parents[1]

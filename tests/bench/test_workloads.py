@@ -9,7 +9,7 @@ import pytest
 import run
 from clusters import Cluster
 from measure import Loop
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings

@@ -13,7 +13,7 @@ from nodewright.adapters.provider import CallSettings, InlineRunner, connect_pro
 from nodewright.adapters.simulated.controllers import Deployment
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import Capability, NodeStart, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock, build_pod

@@ -13,7 +13,7 @@ from tests.faults.shrink import shrink
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.errors import ConfigError
 
 

@@ -10,7 +10,7 @@ from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import load_scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 
 
 def replay(file: Path) -> Facts:

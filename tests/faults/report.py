@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tests.faults.hunt import hunt
 
 import nodewright
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import PlannedAction
 from nodewright.snapshot.observation import Observation

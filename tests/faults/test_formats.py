@@ -14,7 +14,7 @@ from tests.faults.schedules import Schedule, schedules
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 
 REPOSITORY = Path(__file__).parents[2]
 FINDING = "60 s: increase_size of a (0 → 1): above the maximum"

@@ -11,7 +11,7 @@ from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import load_scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan

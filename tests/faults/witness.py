@@ -14,7 +14,7 @@ from tests.faults.provider import TellingProvider
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.scenario import Scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState

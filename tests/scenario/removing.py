@@ -8,7 +8,7 @@ from typing import Any
 from tests.scenario.story import Story
 
 from nodewright.adapters.simulated.journal import What
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
 from nodewright.model.settings import Settings

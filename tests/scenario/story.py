@@ -17,7 +17,7 @@ from nodewright.adapters.simulated.result import Decision, SimulationResult
 from nodewright.adapters.simulated.scenario import PodTemplate
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.adapters.simulated.workloads import pod_of
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.group import GroupRef

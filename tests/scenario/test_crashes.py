@@ -7,7 +7,7 @@ import pytest
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 
 SCENARIO = """
 name: crash

@@ -12,7 +12,7 @@ from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.cli.daemon.dry_brain import DryBrain
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
 from nodewright.cli.dry_run.trial import try_once
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.errors import InvariantError
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason

@@ -12,7 +12,7 @@ from nodewright.adapters.simulated.result import Decision, SimulationResult
 from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.cli.simulation.removals import scale_down_in_words
 from nodewright.cli.simulation.summary import as_json
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.removal import RemovalResult
 
 FOLDER = Path(__file__).parents[2] / "docs" / "scenarios"

@@ -20,7 +20,7 @@ from nodewright.adapters.simulated.demo import demo_scenario, trace_scenario
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.simulation import OnProgress
 from nodewright.adapters.traces.openb import is_trace, load_openb
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.errors import ConfigError
 
 FOLDER = Path(__file__).parents[1] / "data" / "openb"

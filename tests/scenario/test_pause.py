@@ -8,7 +8,7 @@ from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.errors import ConfigError
 
 SCENARIO = """

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 
 CUT = str(files("nodewright.adapters.traces")) + "/data"
 EAGER = {

@@ -9,7 +9,7 @@ from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.cli.simulation.troubles import find_troubles
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan

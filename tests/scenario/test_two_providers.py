@@ -9,7 +9,7 @@ from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import build_pod

@@ -8,7 +8,7 @@ import pytest
 
 from nodewright.adapters.metrics import Metrics
 from nodewright.cli.daemon.inquiries import Inquiries
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta

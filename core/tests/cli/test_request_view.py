@@ -9,7 +9,7 @@ import pytest
 
 from nodewright.adapters.metrics import Metrics
 from nodewright.cli.daemon.inquiries import Inquiries
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta

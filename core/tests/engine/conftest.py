@@ -8,7 +8,8 @@ import pytest
 
 from nodewright import spec
 from nodewright.act import AuditLog
-from nodewright.engine.autoscaler import Autoscaler, Brain
+from nodewright.engine.autoscaler import Autoscaler
+from nodewright.engine.brain import Brain
 from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer

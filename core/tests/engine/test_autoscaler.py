@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import InvariantError, KubeApiError, NodewrightError, OutOfCapacity, ProviderUnavailable

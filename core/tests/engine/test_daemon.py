@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable
 
 from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.engine.autoscaler import LoopReport
 from nodewright.engine.daemon import Daemon
+from nodewright.engine.report import LoopReport
 
 
 class Script:

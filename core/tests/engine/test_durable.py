@@ -4,7 +4,7 @@ import pytest
 from core.tests.engine.conftest import Desk
 
 from nodewright.act import Pause
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef, Instance, NodeGroup

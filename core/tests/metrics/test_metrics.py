@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sources
 from nodewright.adapters.metrics.nodes import taint_type
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings

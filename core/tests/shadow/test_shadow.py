@@ -7,7 +7,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.adapters.shadow import Comparison, Shadow, Verdict
 from nodewright.adapters.shadow.health import HealthShadow, read_health
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan

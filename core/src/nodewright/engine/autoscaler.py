@@ -1,7 +1,7 @@
 """One loop: observe, fold, plan, check, save, act."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -11,104 +11,26 @@ from nodewright.act.buffers import buffer_events, write_buffers
 from nodewright.act.conditions import Clerk
 from nodewright.act.quotas import write_quotas
 from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
+from nodewright.engine.brain import Brain, without_violations
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.ports import World
+from nodewright.engine.report import LoopReport
 from nodewright.engine.timers import next_timer
-from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.clock import Clock
-from nodewright.model.errors import InvariantError, NodewrightError, TargetChanged
+from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
-from nodewright.planner import make_plan
 from nodewright.planner.buffers.desk import BufferReport
-from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.planner.plan import Plan, ScaleDownReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.fold import fold
 from nodewright.registry.recall import recalled
 from nodewright.registry.state import ClusterState, Memory
-from nodewright.snapshot.observation import Observation
-from nodewright.validate import Violation, check_actions, check_removals
-
-MakePlan = Callable[[ClusterState, Settings, Random], Plan]
-CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[Violation, ...]]
-CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[Violation, ...]]
+from nodewright.validate import Violation
 
 # How soon to see whether what holds removals up is over.
 _LOOK_AGAIN_SECONDS = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Brain:
-    """What decides, and what checks the decision independently.
-
-    A planned action that breaks a rule is always a bug. ``strict`` ends the process with InvariantError, for
-    tests; otherwise that action alone is dropped, with an alert.
-    """
-
-    make_plan: MakePlan = make_plan
-    check_actions: CheckActions = check_actions
-    check_removals: CheckRemovals = check_removals
-    strict: bool = False
-
-    def check(
-        self, seen: Observation, actions: Sequence[PlannedAction], down: ScaleDownReport, settings: Settings
-    ) -> tuple[Violation, ...]:
-        """What of a plan, writes to clouds and removals, breaks a rule."""
-        violations = self.check_actions(seen, actions, settings)
-        if not down.removals:
-            return violations
-        places = down.memory.hints if down.memory is not None else {}
-        return violations + self.check_removals(seen, down.removals, places, settings)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopReport:
-    """What one loop saw, decided and did; times in epoch seconds.
-
-    ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
-    although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which
-    time alone may change a decision. ``begun`` are removals that started in this loop,
-    ``removing`` all that are under way after it. ``loop`` names it, as in the audit.
-    """
-
-    started: float
-    finished: float
-    loop: str = ""
-    state: ClusterState | None = None
-    plan: Plan | None = None
-    outcomes: tuple[Ended, ...] = ()
-    violations: tuple[Violation, ...] = ()
-    problem: str = ""
-    begun: tuple[NodeRemoval, ...] = ()
-    removing: tuple[Removing, ...] = ()
-    next_timer: float = math.inf
-
-    @property
-    def was_refused(self) -> bool:
-        """Did an increase fail, or the making of a group? Then it is backed off, and its pods are planned anew at once.
-
-        Where somebody else wrote the size, nothing is backed off: asking again at once might go on for ever.
-        """
-        growth = (outcome for outcome in self.outcomes if isinstance(outcome.action, (IncreaseSize, CreateNodeGroup)))
-        return any(
-            (isinstance(outcome, Failed) and outcome.code != TargetChanged.code)
-            or (isinstance(outcome, Done) and isinstance(outcome.action, IncreaseSize) and not outcome.accepted)
-            for outcome in growth
-        )
-
-    @property
-    def is_settled(self) -> bool:
-        """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
-        if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
-            return False
-        if self.plan is not None and (
-            self.plan.provisioning.has_writes or self.plan.quotas or self.plan.buffers.writes
-        ):
-            return False
-        seen = self.state.observation
-        troubled = any(group.problem for group in seen.groups.values())
-        return not troubled and not any(provider.problem for provider in seen.providers.values())
 
 
 @dataclass
@@ -341,16 +263,3 @@ class Autoscaler:
         for event in clean_up(self._world.cluster, leftovers, self._settings):
             self._world.events.record(event)
         return bool(leftovers.hard or leftovers.soft)
-
-
-def without_violations(plan: Plan, violations: tuple[Violation, ...]) -> Plan:
-    """The plan without the actions and removals that the independent check refused."""
-    refused = {id(violation.action) for violation in violations}
-    if not refused:
-        return plan
-    removals = tuple(removal for removal in plan.scale_down.removals if id(removal) not in refused)
-    return replace(
-        plan,
-        actions=tuple(action for action in plan.actions if id(action) not in refused),
-        scale_down=replace(plan.scale_down, removals=removals),
-    )

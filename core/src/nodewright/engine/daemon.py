@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
 
 

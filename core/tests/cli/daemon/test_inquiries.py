@@ -8,7 +8,7 @@ from typing import Any
 from nodewright.act import Pause
 from nodewright.adapters.web import Page
 from nodewright.cli.daemon.inquiries import Inquiries
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.testkit import FakeClock, build_pod

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.settings import Settings
 from nodewright.planner.make_plan import NO_READY_NODES, make_plan
 from nodewright.planner.plan import ScaleDownReport

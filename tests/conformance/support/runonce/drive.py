@@ -7,7 +7,8 @@ from typing import Any
 from nodewright.act import AuditLog
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.store import MemoryStore
-from nodewright.engine.autoscaler import Autoscaler, Brain
+from nodewright.engine.autoscaler import Autoscaler
+from nodewright.engine.brain import Brain
 from nodewright.engine.ports import World as Outside
 from runonce.cloud import Cloud
 from runonce.cluster import Cluster

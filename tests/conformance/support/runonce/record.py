@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import Failed, IncreaseSize
 from nodewright.model.reason import ScaleUpResult
 from nodewright.planner.correction_ca import SIZES_NOT_FIXED

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from nodewright.act.actor import Ended
 from nodewright.adapters.metrics.nodes import NodeMetrics
 from nodewright.adapters.metrics.surroundings import Sources, Surroundings
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import RemovalResult

@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT

@@ -39,7 +39,7 @@ from nodewright.adapters.simulated.workloads import (
     trace_pods,
 )
 from nodewright.adapters.traces.openb import Trace, group_options, load_openb, load_packaged_cut
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError

@@ -17,7 +17,7 @@ from nodewright.adapters.simulated.result import (
     TimedEvent,
     WaitingTimes,
 )
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.action import (
     CreateNodeGroup,
     DecreaseTargetSize,

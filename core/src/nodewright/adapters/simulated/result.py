@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from nodewright.act import AuditRecord, Event
 from nodewright.adapters.simulated.journal import Fact
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport
 from nodewright.model.removal import RemovalEnded
 

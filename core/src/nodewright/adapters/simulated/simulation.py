@@ -22,8 +22,10 @@ from nodewright.adapters.simulated.recorder import Recorder
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scheduler import Preference, Scheduler
 from nodewright.adapters.simulated.store import MemoryStore
-from nodewright.engine.autoscaler import Autoscaler, Brain, LoopReport
+from nodewright.engine.autoscaler import Autoscaler
+from nodewright.engine.brain import Brain
 from nodewright.engine.ports import Pause, ProviderPort, World
+from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings

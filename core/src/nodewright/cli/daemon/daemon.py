@@ -41,9 +41,10 @@ from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowTeller
 from nodewright.cli.daemon.waiting import ThreadAlarm
 from nodewright.cli.settings.flags import SettingsSource
-from nodewright.engine.autoscaler import Autoscaler, LoopReport
+from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
 from nodewright.engine.ports import World
+from nodewright.engine.report import LoopReport
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import Settings

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan

@@ -19,7 +19,7 @@ from nodewright.cli.explain.view import print_answer
 from nodewright.cli.screen import make_console, safe
 from nodewright.cli.status.view import as_json as status_json
 from nodewright.cli.status.view import print_status
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError

@@ -12,7 +12,7 @@ from nodewright.adapters.metrics import Metrics
 from nodewright.adapters.shadow import Comparison, Shadow, Verdict
 from nodewright.adapters.shadow.health import HealthShadow
 from nodewright.adapters.web import Page, Pages, Query
-from nodewright.engine.autoscaler import LoopReport
+from nodewright.engine.report import LoopReport
 from nodewright.model.moment import format_moment
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan

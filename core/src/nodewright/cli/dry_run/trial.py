@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from nodewright.engine.autoscaler import Brain
+from nodewright.engine.brain import Brain
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterReader, Observer, ProviderReads

@@ -1,0 +1,54 @@
+"""What decides in a loop, and the independent check of the decision."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from nodewright.model.removal import NodeRemoval
+from nodewright.model.settings import Settings
+from nodewright.planner import make_plan
+from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.registry.state import ClusterState
+from nodewright.snapshot.observation import Observation
+from nodewright.validate import Violation, check_actions, check_removals
+
+MakePlan = Callable[[ClusterState, Settings, Random], Plan]
+CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[Violation, ...]]
+CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[Violation, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brain:
+    """What decides, and what checks the decision independently.
+
+    A planned action that breaks a rule is always a bug. ``strict`` ends the process with InvariantError, for
+    tests; otherwise that action alone is dropped, with an alert.
+    """
+
+    make_plan: MakePlan = make_plan
+    check_actions: CheckActions = check_actions
+    check_removals: CheckRemovals = check_removals
+    strict: bool = False
+
+    def check(
+        self, seen: Observation, actions: Sequence[PlannedAction], down: ScaleDownReport, settings: Settings
+    ) -> tuple[Violation, ...]:
+        """What of a plan, writes to clouds and removals, breaks a rule."""
+        violations = self.check_actions(seen, actions, settings)
+        if not down.removals:
+            return violations
+        places = down.memory.hints if down.memory is not None else {}
+        return violations + self.check_removals(seen, down.removals, places, settings)
+
+
+def without_violations(plan: Plan, violations: tuple[Violation, ...]) -> Plan:
+    """The plan without the actions and removals that the independent check refused."""
+    refused = {id(violation.action) for violation in violations}
+    if not refused:
+        return plan
+    removals = tuple(removal for removal in plan.scale_down.removals if id(removal) not in refused)
+    return replace(
+        plan,
+        actions=tuple(action for action in plan.actions if id(action) not in refused),
+        scale_down=replace(plan.scale_down, removals=removals),
+    )

@@ -1,0 +1,61 @@
+"""What one loop tells of itself."""
+
+import math
+from dataclasses import dataclass
+
+from nodewright.act.actor import Ended
+from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
+from nodewright.model.errors import TargetChanged
+from nodewright.model.removal import NodeRemoval, Removing
+from nodewright.planner.plan import Plan
+from nodewright.registry.state import ClusterState
+from nodewright.validate import Violation
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopReport:
+    """What one loop saw, decided and did; times in epoch seconds.
+
+    ``state`` and ``plan`` are None when the cluster could not be read. ``problem`` says why nothing was done
+    although something was planned, or why nothing could be planned. ``next_timer`` is the moment after which
+    time alone may change a decision. ``begun`` are removals that started in this loop,
+    ``removing`` all that are under way after it. ``loop`` names it, as in the audit.
+    """
+
+    started: float
+    finished: float
+    loop: str = ""
+    state: ClusterState | None = None
+    plan: Plan | None = None
+    outcomes: tuple[Ended, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    problem: str = ""
+    begun: tuple[NodeRemoval, ...] = ()
+    removing: tuple[Removing, ...] = ()
+    next_timer: float = math.inf
+
+    @property
+    def was_refused(self) -> bool:
+        """Did an increase fail, or the making of a group? Then it is backed off, and its pods are planned anew at once.
+
+        Where somebody else wrote the size, nothing is backed off: asking again at once might go on for ever.
+        """
+        growth = (outcome for outcome in self.outcomes if isinstance(outcome.action, (IncreaseSize, CreateNodeGroup)))
+        return any(
+            (isinstance(outcome, Failed) and outcome.code != TargetChanged.code)
+            or (isinstance(outcome, Done) and isinstance(outcome.action, IncreaseSize) and not outcome.accepted)
+            for outcome in growth
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
+        if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
+            return False
+        if self.plan is not None and (
+            self.plan.provisioning.has_writes or self.plan.quotas or self.plan.buffers.writes
+        ):
+            return False
+        seen = self.state.observation
+        troubled = any(group.problem for group in seen.groups.values())
+        return not troubled and not any(provider.problem for provider in seen.providers.values())
