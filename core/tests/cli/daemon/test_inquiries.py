@@ -77,6 +77,12 @@ def test_what_cannot_be_answered_says_so() -> None:
     assert ask(early, "/status") == Page(b"KubeApiError: no answer\n", 503)
 
 
+def test_who_does_not_lead_says_whom_to_ask() -> None:
+    waiting = Inquiries(FakeClock(NOW), lambda: "ask the other")
+    assert ask(waiting, "/status") == Page(b"ask the other\n", 503)
+    assert json.loads(ask(waiting, "/snapshotz").body) == {"Error": "ask the other"}
+
+
 def test_what_is_wrong_is_told() -> None:
     world = make_world()
     desk = Inquiries(FakeClock(NOW))

@@ -27,7 +27,7 @@ from nodewright.adapters.web import HealthCheck
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.daemon.dry_brain import DryBrain
-from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import NO_LOOP, Inquiries
 from nodewright.cli.daemon.pages import public_pages
 from nodewright.cli.daemon.parts import (
     CloudMeter,
@@ -90,7 +90,7 @@ class LiveEngine:
         self._meter = CloudMeter(lambda: self._providers)
         self._metrics = Metrics(settings, self._sources())
         self._health = HealthCheck(health_limits(settings), self._clock)
-        self._inquiries = Inquiries(self._clock)
+        self._inquiries = Inquiries(self._clock, self._excuse)
         self._shadow = self._make_shadow() if options.shadow else None
         private = {**self._inquiries.pages(), **(self._shadow.pages() if self._shadow is not None else {})}
         self._servers = make_servers(settings, public_pages(self._metrics, self._health, self._caches), private)
@@ -317,6 +317,12 @@ class LiveEngine:
         if leads:
             self._log.say("leading")
         return leads
+
+    def _excuse(self) -> str:
+        """Why there was no loop yet."""
+        if self._leadership is None or self._leading:
+            return NO_LOOP
+        return f"it does not lead, so it has no picture: ask {self._leadership.holder or 'again'}"
 
     def _read_pause(self) -> str | None:
         for held in self._caches.config_map(PAUSE_NAME).all():

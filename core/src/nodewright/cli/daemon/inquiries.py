@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
 
+NO_LOOP = "no loop has ended yet: ask again"
 _JSON = "application/json"
 _TABLE = "table"
 # A loop may wait for a cloud: who asks meanwhile waits as long, but not for ever.
@@ -45,11 +46,12 @@ class Engine(Protocol):
 
 class Inquiries:
     """Holds the last loop, and answers from it: in a server's threads, one question at a time, and never while a loop
-    runs, because loops share what they have worked out about pods.
+    runs, because loops share what they have worked out about pods. ``excuse`` is for as long as there was none.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, excuse: Callable[[], str] = lambda: NO_LOOP) -> None:
         self._clock = clock
+        self._excuse = excuse
         self._turn = threading.Lock()
         self._report: LoopReport | None = None
         self._settings = Settings()
@@ -71,7 +73,7 @@ class Inquiries:
         """The cluster as the last loop saw it, in CA's words."""
         with self._last() as report:
             if report is None or report.state is None:
-                return Page(b'{"Error": "no loop has seen the cluster yet"}\n', 500, _JSON)
+                return Page(_ENCODER.encode({"Error": self._why_not(report)}), 500, _JSON)
             seen = report.state.observation
             document = {
                 "NodeList": [{"Node": node, "Pods": seen.snapshot.pods(row)} for row, node in seen.snapshot.nodes()],
@@ -89,7 +91,7 @@ class Inquiries:
             return _refuse(f"kind is one of {', '.join(KINDS)}", 400)
         with self._last() as report:
             if report is None or report.state is None or report.plan is None:
-                return _refuse(_why_not(report), 503)
+                return _refuse(self._why_not(report), 503)
             trial = Trial(state=report.state, plan=report.plan, settings=self._settings)
             try:
                 found = answer(trial, kind, query.get("name", ""))
@@ -104,7 +106,7 @@ class Inquiries:
     def _status(self, query: Query) -> Page:
         with self._last() as report:
             if report is None or report.state is None:
-                return _refuse(_why_not(report), 503)
+                return _refuse(self._why_not(report), 503)
             status = self._make_status(report)
             health = _health(report)
         if query.get("output") != _TABLE:
@@ -115,6 +117,9 @@ class Inquiries:
         for sentence in health["problems"]:
             console.print(safe(sentence, "yellow"), soft_wrap=True)
         return Page(text.getvalue().encode())
+
+    def _why_not(self, report: LoopReport | None) -> str:
+        return report.problem if report is not None and report.problem else self._excuse()
 
     def _make_status(self, report: LoopReport) -> StatusReport:
         state, limits = report.state, self._settings.deletion_limits
@@ -156,10 +161,6 @@ class _InTurn:
     def step_removals(self) -> object:
         with self._turn:
             return self._engine.step_removals()
-
-
-def _why_not(report: LoopReport | None) -> str:
-    return report.problem if report is not None and report.problem else "no loop has ended yet: ask again"
 
 
 def _health(report: LoopReport) -> dict[str, Any]:
