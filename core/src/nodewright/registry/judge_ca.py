@@ -17,15 +17,9 @@ def judge_ca(case: GroupCase) -> GroupState:
 
     ``timed_out`` is the whole increase of a request out of time, also where part of it arrived.
     """
-    requests = merged(case.requests, case.increases, case.patience)
-    coming = count_coming(case.readiness, case.target)
-    timed_out = 0
-    if not coming:
-        requests = ()
-    elif requests and requests[0].deadline < case.now:
-        timed_out, requests = requests[0].increase, ()
+    requests, timed_out = in_time(case)
     failures = [*_in_group(refused(case)), *late_machines(case, timed_out)]
-    counted, requests = _failed_to_start(case, requests if coming else ())
+    counted, requests = _failed_to_start(case, requests)
     failures += [_failure(case, failure) for failure in counted]
     if case.seen.template is None and case.ref not in case.memory.samples:
         failures = []  # CA backs off no group whose nodes it cannot imagine
@@ -41,6 +35,16 @@ def judge_ca(case: GroupCase) -> GroupState:
     )
     backed_off = bool(failures) or is_active(judged.backoff, case.now)
     return with_outlook(judged, case.target, case.settings.loop, hidden=backed_off)
+
+
+def in_time(case: GroupCase) -> tuple[Requests, int]:
+    """The group's one request, which ends when no machine is owed any more; and its increase if it is out of time."""
+    requests = merged(case.requests, case.increases, case.patience)
+    if not count_coming(case.readiness, case.target):
+        return (), 0
+    if requests and requests[0].deadline < case.now:
+        return (), requests[0].increase
+    return requests, 0
 
 
 def with_outlook(group: GroupState, target: int, settings: LoopSettings, *, hidden: bool) -> GroupState:

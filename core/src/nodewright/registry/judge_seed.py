@@ -3,8 +3,8 @@
 from nodewright.registry.case import GroupCase
 from nodewright.registry.failures import failed_to_start, late_machines, refused
 from nodewright.registry.judge import with_withdrawal
-from nodewright.registry.judge_ca import count_coming, find_gap, is_in_range
-from nodewright.registry.requests import merged, without
+from nodewright.registry.judge_ca import count_coming, find_gap, in_time, is_in_range
+from nodewright.registry.requests import without
 from nodewright.registry.state import GroupState, SizeGap
 
 
@@ -14,13 +14,8 @@ def judge_seed(case: GroupCase) -> GroupState:
     Until then the machines that never came are expected: pods wait for them. The difference is watched from the
     end of a request, and without one only in a group that has nodes or instances.
     """
-    requests = merged(case.requests, case.increases, case.patience)
+    requests, timed_out = in_time(case)
     coming = count_coming(case.readiness, case.target)
-    timed_out = 0
-    if not coming:
-        requests = ()
-    elif requests and requests[0].deadline < case.now:
-        timed_out, requests = requests[0].increase, ()
     requests = without(requests, sum(failure.count for failure in case.new_failures))
     gap = None if requests else _find_gap(case, watched=bool(timed_out))
     given_up = gap.target - gap.registered if gap is not None and gap.since + case.patience < case.now else 0

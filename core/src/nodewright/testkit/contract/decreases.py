@@ -47,9 +47,7 @@ def decrease_stops_at_what_runs(world: ContractWorld) -> None:
     raised = ask_without_arrival(world, 1)
     refresh(world)
     decrease(world, raised, 0)
-    demand_alive(world, alive, "decrease_target_size to 0")
-    refresh(world)
-    demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
+    _demand_kept(world, alive, "decrease_target_size to 0")
 
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
@@ -60,9 +58,7 @@ def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> No
     world.arrive(world.group_id)
     alive = world.machines(world.group_id)
     decrease(world, raised, raised - 1)
-    demand_alive(world, alive, "decrease_target_size after an arrival")
-    refresh(world)
-    demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
+    _demand_kept(world, alive, "decrease_target_size after an arrival")
 
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
@@ -97,6 +93,13 @@ def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
     demand(accepted <= 1, f"decrease_target_size by 1 withdrew {accepted}")
     refresh(world)
     demand(target(world) >= raised - 1, f"decrease_target_size sent twice made the target {target(world)}")
+
+
+def _demand_kept(world: ContractWorld, alive: frozenset[str], after: str) -> None:
+    """These machines run, and the target holds them all."""
+    demand_alive(world, alive, after)
+    refresh(world)
+    demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")
 
 
 def _demand_refused(world: ContractWorld, expected: int, wanted: int) -> None:
