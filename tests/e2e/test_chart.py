@@ -126,6 +126,17 @@ def test_priorities_beside_cluster_autoscaler_are_its_own(farm_binary: Path, mod
     assert ("cluster-autoscaler-priority-expander" in made) == makes
 
 
+def test_its_own_node_is_not_removed_under_it(farm_binary: Path) -> None:
+    """Neither by itself or another autoscaler, nor by pods that want its room; one that is drained goes in turn."""
+    assert farm_binary.exists()
+    documents = render({"podAnnotations": {"a": "b"}})
+    [template] = [document["spec"]["template"] for document in documents if document["kind"] == "Deployment"]
+    assert template["metadata"]["annotations"] == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "a": "b"}
+    assert template["spec"]["priorityClassName"] == "system-cluster-critical"
+    [budget] = [document["spec"] for document in documents if document["kind"] == "PodDisruptionBudget"]
+    assert budget["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
 def test_nothing_runs_as_root_or_writes_to_its_image(farm_binary: Path) -> None:
     assert farm_binary.exists()
     [pod] = [document["spec"]["template"]["spec"] for document in render({}) if document["kind"] == "Deployment"]
