@@ -107,6 +107,15 @@ def test_too_many_are_dropped_from_the_front(server: ApiServer, events: KubeEven
     assert any("p1499." in path for path in server.objects)
 
 
+def test_a_long_name_leaves_room_for_the_events_own(server: ApiServer, events: KubeEvents) -> None:
+    long = f"{'x' * 199}-{'y' * 53}"
+    events._write(Event(kind="Pod", name=f"default/{long}", reason="r", message="m"))
+    [held] = server.objects.values()
+    assert held["involvedObject"]["name"] == long
+    assert held["metadata"]["name"].startswith(f"{'x' * 199}.")
+    assert len(held["metadata"]["name"]) <= 253
+
+
 def test_a_long_message_is_cut(server: ApiServer, events: KubeEvents) -> None:
     events._write(Event(kind="Pod", name="default/p", reason="r", message="x" * 5000))
     [held] = server.objects.values()

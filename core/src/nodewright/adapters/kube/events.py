@@ -20,6 +20,8 @@ COMPONENT = "cluster-autoscaler"
 _MOST_WAITING = 1000
 _MOST_KNOWN = 4096
 _MOST_TEXT = 1024
+# Of an object's name, so that the event's own is no longer than the 253 characters that a name may have.
+_MOST_STEM = 200
 
 FindUid = Callable[[str, str], str]
 
@@ -83,7 +85,8 @@ class KubeEvents:
             return
         namespace, name = _place(event)
         at = format_moment(self._clock.now())
-        name = f"{name}.{int(self._clock.now() * 1e6):x}.{next(self._numbers):x}"
+        stem = name[:_MOST_STEM].rstrip(".-")
+        name = f"{stem}.{int(self._clock.now() * 1e6):x}.{next(self._numbers):x}"
         body = msgspec.json.encode(self._body(event, namespace, name, at))
         self._api.send(Request(method="POST", path=collection_path("", "events", namespace), body=body))
         self._remember(event, name, 1)
