@@ -7,12 +7,15 @@ from random import Random
 import pytest
 from core.tests.kube.conftest import NOW, ApiServer
 
+from nodewright.act.ports import EvictionAnswer
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.dry import DryCluster
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
+from nodewright.testkit import build_pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -106,3 +109,16 @@ def test_only_news_of_pods_without_a_place_ring(site: Site) -> None:
         threading.Event().wait(0.01)
     assert {held.name for held in site.caches.of("Pod").all()} == {"known", "unseen", "bound", "old"}
     assert site.rings == 1
+
+
+def test_a_dry_run_asks_nothing_of_nodes_and_says_so(site: Site) -> None:
+    """What the engine finds and would take off, or evict, stays; and no right to read a single node is needed."""
+    site.server.put(f"{NODES}/a", {"metadata": {"name": "a"}})
+    open_site(site)
+    dry = DryCluster(site.server, site.caches, max_age=180.0)
+    before = len(site.server.reads)
+    with pytest.raises(KubeApiError, match="node a is not changed: this is a dry run"):
+        dry.edit_node("a", lambda node: node)
+    assert dry.evict(build_pod("p"), 30).answer == EvictionAnswer.REFUSED
+    assert len(site.server.reads) == before
+    assert not site.server.writes

@@ -8,20 +8,24 @@ from nodewright.engine.ports import Loaded, Pause, StateStore
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
+from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.registry.state import Memory
+
+_DRY = "this is a dry run"
 
 
 class DryCluster(KubeCluster):
     """As KubeCluster, but nothing is written."""
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:  # noqa: ARG002 - nothing is edited
-        return self._read_node(name)
+        """Refused rather than ignored: what was not done, a taint taken off at the start for one, is not told as done."""
+        raise KubeApiError(f"node {name} is not changed: {_DRY}", retryable=False)
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - nobody is evicted
-        return Eviction(answer=EvictionAnswer.REFUSED, message="this is a dry run")
+        return Eviction(answer=EvictionAnswer.REFUSED, message=_DRY)
 
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
