@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.planner.scale_down.trial import LOOK_AHEAD, Trial
 from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.pod_places import PodPlaces
+from nodewright.snapshot.roll import find_rolls
 from nodewright.testkit.builders import build_budget, build_pod, build_taint
 from nodewright.testkit.world import World
 
@@ -99,3 +101,15 @@ def test_looking_ahead_changes_nothing(
     state = replace(state, memory=replace(state.memory, scale_down=memory))
     ordered = [*could_go, *(name for name in names if name not in could_go)]
     assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
+
+
+@pytest.mark.parametrize("ahead", [1, LOOK_AHEAD])
+def test_pods_come_to_a_node_in_the_order_in_which_they_leave_another(ahead: int) -> None:
+    """As in CA: the first of them without a place is the one that is told."""
+    pods: list[tuple[int, int, Any]] = [(at, quarters, {}) for at in (0, 1) for quarters in (1, 2, 1)]
+    state = world_of([(4, {})] * 4, pods, 0).state()
+    memory = ScaleDownMemory(unneeded_since={"g0-0": 1.0, "g1-0": 1.0})
+    state = replace(state, memory=replace(state.memory, scale_down=memory))
+    hints = PodPlaces({roll: ["g2-0"] * 3 for roll in find_rolls(state.observation.snapshot, (0, 1))})
+    told, _, _ = run(state, ["g0-0", "g1-0", "g2-0"], hints, ahead)
+    assert told["g2-0"] == [f"default/p{number}" for number in range(6)]

@@ -5,9 +5,9 @@ its own pods cost, however large the cluster is.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress, groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ _Hinted = tuple[int, int]
 
 @dataclass
 class _Attempt:
-    """One try to empty a node, and where its pods went so far: numbers of pods of one class, and the row of each.
+    """One try to empty a node, and where its pods went so far: rows by class, and in the order in which they came.
 
     ``row`` is the node's, or was before a copy stood for it.
     """
@@ -40,11 +40,16 @@ class _Attempt:
     board: Snapshot
     open_rows: Mask
     row: int
-    placed: list[tuple[PodClass, Sequence[int], list[int]]] = field(default_factory=list)
+    placed: list[tuple[PodClass, list[int]]] = field(default_factory=list)
+    moves: list[Moves] = field(default_factory=list)
 
-    @property
-    def moves(self) -> Iterator[Moves]:
-        return ((numbers, rows) for _, numbers, rows in self.placed)
+    def place(self, pod_class: PodClass, rows: list[int]) -> None:
+        """Pods of one class, one on each row; ``moves`` say which."""
+        if len(rows) == 1:
+            self.board.place(pod_class, rows[0])
+        else:
+            self.board.place_many(pod_class, *_counted(rows))
+        self.placed.append((pod_class, rows))
 
 
 class Route(NamedTuple):
@@ -101,7 +106,7 @@ class Simulation:
         if stuck is None:
             self._take_out(row, attempt.moves)
             return None
-        for pod_class, _, rows in attempt.placed:
+        for pod_class, rows in attempt.placed:
             self.board.unplace_many(pod_class, *_counted(rows))
         for pod_class, count in held.items():
             self.board.place(pod_class, row, count)
@@ -211,7 +216,8 @@ class Simulation:
                 rows = self._next_rows(attempt, pod_class, count - start if together else 1, together=together)
                 if not rows:
                     return alike.part(start, start + 1).pods[0]
-                self._settle(attempt, pod_class, alike.numbers[start : start + len(rows)], rows)
+                attempt.place(pod_class, rows)
+                attempt.moves.append((alike.numbers[start : start + len(rows)], rows))
                 start += len(rows)
         return None
 
@@ -243,10 +249,11 @@ class Simulation:
         """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
         asked = self._by_class(pod for pod in hinted if pod[1] >= 0)
         roomy = self._room.for_all(attempt.board, {pod_class: rows for pod_class, (_, rows) in asked.items()})
-        for pod_class, (numbers, rows) in asked.items():
-            going = [row in roomy for row in rows]
-            if any(going):
-                self._settle(attempt, pod_class, list(compress(numbers, going)), list(compress(rows, going)))
+        going = [pod for pod in hinted if pod[1] in roomy]
+        for pod_class, (_, rows) in (asked if len(going) == len(hinted) else self._by_class(going)).items():
+            attempt.place(pod_class, rows)
+        # As they stand on the node, not by class: so they come to the others, where the first may be in the way.
+        attempt.moves.append(([number for number, _ in going], [row for _, row in going]))
         return self._follow_singly(attempt, [pod for pod in hinted if pod[1] not in roomy])
 
     def _follow_singly(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
@@ -255,17 +262,11 @@ class Simulation:
         for number, row in hinted:
             pod_class = self._where.roster.kinds[number].pod_class
             if row >= 0 and feasible(attempt.board, pod_class, slice(row, row + 1))[0]:
-                self._settle(attempt, pod_class, (number,), [row])
+                attempt.place(pod_class, [row])
+                attempt.moves.append(((number,), [row]))
             else:
                 left.append((number, row))
         return left
-
-    def _settle(self, attempt: _Attempt, pod_class: PodClass, numbers: Sequence[int], rows: list[int]) -> None:
-        if len(rows) == 1:
-            attempt.board.place(pod_class, rows[0])
-        else:
-            attempt.board.place_many(pod_class, *_counted(rows))
-        attempt.placed.append((pod_class, numbers, rows))
 
     def _next_rows(self, attempt: _Attempt, pod_class: PodClass, count: int, *, together: bool) -> list[int]:
         """The next so many open nodes in turn that take such a pod, fewer if there are no more; cordoned ones are
