@@ -3,13 +3,23 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.provider.checks import group_options, verdict
+from nodewright.adapters.provider.checks import failures, group_options, verdict
 from nodewright.model.errors import BadAnswer, ContractViolation, ProviderError, ProviderUnavailable, Throttled
-from nodewright.spec import Capability, GroupOptions, Instance, NodeGroup, ProvisioningVerdict, hookimpl
+from nodewright.spec import (
+    Capability,
+    ErrorClass,
+    FailedInstance,
+    GroupOptions,
+    Instance,
+    NodeGroup,
+    ProvisioningVerdict,
+    hookimpl,
+)
 from nodewright.testkit import build_group, build_node, build_template
 
 
@@ -52,6 +62,23 @@ def test_a_hanging_read_ends_at_its_deadline_and_is_not_retried(
     assert clock.now() == client.deadline_seconds
     assert (caught.value.provider, caught.value.group_id) == ("scripted", "g")
     assert client.stats()["instances"].seconds == client.deadline_seconds
+
+
+HALF = "half \ud83d of it"
+
+
+def test_what_a_cloud_says_can_be_saved_and_sent(client: ProviderClient, scripted: Any) -> None:
+    """JSON may hold half a character: it would end the loop when its message is logged, told and remembered."""
+    scripted.script["target_size"] = [failing(ProviderError(HALF, code=HALF)), failing(KeyError(HALF))]
+    for _ in range(2):
+        with pytest.raises(ProviderError) as caught:
+            client.target_size("g")
+        msgspec.json.encode([str(caught.value), caught.value.code])
+    [failure] = failures([FailedInstance(failure_id="f", error_class=ErrorClass.OTHER, code=HALF, message=HALF)])
+    assert (failure.code, failure.message) == ("half ? of it", "half ? of it")
+    scripted.script["instances"] = [lambda: [Instance(id=HALF)]]
+    with pytest.raises(BadAnswer, match="not a text"):
+        client.instances("g")
 
 
 def test_a_foreign_error_is_translated_with_its_cause(client: ProviderClient, scripted: Any) -> None:

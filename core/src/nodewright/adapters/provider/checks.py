@@ -35,6 +35,11 @@ class Unfit(ValueError):
     """The answer breaks the contract."""
 
 
+def writable(text: str) -> str:
+    """As it can be saved and sent: JSON of a cloud may hold half a character, of which UTF-8 knows nothing."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def a(kind: type[T]) -> Callable[[Any], T]:
     """Exactly one value of that kind."""
 
@@ -68,6 +73,8 @@ def names(answer: Any) -> tuple[str, ...]:
 def name(answer: Any) -> str:
     if not isinstance(answer, str) or not answer:
         raise Unfit(f"{_shown(answer)}, not a non-empty string")
+    if writable(answer) != answer:
+        raise Unfit(f"{_shown(answer)}, not a text")
     return answer
 
 
@@ -181,7 +188,10 @@ def failures(answer: Any) -> tuple[FailedInstance, ...]:
     for failure in found:
         if size(failure.count) < 1 or failure.instance_id == "":
             raise Unfit(f"failure {failure.failure_id} that stands for no machine")
-    return found
+    return tuple(
+        msgspec.structs.replace(failure, code=writable(failure.code), message=writable(failure.message))
+        for failure in found
+    )
 
 
 def template(answer: Any) -> NodeTemplate:
