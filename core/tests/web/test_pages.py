@@ -65,6 +65,7 @@ def server() -> Iterator[WebServer]:
     pages = {
         "/metrics": lambda query: Page(f"up {query.get('x', '0')}\n".encode()),
         "/health-check": lambda _: Page(b"Error: no\n", 500),
+        "/broken": lambda query: Page(query["nothing"].encode()),
     }
     running = WebServer("address", "127.0.0.1:0", pages)
     running.start()
@@ -86,6 +87,7 @@ def test_pages(server: WebServer) -> None:
     assert ask(server, "/metrics?x=1") == (200, b"up 1\n")
     assert ask(server, "/health-check") == (500, b"Error: no\n")
     assert ask(server, "/snapshotz")[0] == 404
+    assert ask(server, "/broken") == (500, b"a bug in nodewright: KeyError: 'nothing'\n")
     assert ask(server, "/metrics", "POST")[0] == 501
 
 

@@ -45,8 +45,7 @@ class WebServer:
 
             def do_GET(self) -> None:
                 path, _, query = self.path.partition("?")
-                render = pages.get(path)
-                page = render(dict(parse_qsl(query))) if render is not None else Page(b"there is no such page\n", 404)
+                page = _render(pages.get(path), dict(parse_qsl(query)))
                 self.send_response(page.status)
                 self.send_header("Content-Type", page.content_type)
                 self.send_header("Content-Length", str(len(page.body)))
@@ -74,6 +73,15 @@ class WebServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _render(render: Render | None, query: Query) -> Page:
+    if render is None:
+        return Page(b"there is no such page\n", 404)
+    try:
+        return render(query)
+    except Exception as error:  # noqa: BLE001 - whatever it is: who asks should hear of it, not of a cut connection
+        return Page(f"a bug in nodewright: {type(error).__name__}: {error}\n".encode(errors="replace"), 500)
 
 
 class _Server(ThreadingHTTPServer):
