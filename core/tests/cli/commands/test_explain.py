@@ -148,3 +148,13 @@ def test_row_118_a_nominated_pod_counts_as_on_its_node_and_needs_a_place(
     assert (document["reason"]["code"], document["reason"]["pod"]) == ("NoPlaceToMovePods", "default/due")
     [pod] = document["pods"]
     assert (pod["pod"], pod["arrives"], pod["place"]) == ("default/due", True, None)
+
+
+def test_a_daemon_that_shows_nothing_is_not_asked(nodewright: Nodewright) -> None:
+    """--debug-address= in the settings that are shared with it: then one loop is run, here without a cluster."""
+    ended = nodewright("explain", "group", "a", "--debug-address=", "--kubeconfig=nowhere", "--cloud-provider=fake")
+    assert ended.err.splitlines() == [
+        "No daemon answers: this is what one loop without memory would say.",
+        "nodewright: --kubeconfig: there is no file nowhere",
+    ]
+    assert ended.code == 2

@@ -51,7 +51,8 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
 
 def _try_live(settings: Settings, seed: int) -> Trial:
     address = settings.serving.debug_address
-    click.echo(f"No daemon answers at {address}: this is what one loop without memory would say.", err=True)
+    where = f" at {address}" if address else ""
+    click.echo(f"No daemon answers{where}: this is what one loop without memory would say.", err=True)
     # The client of the API server takes its time to import: only who needs a cluster waits for it.
     trial: Trial = import_module("nodewright.cli.dry_run.live_trial").try_live(settings, seed)
     return trial

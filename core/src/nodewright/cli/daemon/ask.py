@@ -14,7 +14,11 @@ _FLAG = "--debug-address"
 
 
 def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
-    """Its answer; None when nobody listens there. Raises ConfigError when it cannot answer, with its reason."""
+    """Its answer; None when nobody listens there, or anywhere (an empty address). Raises ConfigError when it cannot
+    answer, with its reason.
+    """
+    if not address:
+        return None
     host, port = parse_address(_FLAG, address)
     line = http.client.HTTPConnection(host or "127.0.0.1", port, timeout=_TIMEOUT_SECONDS)
     try:
