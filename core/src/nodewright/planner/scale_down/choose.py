@@ -56,19 +56,7 @@ def choose(
     """
     state, choice = ground.state, Choice()
     by_name = {node.name: node for node in found.removable}
-    minima = _minima(ground)
-    ripe: list[str] = []
-    for name in _in_turn(found.removable, balance):
-        reason = _reason_to_stay(ground, by_name[name], since[name], minima)
-        if reason is None:
-            ripe.append(name)
-        else:
-            choice.stay[name] = reason
-    going, incomplete = whole_groups(state, ripe)
-    choice.stay |= incomplete
-    awaited = {name: by_name[name].awaited[0].key for name in going if by_name[name].awaited}
-    choice.stay |= {name: _on_completion(pod) for name, pod in awaited.items()}
-    going = [name for name in going if name not in awaited]
+    going, choice.stay = _ripe(ground, [by_name[name] for name in _in_turn(found.removable, balance)], since)
     batches = crop(
         state,
         [name for name in going if not by_name[name].moving],
@@ -87,6 +75,19 @@ def choose(
         for name, batch in confirmed.batches.items()
     )
     return choice
+
+
+def _ripe(
+    ground: Ground, found: Sequence[Removable], since: Mapping[str, float]
+) -> tuple[list[str], dict[str, Unremovable]]:
+    """Those that nothing keeps but their turn, and why the others stay."""
+    minima = _minima(ground)
+    reasons = {node.name: _reason_to_stay(ground, node, since[node.name], minima) for node in found}
+    stay = {name: reason for name, reason in reasons.items() if reason is not None}
+    going, incomplete = whole_groups(ground.state, [name for name, reason in reasons.items() if reason is None])
+    awaited = {node.name: node.awaited[0].key for node in found if node.awaited and node.name in going}
+    stay |= incomplete | {name: _on_completion(pod) for name, pod in awaited.items()}
+    return [name for name in going if name not in awaited], stay
 
 
 def _confirmed(ground: Ground, batches: Mapping[str, int], found: Examination, simulate: Simulate) -> Confirmed:
