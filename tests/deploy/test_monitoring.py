@@ -1,5 +1,6 @@
 """Alerts, dashboard and docs name metrics that are there."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -9,12 +10,14 @@ import pytest
 import yaml
 
 from nodewright.adapters.metrics import Metrics
+from nodewright.model.objects import KINDS
 from nodewright.model.settings import ServingSettings, Settings
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "deploy" / "chart" / "files"
 DOCS = (ROOT / "docs" / "metrics.md").read_text()
 _NAME = re.compile(r"\b(?:cluster_autoscaler|nodewright)_[a-z_]+")
+_REASON = re.compile(r"([A-Z][a-z]+){2,}")
 _PART = re.compile(r"_(bucket|count|sum)$")
 
 
@@ -44,6 +47,22 @@ def test_an_alert_asks_for_what_is_there_and_has_a_runbook(alert: dict[str, Any]
     anchor = alert["annotations"]["runbook"].removeprefix("docs/runbooks.md#")
     assert anchor == alert["alert"].lower()
     assert f"\n### {alert['alert']}\n" in (ROOT / "docs" / "runbooks.md").read_text()
+
+
+def find_events() -> set[str]:
+    """The reasons of events that the engine tells of its own work, as they stand in its sources."""
+    act = ROOT / "core" / "src" / "nodewright" / "act"
+    trees = [ast.parse((act / name).read_text()) for name in ("events.py", "ports.py", "removals/tell.py")]
+    texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return {text for text in texts if isinstance(text, str) and _REASON.fullmatch(text)} - set(KINDS)
+
+
+def test_every_event_has_a_line_of_what_to_do() -> None:
+    told = find_events()
+    assert {"ScaledUpGroup", "ScaleDown", "StatusNotWritten"} <= told
+    table = (ROOT / "docs" / "runbooks.md").read_text().partition("## By event")[2].partition("## By alert")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
+    assert told <= set(re.findall(r"`(\w+)`", "\n".join(rows)))
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
