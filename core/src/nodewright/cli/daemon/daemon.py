@@ -1,6 +1,7 @@
 """Builds what ``nodewright run`` runs, in the order in which its parts depend on one another, and ends it again."""
 
 import math
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -14,7 +15,6 @@ from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.dry import DryCluster, DryStore
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
 from nodewright.adapters.kube.guard import GuardedApi, GuardedRunner
-from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.metered import MeteredApi
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_map import StatusMap
@@ -76,7 +76,8 @@ class LiveEngine:
         server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
         self._api = MeteredApi(server)
         elects = settings.leader.leader_elect and not looks
-        self._leadership = self._make_leadership() if elects else None
+        tell = partial(self._lasting.see, "the lease")
+        self._leadership = make_leadership(self._api, settings, self._clock, self._random, tell) if elects else None
         # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
         self._guarded = GuardedApi(self._api, self._remaining)
         self._caches = self._make_caches()
@@ -166,12 +167,6 @@ class LiveEngine:
             make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._remaining_for_clouds),
         )
         return connector.connect_all(self._settings.providers)
-
-    def _make_leadership(self) -> Leadership:
-        def tell(problem: str) -> None:
-            self._lasting.see("the lease", problem)
-
-        return make_leadership(self._api, self._settings, self._clock, self._random, tell)
 
     def _make_autoscaler(self) -> Autoscaler:
         looks, cluster = self._options.only_looks, self._settings.cluster
