@@ -74,6 +74,8 @@ def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
 def check_daemon(settings: Settings) -> None:
     """What only the daemon asks of its settings."""
     _check_lease(settings)
+    if settings.serving.address:
+        parse_address("--address", settings.serving.address)
     _check_debug_address(settings.serving.debug_address)
 
 
