@@ -95,10 +95,10 @@ def shared(clean: ControlPlane, cloud_options: CloudOptions, tmp_path: Path) -> 
 
 @pytest.fixture
 def start(plane: ControlPlane, shared: SharedCloud, tmp_path: Path) -> Iterator[StartDaemon]:
-    """Starts ``nodewright run`` with further flags; ends what still runs."""
+    """Starts ``nodewright run`` with further flags, as the user that has the role of the chart; ends what still runs."""
     started: list[DaemonProcess] = []
 
-    def begin(*flags: str, user: str = "admin", settings: Mapping[str, Any] | None = None) -> DaemonProcess:
+    def begin(*flags: str, user: str = "nodewright", settings: Mapping[str, Any] | None = None) -> DaemonProcess:
         folder = tmp_path / f"daemon-{len(started)}"
         folder.mkdir()
         started.append(DaemonProcess(folder, plane.kubeconfig(user), shared.address, flags, settings))

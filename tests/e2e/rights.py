@@ -28,8 +28,8 @@ class Asked(NamedTuple):
     status: int
 
 
-# The users that have the chart's roles, and in which mode of it.
-MODES = {"nodewright": "run", "dry-run": "shadow"}
+# The users that have the chart's roles, and in which mode of it; the last one is asked for more than it may.
+MODES = {"nodewright": "run", "dry-run": "shadow", "onlooker": "shadow"}
 
 # Of the chart, where they are not its defaults.
 Settings = Mapping[str, Any] | None

@@ -57,7 +57,7 @@ def said(plane: ControlPlane, name: str, kind: str) -> str:
 
 def test_room_is_made_found_and_made_again(sparing: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     """With every right that the chart gives for it, and no other."""
-    start(*FLAGS, user="nodewright")
+    start(*FLAGS)
     add_buffer(sparing, "spare", replicas=6)
     wait_until(lambda: increases(shared) == [("small", 0, 2)], "two machines")
     wait_until(lambda: said(sparing, "spare", "Provisioning") == "True/FakePodsInjected", "condition of the buffer")
@@ -80,7 +80,7 @@ def test_room_is_made_found_and_made_again(sparing: ControlPlane, shared: Shared
 def test_a_share_follows_its_deployment_and_what_is_wrong_is_told(
     sparing: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    start(*FLAGS, user="nodewright")
+    start(*FLAGS)
     deploy(sparing, "web", 4)
     web = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
     add_buffer(sparing, "share", scalableRef=web, percentage=50)

@@ -7,7 +7,11 @@ from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
-from tests.e2e.test_scale_up import count_running, deploy
+from tests.e2e.rights import read_asked
+from tests.e2e.test_inquiries import address_of, nodewright
+from tests.e2e.test_scale_up import PODS, count_running, deploy
+
+from nodewright.adapters.kube.store import STATE_NAME
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
 
@@ -62,15 +66,43 @@ def test_good_bye_hands_over_at_once(clean: ControlPlane, shared: SharedCloud, s
     wait_until(lambda: first.says("loop"), "loop of the first")
     second = start("--leader-elect-lease-duration=1h")
     wait_until(lambda: second.says("waiting to become"), "second candidate")
+    asked = nodewright("status", f"--debug-address={address_of(second)}")
+    assert f"does not lead, so it has no picture: ask {find_lease(clean)['holderIdentity']}" in asked.stderr
     assert first.end() == 0
     wait_until(lambda: second.says("loop"), "loop of the second")
     assert find_lease(clean)["leaseTransitions"] == 1
     assert not shared.calls
 
 
+def test_good_bye_in_the_middle_of_a_loop_waits_for_its_end(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """What the loop decides is saved and done, and only then is the lease given back."""
+    deploy(clean, "web", 4)
+    wait_until(lambda: find_unschedulable(clean) == 4, "verdict of the scheduler")
+    settings = {"providers": {"shared": {"options": {"address": str(shared.address), "busy_seconds": 5}}}}
+    before = count_looks(clean)
+    daemon = start("--leader-elect-lease-duration=90s", settings=settings)
+    wait_until(lambda: count_looks(clean) > before, "look for a saved state, the last thing before the first loop")
+    assert not daemon.says("loop")
+    assert daemon.end() == 0
+    assert len(daemon.says("loop")) == 1
+    assert shared.calls == [("increase", ("small", 0, 1))]
+    assert clean.request(f"/api/v1/namespaces/kube-system/configmaps/{STATE_NAME}")["binaryData"]
+    assert not find_lease(clean).get("holderIdentity")
+
+
+def count_looks(plane: ControlPlane) -> int:
+    return sum((one.right.verb, one.right.name) == ("get", STATE_NAME) for one in read_asked(plane))
+
+
+def find_unschedulable(plane: ControlPlane) -> int:
+    return sum("Unschedulable" in str(pod["status"].get("conditions")) for pod in plane.request(PODS)["items"])
+
+
 def test_who_may_not_take_the_lease_says_so(start: StartDaemon) -> None:
     """It is healthy and waits: without this nobody would know what for."""
-    daemon = start(user="dry-run")
+    daemon = start(user="onlooker")
     wait_until(lambda: daemon.says("the lease: GET /apis/coordination.k8s.io"), "complaint")
     assert "forbidden" in daemon.says("the lease: ")[0]["message"]
     assert daemon.end() == 0

@@ -100,7 +100,7 @@ def test_room_is_checked_held_and_used(
     wait_until(lambda: count_ready(clean) == 2, "two nodes")
     asking.ask("fits", 4, 2, kind=SEED_CHECK_CAPACITY)
     asking.ask("large", 20, kind=CHECK_CAPACITY)
-    start(*ON, user="nodewright")
+    start(*ON)
     asking.wait("fits", "CapacityAvailable", FOUND)
     asking.wait("large", "CapacityAvailable", NOT_FOUND)
     assert asking.message("large", "Provisioned").endswith("there is room for 2 of 20 pods")
@@ -118,7 +118,7 @@ def test_machines_for_all_pods_and_the_pods_on_them(
     asking: Asking, clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
     """The second scenario, with today's name of the class."""
-    start(*ON, user="nodewright")
+    start(*ON)
     asking.ask("train", 6, 4, kind=BEST_EFFORT_ATOMIC)
     asking.wait("train", "Provisioned", BOUGHT)
     assert asking.message("train", "Provisioned") == "3 nodes were provisioned"
@@ -137,7 +137,7 @@ def test_groups_are_made_where_there_is_none_for_it(
     asking: Asking, clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
     """The third scenario: a group that is too narrow, a label that no group has; and the limits that hold for such groups."""
-    start(*ON, "--node-autoprovisioning-enabled", "--cores-total=0:20", "--memory-total=0:96", user="nodewright")
+    start(*ON, "--node-autoprovisioning-enabled", "--cores-total=0:20", "--memory-total=0:96")
     asking.template("of-team", nodeSelector={"team": "a"})
     asking.ask("wide", 8)
     asking.wait("wide", "Provisioned", BOUGHT)
@@ -159,7 +159,7 @@ def test_what_a_limit_forbids_is_refused_whole_and_the_limit_named(
     asking: Asking, shared: SharedCloud, start: StartDaemon
 ) -> None:
     """The fourth scenario: sizes of groups, and what the cluster may have."""
-    start(*ON, "--max-nodes-total=6", "--cores-total=0:20", "--memory-total=0:64", user="nodewright")
+    start(*ON, "--max-nodes-total=6", "--cores-total=0:20", "--memory-total=0:64")
     for name, pods, says in (
         ("nodes", 28, "it takes 7 nodes, and --max-nodes-total leaves 6"),
         ("both", 24, "it takes 6 nodes, and the cluster's limits (cpu, memory) leave 4"),
@@ -184,7 +184,7 @@ def test_many_small_ones_and_a_huge_one(
     wait_until(lambda: count_ready(clean) == 2, "two nodes")
     for number in range(120):
         asking.ask(f"r{number}", 2, kind=CHECK_CAPACITY)
-    start(*ON, user="nodewright")
+    start(*ON)
     wait_until(lambda: asking.count("Provisioned").total() == 120, "a word on each")
     assert asking.count("Provisioned") == {FOUND: 4, NOT_FOUND: 116}
     asking.ask("huge", *[16_384] * 8)
@@ -199,7 +199,7 @@ def test_where_the_cloud_has_not_all_machines_those_that_came_go(
 ) -> None:
     with shared.lock:
         shared.cloud.stock_out(StockOut(group="small", remaining=1))
-    start(*ON, user="nodewright")
+    start(*ON)
     asking.ask("train", 8)
     asking.wait("train", "Provisioned", NOT_FOUND)
     wait_until(lambda: shared.cloud.view("small").target == 0, "end of what came")
@@ -214,7 +214,9 @@ def test_deletion_cancels_at_once(asking: Asking, clean: ControlPlane, shared: S
     clean.request(namespaces, method="POST", body={"metadata": {"name": "team"}})
     team = Asking(clean, "team")
     team.template("one-core")
-    start(*ON)  # as admin: whoever tells of what is in a namespace that goes is refused, and that is no missing right
+    start(
+        *ON, user="admin"
+    )  # whoever tells of what is in a namespace that goes is refused, and that is no missing right
     for someone, name in ((asking, "train"), (team, "train"), (asking, "held")):
         someone.ask(name, 8)
         someone.wait(name, "Provisioned", UNDER_WAY)
@@ -233,13 +235,13 @@ def test_deletion_cancels_at_once(asking: Asking, clean: ControlPlane, shared: S
 def test_a_daemon_that_is_killed_under_way_loses_nothing(
     asking: Asking, clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    first = start(*ON, user="nodewright")
+    first = start(*ON)
     asking.ask("train", 8)
     asking.wait("train", "Provisioned", UNDER_WAY)
     first.process.send_signal(signal.SIGKILL)
     first.wait()
     assert asking.conditions("train")["Accepted"] == "True/Accepted"
-    start(*ON, user="nodewright")
+    start(*ON)
     asking.wait("train", "Provisioned", BOUGHT)
     asking.consume("train", 8)
     wait_until(lambda: count_running(clean) == 8, "running pods")
@@ -250,7 +252,7 @@ def test_a_daemon_that_is_killed_under_way_loses_nothing(
 def test_pods_are_told_what_is_wrong_with_their_annotations(
     asking: Asking, clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    start(*ON, user="nodewright")
+    start(*ON)
     asking.pod("lost", {REQUEST_ANNOTATION: "nobody", CLASS_ANNOTATION: SEED_ATOMIC})
     wait_until(lambda: "ProvisioningRequestMissing" in asking.told("Pod", "lost"), "event of the one without request")
     assert increases(shared) == []
@@ -268,7 +270,7 @@ def test_what_is_over_is_collected_and_every_right_is_used(
     asking.make("v1beta1/CapacityQuota", "capacityquotas", "total", {"limits": {"resources": {"cpu": 1000}}})
     for kind in (CHECK_CAPACITY, SEED_ATOMIC):
         asking.make("v1alpha1/ProvisioningClass", "provisioningclasses", kind, {"limits": {"pods": 10}})
-    daemon = start(*ON, user="nodewright")
+    daemon = start(*ON)
     asking.ask("wrong", 1, template="nowhere")
     asking.ask("large", 11)
     asking.ask("fits", 8, kind=CHECK_CAPACITY)

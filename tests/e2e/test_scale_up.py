@@ -77,6 +77,17 @@ def test_the_status_is_told_as_ca_tells_it(clean: ControlPlane, shared: SharedCl
     assert group()["scaleUp"]["status"] == "NoActivity"
 
 
+def test_events_are_about_the_status_that_there_is(clean: ControlPlane, start: StartDaemon) -> None:
+    """Whoever installs it elsewhere than in kube-system describes that ConfigMap."""
+    daemon = start("--namespace=default", "--status-config-map-name=ours", user="admin")
+    deploy(clean, "web", 2)
+    wait_until(lambda: find_events(clean, "ScaledUpGroup"), "event")
+    about = find_events(clean, "ScaledUpGroup")[0]["involvedObject"]
+    held = clean.request("/api/v1/namespaces/default/configmaps/ours")["metadata"]
+    assert (about["name"], about["namespace"], about["uid"]) == ("ours", "default", held["uid"])
+    assert daemon.end() == 0
+
+
 def test_once_grows_and_ends(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     deploy(clean, "web", 2)
     pending = f"{PODS}?fieldSelector=spec.nodeName="
