@@ -115,3 +115,10 @@ def test_huge_quantities_saturate(command: Command) -> None:
     ended = command("plan", "-", "--group-by", "pool", "-o", "json", stdin=dump)
     assert ended.returncode == 0
     assert len(json.loads(ended.stdout)["pods"]) == 1
+
+
+def test_a_daemon_without_a_cluster(command: Command) -> None:
+    """What is missing is said of both places: it may well be a pod, one that was given no token."""
+    ended = command("run", "--cloud-provider=fake", env={"KUBECONFIG": "nowhere", "KUBERNETES_SERVICE_HOST": ""})
+    found = "no cluster around this pod (Service host/port is", "and no kubeconfig (Invalid kube-config"
+    assert_refused(ended, "nodewright: --kubeconfig: ", *found)

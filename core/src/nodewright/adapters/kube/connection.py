@@ -68,15 +68,16 @@ def _load(configuration: Configuration, kubeconfig: str) -> None:
         return
     try:
         _load_in_cluster(client_configuration=configuration)
-    except ConfigException:
-        _load_kubeconfig(client_configuration=configuration, persist_config=False)
+    except ConfigException as no_pod:
+        try:
+            _load_kubeconfig(client_configuration=configuration, persist_config=False)
+        except ConfigException as error:
+            raise ConfigException(f"no cluster around this pod ({no_pod}), and no kubeconfig ({error})") from None
 
 
 def _complaint(kubeconfig: str, error: Exception) -> str:
     said = printable(" ".join(str(error).split()))
-    if not kubeconfig:
-        return f"this is no pod, and without one: {said}"
-    return said if isinstance(error, ConfigException) else f"{kubeconfig} is no kubeconfig: {said}"
+    return said if isinstance(error, ConfigException) else f"{kubeconfig or 'the usual file'} is no kubeconfig: {said}"
 
 
 class Connection:
