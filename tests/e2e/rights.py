@@ -86,13 +86,16 @@ def read_asked(plane: ControlPlane, user: str = "nodewright") -> list[Asked]:
 
 
 def is_used(right: Right, asked: list[Asked]) -> bool:
-    names = right.name.split(",") if right.name else None
-    return any(
-        (one.right.group, one.right.resource, one.right.verb) == (right.group, right.resource, right.verb)
-        and (names is None or one.right.name in names)
-        for one in asked
-    )
+    return any(covers(right, one.right) for one in asked)
 
 
-def find_refused(asked: list[Asked]) -> list[Right]:
-    return [one.right for one in asked if one.status == _REFUSED]
+def find_refused(asked: list[Asked], given: set[Right]) -> list[Right]:
+    """What was refused and is not ``given``: an API server that has just been started refuses what it allows later."""
+    refused = [one.right for one in asked if one.status == _REFUSED]
+    return [right for right in refused if not any(covers(held, right) for held in given)]
+
+
+def covers(held: Right, asked: Right) -> bool:
+    """Does one right of a role allow what was asked for?"""
+    names = held.name.split(",") if held.name else None
+    return held[:3] == asked[:3] and (names is None or asked.name in names)

@@ -73,7 +73,7 @@ def test_room_is_made_found_and_made_again(sparing: ControlPlane, shared: Shared
     wait_until(lambda: count_running(sparing) == 5, "running pods")
     wait_until(lambda: increases(shared)[1:] == [("small", 2, 3)], "a third machine")
     asked = read_asked(sparing)
-    assert not find_refused(asked)
+    assert not find_refused(asked, granted(settings=SETTINGS))
     assert not [right for right in granted(settings=SETTINGS) - granted() if not is_used(right, asked)]
 
 

@@ -285,7 +285,7 @@ def test_what_is_over_is_collected_and_every_right_is_used(
     wait_until(lambda: "wrong" not in asking.names(), "end of what failed")
     assert daemon.end() == 0
     asked = read_asked(clean)
-    assert not find_refused(asked)
+    assert not find_refused(asked, granted(settings=SETTINGS))
     assert not [right for right in granted(settings=SETTINGS) - granted() if not is_used(right, asked)]
     assert not shared.calls
 
@@ -301,6 +301,6 @@ def test_who_only_looks_writes_no_condition(
     assert asking.conditions("train") == {}
     assert not shared.calls
     asked = read_asked(clean, "dry-run")
-    assert not find_refused(asked)
+    assert not find_refused(asked, granted("dry-run", SETTINGS))
     of_requests = granted("dry-run", SETTINGS) - granted("dry-run")
     assert not [right for right in of_requests if not is_used(right, asked)]
