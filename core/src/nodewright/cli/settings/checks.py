@@ -11,6 +11,8 @@ from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
+_LEAST_CACHE_AGE = 120.0
+
 
 def check_together(given: Layer, values: Mapping[str, Any]) -> None:
     """``values`` are those of the flags that are ``given``."""
@@ -77,6 +79,14 @@ def check_daemon(settings: Settings) -> None:
     if settings.serving.address:
         parse_address("--address", settings.serving.address)
     _check_debug_address(settings.serving.debug_address)
+    _check_cache_age(settings.cluster.max_cache_age)
+
+
+def _check_cache_age(seconds: float) -> None:
+    """Of a kind that does not change the API server speaks about once a minute."""
+    if seconds < _LEAST_CACHE_AGE:
+        least, given = format_duration(_LEAST_CACHE_AGE), format_duration(seconds)
+        raise ConfigError(f"--max-cache-age: {given} is shorter than silence usually lasts: give at least {least}")
 
 
 def _check_debug_address(address: str) -> None:
