@@ -103,13 +103,41 @@ def test_looking_ahead_changes_nothing(
     assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
 
 
+# Pods on nodes that could go, in quarters of a core, and where each is remembered to have room; negative: nowhere.
+HINTED = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), SHAPES, st.integers(-1, 7)), min_size=1, max_size=12)
+
+
+@settings(max_examples=500)
+@given(NODES, HINTED, PODS, st.integers(0, 4), st.permutations(range(8)))
+def test_whatever_is_remembered(
+    nodes: list[tuple[int, dict[str, Any]]],
+    hinted: list[tuple[int, int, Any, int]],
+    others: list[tuple[int, int, Any]],
+    allowed: int,
+    order: list[int],
+) -> None:
+    """Places on nodes that could go themselves, that are too small, that refuse a pod by now, or that have others."""
+    names = [f"g{number}-0" for number in range(len(nodes))]
+    going = max(2, len(nodes) // 2)
+    pods = [(at % going, quarters, shape) for at, quarters, shape, _ in hinted]
+    state = world_of(nodes, pods + others[:4], allowed).state()
+    memory = ScaleDownMemory(unneeded_since=dict.fromkeys(names[:going], 1.0))
+    state = replace(state, memory=replace(state.memory, scale_down=memory))
+    places = {f"p{k}": names[to % len(nodes)] if to >= 0 else "" for k, (*_, to) in enumerate(hinted)}
+    rolls = find_rolls(state.observation.snapshot, range(len(nodes)))
+    hints = PodPlaces({roll: [places.get(pod.name, "") for pod in roll.pods] for roll in rolls})
+    ordered = [*names[:going], *(names[at] for at in order if going <= at < len(names))]
+    assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
+
+
 @pytest.mark.parametrize("ahead", [1, LOOK_AHEAD])
 def test_pods_come_to_a_node_in_the_order_in_which_they_leave_another(ahead: int) -> None:
-    """As in CA: the first of them without a place is the one that is told."""
-    pods: list[tuple[int, int, Any]] = [(at, quarters, {}) for at in (0, 1) for quarters in (1, 2, 1)]
+    """As in CA, those of high priority first: the first of them without a place is the one that is told."""
+    shapes: list[tuple[int, Any]] = [(1, {}), (2, {}), (1, {}), (1, {"priority": 5})]
+    pods = [(at, quarters, shape) for at in (0, 1) for quarters, shape in shapes]
     state = world_of([(4, {})] * 4, pods, 0).state()
     memory = ScaleDownMemory(unneeded_since={"g0-0": 1.0, "g1-0": 1.0})
     state = replace(state, memory=replace(state.memory, scale_down=memory))
-    hints = PodPlaces({roll: ["g2-0"] * 3 for roll in find_rolls(state.observation.snapshot, (0, 1))})
+    hints = PodPlaces({roll: ["g2-0"] * 4 for roll in find_rolls(state.observation.snapshot, (0, 1))})
     told, _, _ = run(state, ["g0-0", "g1-0", "g2-0"], hints, ahead)
-    assert told["g2-0"] == [f"default/p{number}" for number in range(6)]
+    assert told["g2-0"] == [f"default/p{number}" for number in (3, 0, 1, 2, 7, 4, 5, 6)]

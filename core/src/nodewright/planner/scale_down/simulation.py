@@ -14,7 +14,7 @@ import numpy as np
 
 from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.ghost import heeds_taints, leave_ghost
-from nodewright.planner.scale_down.load import Load, PodKind
+from nodewright.planner.scale_down.load import Load
 from nodewright.planner.scale_down.room import Room
 from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
 from nodewright.predicates import amounts_fit, feasible, is_countable
@@ -122,11 +122,8 @@ class Simulation:
         goals = self._hinted_rows(row, load.numbers, self._open) or ()
         found = {number: goal for number, goal in zip(load.numbers, goals, strict=bool(goals)) if goal >= 0}
         kinds = self._where.roster.kinds
-        plain = all(self._is_plain(kind) for kind in {kinds[number] for number in found})
+        plain = all(is_countable(self.board, kind.pod_class) for kind in {kinds[number] for number in found})
         return Route(row, load, found) if plain else None
-
-    def _is_plain(self, kind: PodKind) -> bool:
-        return is_countable(self.board, kind.pod_class) and not heeds_taints(kind.pod_class)
 
     def have_room(self, routes: Collection[Route]) -> bool:
         """Whether all pods of these nodes have room where their routes lead, in whatever order, and can stay there."""
