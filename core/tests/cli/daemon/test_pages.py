@@ -13,7 +13,7 @@ from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
 from nodewright.cli.daemon.inquiries import Inquiries
 from nodewright.cli.daemon.pages import public_pages
-from nodewright.cli.daemon.parts import health_limits, make_servers
+from nodewright.cli.daemon.parts import health_limits, make_servers, usual_address
 from nodewright.model.settings import ServingSettings, Settings
 
 CLOCK = VirtualClock(1_800_000_000.0)
@@ -51,6 +51,11 @@ def serving(public: Pages, private: Pages, debug_address: str) -> list[str]:
         finally:
             server.stop()
     return [server.name for server in servers]
+
+
+def test_only_in_a_pod_others_are_told_by_default() -> None:
+    assert usual_address({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) == ":8085"
+    assert usual_address({}) == "127.0.0.1:8085"
 
 
 @pytest.mark.parametrize(("refused", "status"), [(True, 503), (False, 200)])

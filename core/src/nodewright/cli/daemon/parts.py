@@ -54,11 +54,16 @@ def make_leadership(
 def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:
     """``public`` pages may be read by everybody, so that they are the ones that leave a pod. Raises ConfigError."""
     serving = settings.serving
-    usual = ":8085" if _IN_A_POD in os.environ else "127.0.0.1:8085"
-    servers: tuple[WebServer, ...] = (WebServer("address", serving.address or usual, public),)
+    address = serving.address or usual_address(os.environ)
+    servers: tuple[WebServer, ...] = (WebServer("address", address, public),)
     if serving.debug_address:
         servers += (WebServer("debug_address", serving.debug_address, private),)
     return servers
+
+
+def usual_address(environ: Mapping[str, str]) -> str:
+    """CA's inside a pod; elsewhere nobody else is told anything."""
+    return ":8085" if _IN_A_POD in environ else "127.0.0.1:8085"
 
 
 def health_limits(settings: Settings) -> HealthLimits:
