@@ -16,6 +16,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.ghost import heeds_taints, leave_ghost
 from nodewright.planner.scale_down.load import Load
 from nodewright.planner.scale_down.room import Room
+from nodewright.planner.scale_down.turns import Turns
 from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
 from nodewright.predicates import amounts_fit, feasible, is_countable
 from nodewright.snapshot.column import Ints, Mask
@@ -23,9 +24,6 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 
-# Nodes looked at first; a scan that finds nothing there looks at ever more at a time.
-_FIRST_WINDOW = 256
-_GROWTH = 8
 # The number of a pod, and the row where it was to go before; negative: none that is open.
 _Hinted = tuple[int, int]
 
@@ -74,7 +72,7 @@ class Simulation:
         # Classes for which no node has room.
         self._full: set[PodClass] = set()
         self._room = Room()
-        self._cursor = 0
+        self._turns = Turns(self._room)
         self._now = now
 
     def load(self, row: int) -> Load:
@@ -128,10 +126,9 @@ class Simulation:
     def have_room(self, routes: Collection[Route]) -> bool:
         """Whether all pods of these nodes have room where their routes lead, in whatever order, and can stay there."""
         asked = self._by_class((number, goal) for route in routes for number, goal in route.goals.items())
-        goals = {pod_class: rows for pod_class, (_, rows) in asked.items()}
-        wanted = set(chain.from_iterable(goals.values()))
+        wanted = set(chain.from_iterable(asked.values()))
         going = {route.row for route in routes}
-        return wanted.isdisjoint(going) and len(self._room.for_all(self.board, goals)) == len(wanted)
+        return wanted.isdisjoint(going) and len(self._room.for_all(self.board, asked)) == len(wanted)
 
     def empty_together(self, leaving: Sequence[tuple[Route, Load]]) -> None:
         """Take nodes out that ``have_room``, each with the pods that move; these must all be on its route."""
@@ -143,19 +140,17 @@ class Simulation:
             self.board.unplace_many(pod_class, *_columns(counts))
         moves = [(route, _by_priority(moving)) for route, moving in leaving]
         brought = self._by_class((number, route.goals[number]) for route, numbers in moves for number in numbers)
-        for pod_class, (_, rows) in brought.items():
+        for pod_class, rows in brought.items():
             self.board.place_many(pod_class, *_counted(rows))
         for route, numbers in moves:
             self._take_out(route.row, [(numbers, [route.goals[number] for number in numbers])])
 
-    def _by_class(self, pods: Iterable[_Hinted]) -> dict[PodClass, tuple[list[int], list[int]]]:
-        """The numbers and rows of pods."""
-        found: dict[PodClass, tuple[list[int], list[int]]] = {}
+    def _by_class(self, pods: Iterable[_Hinted]) -> dict[PodClass, list[int]]:
+        """The rows to which pods of each class go."""
+        found: dict[PodClass, list[int]] = {}
         kinds = self._where.roster.kinds
         for number, row in pods:
-            numbers, rows = found.setdefault(kinds[number].pod_class, ([], []))
-            numbers.append(number)
-            rows.append(row)
+            found.setdefault(kinds[number].pod_class, []).append(row)
         return found
 
     def _is_hopeless(self, row: int, moving: Load) -> bool:
@@ -210,7 +205,8 @@ class Simulation:
             start, count = 0, len(alike)
             while start < count:
                 # Where only amounts keep pods apart, one that is placed changes nothing for the others of its class.
-                rows = self._next_rows(attempt, pod_class, count - start if together else 1, together=together)
+                wanted = count - start if together else 1
+                rows = self._turns.next_rows(attempt.board, attempt.open_rows, pod_class, wanted, together=together)
                 if not rows:
                     return alike.part(start, start + 1).pods[0]
                 attempt.place(pod_class, rows)
@@ -245,9 +241,9 @@ class Simulation:
     def _follow_together(self, attempt: _Attempt, hinted: Sequence[_Hinted]) -> list[_Hinted]:
         """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
         asked = self._by_class(pod for pod in hinted if pod[1] >= 0)
-        roomy = self._room.for_all(attempt.board, {pod_class: rows for pod_class, (_, rows) in asked.items()})
+        roomy = self._room.for_all(attempt.board, asked)
         going = [pod for pod in hinted if pod[1] in roomy]
-        for pod_class, (_, rows) in (asked if len(going) == len(hinted) else self._by_class(going)).items():
+        for pod_class, rows in (asked if len(going) == len(hinted) else self._by_class(going)).items():
             attempt.place(pod_class, rows)
         # As they stand on the node, not by class: so they come to the others, where the first may be in the way.
         attempt.moves.append(([number for number, _ in going], [row for _, row in going]))
@@ -264,25 +260,6 @@ class Simulation:
             else:
                 left.append((number, row))
         return left
-
-    def _next_rows(self, attempt: _Attempt, pod_class: PodClass, count: int, *, together: bool) -> list[int]:
-        """The next so many open nodes in turn that take such a pod, fewer if there are no more; cordoned ones are
-        passed by.
-        """
-        board, found = attempt.board, list[int]()
-        admitted = self._room.admits(board, pod_class) if together else attempt.open_rows
-        takes, schedulable = amounts_fit if together else feasible, board.schedulable
-        rows, start = len(board), self._cursor % max(1, len(board))
-        for window in chain(_windows(start, rows), _windows(0, start)):
-            mask = attempt.open_rows[window] & schedulable[window] & admitted[window]
-            if together or mask.any():  # other predicates cost more than a look
-                mask &= takes(board, pod_class, window)
-            found += (window.start + np.flatnonzero(mask)[: count - len(found)]).tolist()
-            if len(found) == count:
-                break
-        if found:
-            self._cursor = found[-1] + 1
-        return found
 
 
 def _counted(rows: Sequence[int]) -> tuple[Ints, Ints]:
@@ -303,11 +280,3 @@ def _by_priority(load: Load) -> Sequence[int]:
         return load.numbers
     kinds = load.roster.kinds
     return sorted(load.numbers, key=lambda number: -kinds[number].priority)
-
-
-def _windows(start: int, stop: int) -> Iterable[slice]:
-    """Slices from ``start`` to ``stop``, each longer than the one before."""
-    size = _FIRST_WINDOW
-    while start < stop:
-        yield slice(start, min(stop, start + size))
-        start, size = start + size, size * _GROWTH
