@@ -30,7 +30,7 @@ def prepare_scale_up(share: float, *, owners: int, warm: bool) -> Prepared:
     def run() -> Result:
         return {group: to for group, (_, to) in grown(loop.turn(seen)).items()}
 
-    return Prepared(run=run, expected={"g": nodes})
+    return Prepared(run=run, expected={"g": nodes}, notes=cluster.notes)
 
 
 def _pending(number: int, owners: int) -> Pod:
@@ -66,7 +66,7 @@ def prepare_scale_down(share: float, *, warm: bool) -> Prepared:
     def run() -> Result:
         return {"removed": len(loop.turn(seen).scale_down.removals)}
 
-    return Prepared(run=run, expected={"removed": nodes * 3 // 5})
+    return Prepared(run=run, expected={"removed": nodes * 3 // 5}, notes=cluster.notes)
 
 
 def prepare_filter(nodes: int, pending: int, share: float) -> Prepared:

@@ -25,12 +25,14 @@ class Waits:
         self.brain = Brain(make_plan=self._plan)
         self._seen: dict[str, tuple[int, float]] = {}
         self._loop, self._spent = 0, 0.0
+        self.loops_a_second = 0.0
         self._loops: list[float] = []
         self._milliseconds: list[float] = []
 
     def notes(self) -> Mapping[str, float]:
         loops, milliseconds = WaitingTimes.of(self._loops), WaitingTimes.of(self._milliseconds)
         return {
+            "loops a second": round(self.loops_a_second, 1),
             "planned loops": self._loop,
             "ms a plan": round(1000 * self._spent / max(1, self._loop), 2),
             "p50 loops": loops.p50,
@@ -59,7 +61,9 @@ def prepare_replay(compression: float, share: float) -> Prepared:
     simulation = build_simulation(scenario, BuildOptions(brain=waits.brain))
 
     def run() -> Result:
+        began = time.process_time()
         result = simulation.run()
+        waits.loops_a_second = result.loops / (time.process_time() - began)
         return {
             "violations": len(result.violations),
             "pending": result.final.pending,
