@@ -48,6 +48,23 @@ def test_what_is_free_follows_the_pods() -> None:
     assert dict(snapshot.rows_of(two)) == {0: 1, 1: 2}
 
 
+def test_pods_that_come_together_are_placed_as_one_by_one() -> None:
+    pods = [build_pod(f"p{n}", cpu=str(1 + n % 2), node_name="ab"[n % 3 == 0]) for n in range(7)]
+    together, singly = (cluster(node("a"), node("b")) for _ in range(2))
+    for snapshot in (together, singly):
+        snapshot.place(snapshot.class_of(pods[0], placed=True), 1, pod=pods[0])
+    together.place_pods((together.row(known.spec.node_name), known) for known in pods[1:])
+    for known in pods[1:]:
+        singly.place(singly.class_of(known, placed=True), singly.row(known.spec.node_name), pod=known)
+    assert together.free.tolist() == singly.free.tolist()
+    for row in range(2):
+        assert together.pods(row) == singly.pods(row)
+        assert [pod_class.requests for pod_class in together.pod_classes(row)] == [
+            pod_class.requests for pod_class in singly.pod_classes(row)
+        ]
+    assert len({*together.pod_classes(0), *together.pod_classes(1)}) == 2
+
+
 def test_known_pods_come_and_go_with_their_nodes() -> None:
     snapshot, first, second = cluster(node("a")), build_pod("first"), build_pod("second", cpu="1")
     for known in (first, second):

@@ -1,6 +1,6 @@
 """Growable numpy columns that forks share until one of them writes."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,12 @@ Ints = NDArray[np.int64]
 # Interned values, as numpy likes its indices.
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+def as_columns(counts: Mapping[int, int]) -> tuple[Ints, Ints]:
+    """Rows, and the number of each."""
+    rows = np.fromiter(counts, dtype=np.int64, count=len(counts))
+    return rows, np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
 
 
 class ColumnKey:

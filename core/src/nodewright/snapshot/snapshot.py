@@ -1,5 +1,6 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -8,7 +9,7 @@ import numpy as np
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
-from nodewright.snapshot.column import Ints
+from nodewright.snapshot.column import Ints, as_columns
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.domains import DomainCounts, DomainQuery, Marks
 from nodewright.snapshot.node_table import NodeTable
@@ -108,6 +109,22 @@ class Snapshot(NodeTable):
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             held[row] = held.get(row, 0) + count
         self._count_many(pod_class, rows, counts)
+
+    def place_pods(self, pods: Iterable[tuple[int, Pod]]) -> None:
+        """``place`` of pods that run on the nodes of these rows, and are remembered there."""
+        added: dict[int, list[Pod]] = {}
+        classes: dict[int, list[PodClass]] = {}
+        counts: dict[PodClass, Counter[int]] = {}
+        for row, pod in pods:
+            pod_class = self.class_of(pod, placed=True)
+            added.setdefault(row, []).append(pod)
+            classes.setdefault(row, []).append(pod_class)
+            counts.setdefault(pod_class, Counter())[row] += 1
+        for pod_class, found in counts.items():
+            self.place_many(pod_class, *as_columns(found))
+        for row, there in added.items():
+            self._pods[row] = (*self._pods.get(row, ()), *there)
+            self._pod_classes[row] = (*self._pod_classes.get(row, ()), *classes[row])
 
     def unplace_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         """The reverse of ``place_many``."""

@@ -53,20 +53,23 @@ class LivePicture:
 
     def apply_pods(self, changes: Mapping[str, Pod | None]) -> None:
         """Pods by key; None for those that went."""
-        for key, pod in changes.items():
+        for key in changes:
             self._remove_pod(key)
-            if pod is not None and not pod.is_terminal:
-                self._add_pod(key, pod)
+        there = ((key, pod) for key, pod in changes.items() if pod is not None and not pod.is_terminal)
+        hosts = [(self._add_pod(key, pod), pod) for key, pod in there]
+        row = self._snapshot.find_row
+        rows = ((row(host), pod) for host, pod in hosts)
+        self._snapshot.place_pods((at, pod) for at, pod in rows if at is not None)
 
-    def _add_pod(self, key: str, pod: Pod) -> None:
+    def _add_pod(self, key: str, pod: Pod) -> str:
+        """Answers its node, as far as it has one."""
         self._pods[key] = pod
         host = pod.host
-        if not host:
+        if host:
+            self._by_host[host][key] = pod
+        else:
             self._pending[key] = pod
-            return
-        self._by_host[host][key] = pod
-        if host in self._snapshot:
-            self._place(self._snapshot, host, pod)
+        return host
 
     def _remove_pod(self, key: str) -> None:
         pod = self._pods.pop(key, None)
@@ -86,13 +89,9 @@ class LivePicture:
         """Nodes with the pods that are theirs."""
         if not nodes:
             return
-        snapshot.add_nodes(nodes)
-        for node in nodes:
-            for pod in self._by_host.get(node.name, {}).values():
-                self._place(snapshot, node.name, pod)
-
-    def _place(self, snapshot: Snapshot, host: str, pod: Pod) -> None:
-        snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(host), pod=pod)
+        rows = range(*snapshot.add_nodes(nodes).indices(len(snapshot)))
+        theirs = (self._by_host.get(node.name, {}).values() for node in nodes)
+        snapshot.place_pods((row, pod) for row, pods in zip(rows, theirs, strict=True) for pod in pods)
 
     def _lay_out(self, changes: Mapping[str, Node | None]) -> None:
         """Everything anew, with the changes: cheaper than many rows one by one."""

@@ -19,7 +19,7 @@ from nodewright.planner.scale_down.room import Room
 from nodewright.planner.scale_down.turns import Turns
 from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
 from nodewright.predicates import amounts_fit, feasible, is_countable
-from nodewright.snapshot.column import Ints, Mask
+from nodewright.snapshot.column import Ints, Mask, as_columns
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
@@ -137,7 +137,7 @@ class Simulation:
             for pod_class, count in route.load.counts().items():
                 held[pod_class][route.row] = count
         for pod_class, counts in held.items():
-            self.board.unplace_many(pod_class, *_columns(counts))
+            self.board.unplace_many(pod_class, *as_columns(counts))
         moves = [(route, _by_priority(moving)) for route, moving in leaving]
         brought = self._by_class((number, route.goals[number]) for route, numbers in moves for number in numbers)
         for pod_class, rows in brought.items():
@@ -266,12 +266,7 @@ def _counted(rows: Sequence[int]) -> tuple[Ints, Ints]:
     """Distinct rows, and how often each is named."""
     if len(set(rows)) == len(rows):
         return np.array(rows, dtype=np.int64), np.ones(len(rows), dtype=np.int64)
-    return _columns(Counter(rows))
-
-
-def _columns(counts: Mapping[int, int]) -> tuple[Ints, Ints]:
-    rows = np.fromiter(counts, dtype=np.int64, count=len(counts))
-    return rows, np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
+    return as_columns(Counter(rows))
 
 
 def _by_priority(load: Load) -> Sequence[int]:
