@@ -1,9 +1,11 @@
 """Never two leaders, and never none for long."""
 
 import threading
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.api import ApiError
@@ -13,14 +15,16 @@ from nodewright.adapters.simulated.clock import VirtualClock
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
 
 
-def candidate(server: ApiServer, name: str, clock: VirtualClock, grace: float = 0.0) -> Leadership:
+def candidate(
+    server: ApiServer, name: str, clock: VirtualClock, grace: float = 0.0, retry_period: float = 2.0
+) -> Leadership:
     options = LeaseOptions(
         namespace="kube-system",
         name="cluster-autoscaler",
         identity=name,
         duration=15.0,
         renew_deadline=10.0,
-        retry_period=2.0,
+        retry_period=retry_period,
         grace=grace,
     )
     return Leadership(server, options, clock, clock, Random(1))
@@ -160,3 +164,42 @@ def test_who_takes_over_without_a_good_bye_waits_for_calls_under_way(server: Api
     b.stop()
     waited.join(5)
     assert not waited.is_alive()
+
+
+def wait(probe: Callable[[], object]) -> None:
+    """For what another thread does next."""
+    for _ in range(500):
+        if probe():
+            return
+        threading.Event().wait(0.01)
+    pytest.fail("it did not come to pass")
+
+
+def test_a_leader_renews_until_it_has_failed_for_too_long(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    leader = candidate(server, "a", clock, retry_period=0.001)
+    assert leader.acquire()
+    clock.sleep(5)
+    wait(lambda: leader.remaining() == 15.0)
+    server.refusals[LEASE] = ApiError("no answer")
+    clock.sleep(10)
+    failed = leader.failed
+    wait(lambda: leader.failed > failed + 2)
+    assert (leader.is_lost, leader.remaining()) == (False, 5.0)
+    clock.sleep(0.1)
+    wait(lambda: leader.is_lost)
+    assert leader.remaining() == 0.0
+    del server.refusals[LEASE]
+    leader.release()
+    assert held(server)["holderIdentity"] == "a"  # it is not its own any more, to give back
+
+
+def test_nothing_is_renewed_after_good_bye(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    leader = candidate(server, "a", clock, retry_period=0.001)
+    assert leader.acquire()
+    wait(lambda: leader.renewed > 2)
+    leader.release()
+    assert held(server)["holderIdentity"] == ""
+    assert leader._keeper is not None
+    assert not leader._keeper.is_alive()
