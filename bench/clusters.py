@@ -1,6 +1,7 @@
 """Clusters as the engine sees them: groups of equal nodes, and pods on them, from plain numbers."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,10 +50,14 @@ class Cluster:
 
     def put(self, pods: list[Pod]) -> None:
         """Pods that were created, bound or not."""
-        decoded: dict[str, Pod | None] = {pod.key: self.sharing.pod(pod) for pod in pods}
+        decoded = self.shared(pods)
         began = time.process_time()
         self.live.apply_pods(decoded)
         self.picture_seconds += time.process_time() - began
+
+    def shared(self, pods: list[Pod]) -> Mapping[str, Pod]:
+        """Pods as the adapter of the API server decodes them, by key."""
+        return {pod.key: self.sharing.pod(pod) for pod in pods}
 
     def notes(self) -> dict[str, float]:
         """What was made before the clock started."""

@@ -22,13 +22,12 @@ def prepare_scale_up(share: float, *, owners: int, warm: bool) -> Prepared:
     cluster, loop = Cluster(), Loop(_GO_SETTINGS)
     cluster.add_group("g", 0, 10_000, cpu="10", memory=10_000, pods=100)
     cluster.put(pods)
-    seen = cluster.look()
     if warm:
-        loop.turn(seen)
+        loop.turn(cluster.look())
         loop.memory = type(loop.memory)()
 
     def run() -> Result:
-        return {group: to for group, (_, to) in grown(loop.turn(seen)).items()}
+        return {group: to for group, (_, to) in grown(loop.turn(cluster.look())).items()}
 
     return Prepared(run=run, expected={"g": nodes}, notes=cluster.notes)
 
@@ -45,12 +44,11 @@ def prepare_scale_down(share: float, *, warm: bool) -> Prepared:
     cluster = Cluster()
     cluster.add_group("g", nodes, 10_000, cpu="10", memory=10_000, pods=100, unneeded=0.0)
     safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
-    cluster.put(
-        [
-            build_pod(f"p{k}", "100m", 100, owner=None, node_name=f"g-{k % nodes}", annotations=safe)
-            for k in range(nodes * 40)
-        ]
-    )
+    pods = [
+        build_pod(f"p{k}", "100m", 100, owner=None, node_name=f"g-{k % nodes}", annotations=safe)
+        for k in range(nodes * 40)
+    ]
+    arrived = cluster.shared(pods)
     most = ScaleDownSettings(
         scale_down_delay_after_add=0,
         max_scale_down_parallelism=2000,
@@ -58,15 +56,17 @@ def prepare_scale_down(share: float, *, warm: bool) -> Prepared:
         max_bulk_soft_taint_count=0,
         max_pod_moves_per_hour=0,
     )
-    loop, seen = Loop(Settings(scale_down=most, limits=_GO_SETTINGS.limits)), cluster.look()
-    if warm:
-        loop.turn(seen)
-        seen = cluster.look()
+    loop = Loop(Settings(scale_down=most, limits=_GO_SETTINGS.limits))
 
     def run() -> Result:
-        return {"removed": len(loop.turn(seen).scale_down.removals)}
+        if not warm:
+            cluster.live.apply_pods(arrived)
+        return {"removed": len(loop.turn(cluster.look()).scale_down.removals)}
 
-    return Prepared(run=run, expected={"removed": nodes * 3 // 5}, notes=cluster.notes)
+    if warm:
+        cluster.live.apply_pods(arrived)
+        loop.turn(cluster.look())
+    return Prepared(run=run, expected={"removed": nodes * 3 // 5})
 
 
 def prepare_filter(nodes: int, pending: int, share: float) -> Prepared:
@@ -99,10 +99,10 @@ def prepare_many_groups(templates: int, share: float) -> Prepared:
             for k in range(pods)
         ]
     )
-    loop, seen = Loop(Settings()), cluster.look()
+    loop = Loop(Settings())
 
     def run() -> Result:
-        plan = loop.turn(seen)
+        plan = loop.turn(cluster.look())
         return {"groups": len(grown(plan)), "options": len(plan.scale_up.options)}
 
     return Prepared(run=run, expected={"groups": 1, "options": groups})
@@ -150,7 +150,7 @@ LOOPS: dict[str, Benchmark] = {
     ),
     "run-once-scale-down": Benchmark(
         workload="2,000 nodes at 40 %, 80,000 pods, 1,200 nodes can go; a whole loop",
-        start="picture of decoded pods",
+        start="decoded pods",
         prepare=partial(prepare_scale_down, warm=False),
         go=_down_row("median"),
         wanted=30,

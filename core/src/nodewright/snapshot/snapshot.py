@@ -1,6 +1,6 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -112,14 +112,13 @@ class Snapshot(NodeTable):
 
     def place_pods(self, pods: Iterable[tuple[int, Pod]]) -> None:
         """``place`` of pods that run on the nodes of these rows, and are remembered there."""
-        added: dict[int, list[Pod]] = {}
-        classes: dict[int, list[PodClass]] = {}
-        counts: dict[PodClass, Counter[int]] = {}
+        added, counts = defaultdict[int, list[Pod]](list), defaultdict[PodClass, defaultdict[int, int]](_counter)
+        classes, class_of = defaultdict[int, list[PodClass]](list), self.vocabulary.classes.of
         for row, pod in pods:
-            pod_class = self.class_of(pod, placed=True)
-            added.setdefault(row, []).append(pod)
-            classes.setdefault(row, []).append(pod_class)
-            counts.setdefault(pod_class, Counter())[row] += 1
+            pod_class = class_of(pod, placed=True)
+            added[row].append(pod)
+            classes[row].append(pod_class)
+            counts[pod_class][row] += 1
         for pod_class, found in counts.items():
             self.place_many(pod_class, *as_columns(found))
         for row, there in added.items():
@@ -295,6 +294,10 @@ class Snapshot(NodeTable):
             self._placed[pod_class] = dict(self._placed.get(pod_class, ()))
             self._owned.add(pod_class)
         return self._placed[pod_class]
+
+
+def _counter() -> defaultdict[int, int]:
+    return defaultdict(int)
 
 
 def _is_guarded(pod_class: PodClass) -> bool:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from operator import itemgetter
 
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -23,7 +22,8 @@ class LivePicture:
     def __init__(self) -> None:
         self._snapshot = Snapshot()
         self._pods: dict[str, Pod] = {}
-        self._pending: dict[str, Pod] = {}
+        # With what they are sorted by: when each was created, and its key.
+        self._pending: dict[str, tuple[float, str, Pod]] = {}
         self._by_host: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
 
     def set_context(self, context: Context) -> None:
@@ -34,9 +34,7 @@ class LivePicture:
 
     def pending(self) -> tuple[Pod, ...]:
         """The oldest first."""
-        aged = [(pod.created, key, pod) for key, pod in self._pending.items()]
-        aged.sort(key=itemgetter(0, 1))
-        return tuple(pod for _, _, pod in aged)
+        return tuple([pod for _, _, pod in sorted(self._pending.values())])
 
     def apply_nodes(self, changes: Mapping[str, Node | None]) -> None:
         """Nodes by name; None for those that went."""
@@ -54,7 +52,8 @@ class LivePicture:
     def apply_pods(self, changes: Mapping[str, Pod | None]) -> None:
         """Pods by key; None for those that went."""
         for key in changes:
-            self._remove_pod(key)
+            if key in self._pods:
+                self._remove_pod(key)
         there = ((key, pod) for key, pod in changes.items() if pod is not None and not pod.is_terminal)
         hosts = [(self._add_pod(key, pod), pod) for key, pod in there]
         row = self._snapshot.find_row
@@ -68,13 +67,11 @@ class LivePicture:
         if host:
             self._by_host[host][key] = pod
         else:
-            self._pending[key] = pod
+            self._pending[key] = pod.created, key, pod
         return host
 
     def _remove_pod(self, key: str) -> None:
-        pod = self._pods.pop(key, None)
-        if pod is None:
-            return
+        pod = self._pods.pop(key)
         self._pending.pop(key, None)
         host = pod.host
         if host:
