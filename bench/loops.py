@@ -103,9 +103,11 @@ def prepare_many_groups(templates: int, share: float) -> Prepared:
 
     def run() -> Result:
         plan = loop.turn(cluster.look())
-        return {"groups": len(grown(plan)), "options": len(plan.scale_up.options)}
+        nodes = [to for _, to in grown(plan).values()]
+        return {"groups": len(nodes), "nodes": sum(nodes), "options": len(plan.scale_up.options)}
 
-    return Prepared(run=run, expected={"groups": 1, "options": groups})
+    # One group is bought, as large as it may be.
+    return Prepared(run=run, expected={"groups": 1, "nodes": 10, "options": groups})
 
 
 def _down_row(share_of: str) -> tuple[str, float]:
