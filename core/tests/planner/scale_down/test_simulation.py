@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nodewright.model.meta import LabelSelector
@@ -128,10 +128,17 @@ NODES = st.lists(
     max_size=6,
 )
 PODS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 8), SHAPES), max_size=14)
+EVEN: dict[str, Any] = {"labels": APPS, "topology_spread_constraints": [spread("Honor", ZONE)]}
 
 
 @settings(max_examples=400)
 @given(NODES, PODS, st.permutations(range(6)), st.booleans())
+@example(  # the fourth node stays, and takes a pod of the fifth; both need a tainted copy
+    [(cores, "z0", False, False, {}) for cores in (1, 1, 1, 2, 1, 1)],
+    [(0, 1, EVEN if number in (2, 8) else {}) for number in range(9)],
+    list(range(6)),
+    False,
+)
 def test_what_could_go_is_what_a_plain_simulation_finds(
     shapes: list[tuple[int, str, bool, bool, dict[str, Any]]],
     running: list[tuple[int, int, dict[str, Any]]],

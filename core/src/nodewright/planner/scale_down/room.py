@@ -26,6 +26,10 @@ class Room:
             known = self._admitted[key] = is_admitted(board, pod_class, slice(0, len(board)))
         return known
 
+    def forget(self) -> None:
+        """Of a board that is given up, with a node in it that others do not have, nothing holds for the next."""
+        self._admitted.clear()
+
     def for_all(self, board: Snapshot, asked: Mapping[PodClass, Sequence[int]]) -> frozenset[int]:
         """The rows that take all the plain pods that are to go there (one row for each pod), whoever comes first."""
         rows = np.array(sorted(set(chain.from_iterable(asked.values()))), dtype=np.int64)

@@ -179,6 +179,7 @@ class Simulation:
         attempt = _Attempt(board, open_rows, row)
         stuck = self._move(attempt, moving)
         if stuck is not None:
+            self._room.forget()
             self._where.give_up(row, attempt.moves)
             return stuck
         board.remove_node(ghost)
