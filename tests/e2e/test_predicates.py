@@ -1,4 +1,7 @@
-"""Our filters against the real kube-scheduler: each pod is placed by it, and judged by ours just before."""
+"""Our filters against the real kube-scheduler: each pod is placed by it, and judged by ours just before.
+
+Half of the pods may use one node only, so that yes and no are both compared.
+"""
 
 import json
 import time
@@ -24,7 +27,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 PODS = "/api/v1/namespaces/default/pods"
 ZONES, DISKS, APPS = ("a", "b", "c"), ("ssd", "hdd"), ("web", "db", "job")
-COUNT = 500
+NODES, COUNT = 24, 500
 
 
 def make_node(number: int, random: Random) -> dict[str, Any]:
@@ -62,6 +65,8 @@ def make_pod(number: int, random: Random) -> dict[str, Any]:
         spec["nodeSelector"] = {"disk": random.choice(DISKS)}
     if random.random() < 0.2:
         spec["affinity"]["nodeAffinity"] = make_node_affinity(random)
+    if random.random() < 0.5:
+        pin(spec["affinity"], f"site-{random.randrange(NODES)}")
     add_neighbours(spec["affinity"], app, random)
     if random.random() < 0.25:
         spec["topologySpreadConstraints"] = [make_spread(app, random)]
@@ -78,6 +83,16 @@ def make_node_affinity(random: Random) -> dict[str, Any]:
     )
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+
+def pin(affinity: dict[str, Any], node: str) -> None:
+    """To one node, as a DaemonSet's pods are: what else we would take for a place of the pod would not show."""
+    required = affinity.setdefault("nodeAffinity", {}).setdefault(
+        "requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{}]}
+    )
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    for term in required["nodeSelectorTerms"]:
+        term["matchFields"] = fields
 
 
 def add_neighbours(affinity: dict[str, Any], app: str, random: Random) -> None:
@@ -146,10 +161,10 @@ def is_gone(caches: Caches, key: str) -> bool:
 
 def test_no_disagreement(clean: ControlPlane, caches: Caches) -> None:
     random = Random(20_261_122)
-    for number in range(24):
+    for number in range(NODES):
         clean.request("/api/v1/nodes", method="POST", body=make_node(number, random))
     cluster = KubeCluster(connect(kubeconfig=str(clean.kubeconfig())), caches, max_age=1e9)
-    wait_until(lambda: count_ready(caches) == 24, "24 ready nodes in the cache")
+    wait_until(lambda: count_ready(caches) == NODES, "ready nodes in the cache")
     resource: Resource[Pod] = Resource("Pod")
     placed = 0
     for number in range(COUNT):
