@@ -1,6 +1,7 @@
 """What the daemon says: one JSON object a line, whatever becomes of the stream."""
 
 import io
+import threading
 from typing import Any
 
 import msgspec
@@ -62,3 +63,16 @@ def test_what_lasts_is_said_when_it_begins(log: JsonLog, stream: io.BytesIO) -> 
     lasting.see("the lease", "no answer")
     said = [(line["message"], line["level"]) for line in lines(stream)]
     assert said == [(text, "warning") for text in ("events: forbidden", "events: forbidden", "the lease: no answer")]
+
+
+def test_a_thread_that_breaks_off_is_a_line_too(log: JsonLog, stream: io.BytesIO) -> None:
+    try:
+        int("half a page")
+    except ValueError as error:
+        problem, thread = str(error), threading.Thread(name="watch-Pod")
+        log.thread_ended(threading.ExceptHookArgs((ValueError, error, error.__traceback__, thread)))
+        log.thread_ended(threading.ExceptHookArgs((ValueError, error, None, None)))
+    named, nameless = lines(stream)
+    assert (named["level"], named["message"]) == ("error", f"thread watch-Pod ended: ValueError: {problem}")
+    assert "test_json_log.py" in named["where"]
+    assert (nameless["message"], nameless["where"]) == (f"thread of no name ended: ValueError: {problem}", "")

@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from core.tests.cli.conftest import Nodewright
 
 from nodewright.adapters.store import FileStore
 from nodewright.cli.clock import SystemClock
+from nodewright.cli.main import run
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.registry.learned import ArrivalHistory
@@ -146,3 +148,9 @@ def test_a_folder_is_no_state_file(nodewright: Nodewright, tmp_path: Path) -> No
     ended = nodewright("pause", "--for", "1h", "--state", tmp_path)
     assert (ended.code, list(tmp_path.parent.glob("*.pause"))) == (2, [])
     assert "is a directory" in ended.err
+
+
+def test_bad_input_a_user_without_a_home() -> None:
+    with CliRunner().isolation(env={"HOME": "~", "XDG_STATE_HOME": None}) as (_, err, _):
+        assert run(["status"]) == 2
+        assert err.getvalue().decode().startswith("nodewright: --state: there is no home directory")

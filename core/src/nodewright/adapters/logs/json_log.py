@@ -1,6 +1,7 @@
 """What the daemon says, as JSON: for people with jq, and for whatever collects logs."""
 
 import threading
+import traceback
 from typing import Any, BinaryIO
 
 import msgspec
@@ -43,6 +44,12 @@ class JsonLog:
 
     def record(self, record: AuditRecord) -> None:
         self.say("cloud write", write=record)
+
+    def thread_ended(self, ended: threading.ExceptHookArgs) -> None:
+        """``threading.excepthook``: a thread that broke off is told in the log's own form."""
+        name = ended.thread.name if ended.thread is not None else "of no name"
+        where = "".join(traceback.format_tb(ended.exc_traceback))
+        self.say(f"thread {name} ended: {ended.exc_type.__name__}: {ended.exc_value}", level=ERROR, where=where)
 
 
 class Lasting:

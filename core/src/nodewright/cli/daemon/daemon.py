@@ -70,8 +70,8 @@ class LiveEngine:
         self._leading = False
         self.lost_leadership = False
         self.last_report: LoopReport | None = None
-        self._log = JsonLog(log, self._clock)
-        self._lasting = Lasting(self._log)
+        self.log = JsonLog(log, self._clock)
+        self._lasting = Lasting(self.log)
         cluster, looks = settings.cluster, options.only_looks
         server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
         self._api = MeteredApi(server)
@@ -101,7 +101,7 @@ class LiveEngine:
 
     def __enter__(self) -> Self:
         ports = {server.name: server.port for server in self._servers}
-        self._log.say("starting", dry_run=self._options.only_looks, shadow=self._options.shadow, ports=ports)
+        self.log.say("starting", dry_run=self._options.only_looks, shadow=self._options.shadow, ports=ports)
         for server in self._servers:
             server.start()
         self._caches.start()
@@ -122,10 +122,7 @@ class LiveEngine:
         self._caches.stop()
         for server in self._servers:
             server.stop()
-        self._log.say("stopped", error=str(error) if error is not None else "")
-
-    def warn(self, sentence: str) -> None:
-        self._log.say(sentence, level="warning")
+        self.log.say("stopped", error=str(error) if error is not None else "")
 
     def stop(self) -> None:
         """From any thread but not from a signal handler."""
@@ -175,8 +172,8 @@ class LiveEngine:
             cluster=kind(self._guarded, self._caches, max_age=cluster.max_cache_age),
             providers=self._providers,
             store=DryStore(self._store) if looks else self._store,
-            events=OwnMaps(LoggedEvents(self._log, self._events), cluster.namespace, cluster.status_config_map_name),
-            audit=self._log,
+            events=OwnMaps(LoggedEvents(self.log, self._events), cluster.namespace, cluster.status_config_map_name),
+            audit=self.log,
         )
         brain = self._brain.brain if self._brain is not None else None
         return Autoscaler(world, self._clock, self._settings, self._random, brain=brain)
@@ -195,7 +192,7 @@ class LiveEngine:
 
     def _make_shadow(self) -> ShadowTeller:
         name = self._settings.cluster.status_config_map_name
-        return ShadowTeller(self._caches, name, self._log, self._metrics, self._random.randrange(2**32))
+        return ShadowTeller(self._caches, name, self.log, self._metrics, self._random.randrange(2**32))
 
     def _sources(self) -> Sources:
         return Sources(
@@ -227,7 +224,7 @@ class LiveEngine:
         if self._leadership is not None and not self._leads:
             self.lost_leadership = not self._stopping
             if self.lost_leadership:
-                self._log.say("another process may lead by now", level="error", holder=self._leadership.holder)
+                self.log.say("another process may lead by now", level="error", holder=self._leadership.holder)
             return False
         return not self._stopping and not (self._options.once and self.last_report is not None)
 
@@ -242,19 +239,19 @@ class LiveEngine:
             return
         self._metrics.reloaded(succeeded=not change.problem)
         if change.problem:
-            self._log.say(f"the settings stay as they are: {change.problem}", level="error")
+            self.log.say(f"the settings stay as they are: {change.problem}", level="error")
             return
         self._settings = change.settings
         self._autoscaler.use(change.settings)
         self._metrics.use(change.settings)
-        self._log.say("settings were read again", applied=change.applied)
+        self.log.say("settings were read again", applied=change.applied)
         if change.waiting:
-            self._log.say("some settings change only at a restart", level="warning", settings=change.waiting)
+            self.log.say("some settings change only at a restart", level="warning", settings=change.waiting)
 
     def _take(self, report: LoopReport) -> None:
         """A loop has ended: tell everybody."""
         self.last_report = report
-        self._log.loop = report.loop
+        self.log.loop = report.loop
         self._metrics.observe(report)
         self._metrics.cache_age(max(self._caches.ages().values(), default=0.0))
         self._metrics.leads(self._leads)
@@ -265,7 +262,7 @@ class LiveEngine:
             self._lasting.see("the status ConfigMap", self._status.problem)
         if self._events is not None:
             self._lasting.see("events", self._events.problem)
-        self._log.say(
+        self.log.say(
             report.problem or "loop",
             level="warning" if report.problem else "info",
             seconds=round(report.finished - report.started, 3),
@@ -274,7 +271,7 @@ class LiveEngine:
             writes=len(report.outcomes),
         )
         if self._cleaner is not None and report.state is not None and not report.problem:
-            self._cleaner.clean(report.state, self._log.say)
+            self._cleaner.clean(report.state, self.log.say)
         if self._brain is not None:
             self._tell_withheld(self._brain, report)
         self._inquiries.learn(report, self._settings, self._pause())
@@ -282,7 +279,7 @@ class LiveEngine:
     def _tell_withheld(self, brain: DryBrain, report: LoopReport) -> None:
         plan, withheld = brain.take_withheld()
         for action in withheld:
-            self._log.say("would be done", action=action)
+            self.log.say("would be done", action=action)
         if self._shadow is not None:
             self._shadow.take(report, plan, self._settings)
 
@@ -299,18 +296,18 @@ class LiveEngine:
             if waited % _SYNC_SECONDS:
                 continue
             if self._options.once:
-                self._log.say(self._caches.complaint(), level="error")
+                self.log.say(self._caches.complaint(), level="error")
                 return False
-            self._log.say("waiting for the API server", level="warning", missing=self._caches.missing())
+            self.log.say("waiting for the API server", level="warning", missing=self._caches.missing())
         return not self._stopping
 
     def _wait_leader(self) -> bool:
         if self._leadership is None:
             return True
-        self._log.say("waiting to become the leader", lease=self._settings.leader.leader_elect_resource_name)
+        self.log.say("waiting to become the leader", lease=self._settings.leader.leader_elect_resource_name)
         leads = self._leadership.acquire() and not self._stopping
         if leads:
-            self._log.say("leading")
+            self.log.say("leading")
         return leads
 
     def _excuse(self) -> str:

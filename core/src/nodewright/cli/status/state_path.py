@@ -72,8 +72,11 @@ def find_place(state: Path | None, kubeconfig: str | None, namespace: str) -> Pl
 
 
 def find_state_path(given: Path | None) -> Path:
-    """The file that ``--state`` names, or the usual one."""
+    """The file that ``--state`` names, or the usual one; raises ConfigError for a user without a home."""
     if given is not None:
         return given
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    try:
+        home = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    except RuntimeError:
+        raise ConfigError("--state: there is no home directory to look for it in; name the file") from None
     return Path(home) / "nodewright" / "state.json"
