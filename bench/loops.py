@@ -75,9 +75,8 @@ def prepare_filter(nodes: int, pending: int, share: float) -> Prepared:
     pods = shared([build_pod(f"p{k}", "1", 2_000_000, owner=None) for k in range(count)])
     snapshot = Snapshot()
     snapshot.add_nodes([build_node(f"n{n}", cpu="2", memory=200_000, pods=100) for n in range(rows)])
-    for row in range(rows):
-        running = build_pod(f"r{row}", "1", 200_000, owner=None, node_name=f"n{row}")
-        snapshot.place(snapshot.class_of(running, placed=True), row, pod=running)
+    running = (build_pod(f"r{row}", "1", 200_000, owner=None, node_name=f"n{row}") for row in range(rows))
+    snapshot.place_pods(enumerate(running))
 
     def run() -> Result:
         fitting, left = take_fitting(snapshot, pods)

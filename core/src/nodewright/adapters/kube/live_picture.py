@@ -54,21 +54,20 @@ class LivePicture:
         for key in changes:
             if key in self._pods:
                 self._remove_pod(key)
-        there = ((key, pod) for key, pod in changes.items() if pod is not None and not pod.is_terminal)
-        hosts = [(self._add_pod(key, pod), pod) for key, pod in there]
-        row = self._snapshot.find_row
-        rows = ((row(host), pod) for host, pod in hosts)
-        self._snapshot.place_pods((at, pod) for at, pod in rows if at is not None)
-
-    def _add_pod(self, key: str, pod: Pod) -> str:
-        """Answers its node, as far as it has one."""
-        self._pods[key] = pod
-        host = pod.host
-        if host:
+        placed: list[tuple[int, Pod]] = []
+        for key, pod in changes.items():
+            if pod is None or pod.is_terminal:
+                continue
+            self._pods[key] = pod
+            host = pod.host
+            if not host:
+                self._pending[key] = pod.created, key, pod
+                continue
             self._by_host[host][key] = pod
-        else:
-            self._pending[key] = pod.created, key, pod
-        return host
+            row = self._snapshot.find_row(host)
+            if row is not None:
+                placed.append((row, pod))
+        self._snapshot.place_pods(placed)
 
     def _remove_pod(self, key: str) -> None:
         pod = self._pods.pop(key)
@@ -86,9 +85,8 @@ class LivePicture:
         """Nodes with the pods that are theirs."""
         if not nodes:
             return
-        rows = range(*snapshot.add_nodes(nodes).indices(len(snapshot)))
-        theirs = (self._by_host.get(node.name, {}).values() for node in nodes)
-        snapshot.place_pods((row, pod) for row, pods in zip(rows, theirs, strict=True) for pod in pods)
+        rows = enumerate(nodes, snapshot.add_nodes(nodes).start)
+        snapshot.place_pods((row, pod) for row, node in rows for pod in self._by_host.get(node.name, {}).values())
 
     def _lay_out(self, changes: Mapping[str, Node | None]) -> None:
         """Everything anew, with the changes: cheaper than many rows one by one."""

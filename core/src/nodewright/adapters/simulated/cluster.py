@@ -276,7 +276,6 @@ class SimulatedCluster:
             return
         fresh = self._live.sibling()
         fresh.add_nodes([node for _, node in self._live.nodes()])
-        for name, pods in self._on_node.items():
-            for held in pods.values():
-                fresh.place(self._live.class_of(held.pod, placed=True), fresh.row(name), pod=held.pod)
+        theirs = self._on_node.items()
+        fresh.place_pods((fresh.row(name), held.pod) for name, pods in theirs for held in pods.values())
         self._live = fresh

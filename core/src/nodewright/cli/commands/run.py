@@ -7,7 +7,6 @@ from queue import SimpleQueue
 
 import click
 
-from nodewright.adapters.logs import WARNING
 from nodewright.cli.daemon.daemon import LiveEngine
 from nodewright.cli.daemon.parts import DaemonOptions
 from nodewright.cli.settings.checks import check_daemon
@@ -42,7 +41,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
     engine = LiveEngine(source, loaded.settings, options, sys.stderr.buffer)
     for note in loaded.idle:
-        engine.log.say(note, level=WARNING)
+        engine.log.say(note, level="warning")
     threading.excepthook = engine.log.thread_ended
     _stop_when_told(engine)
     with engine:

@@ -72,17 +72,19 @@ class DumpedCluster:
         snapshot = Snapshot(Context.of(self._objects))
         snapshot.add_nodes(list(self._objects.nodes))
         pending: list[Pod] = []
+        placed: list[tuple[int, Pod]] = []
         self.strays = []
         for pod in self._objects.pods:
             host = pod.host
             if pod.is_terminal:
                 continue
             if host in snapshot:
-                snapshot.place(snapshot.class_of(pod, placed=True), snapshot.row(host), pod=pod)
+                placed.append((snapshot.row(host), pod))
             elif host:
                 self.strays.append(pod)
             else:
                 pending.append(pod)
+        snapshot.place_pods(placed)
         pending.sort(key=attrgetter("created"))
         maps = {config.key: config.data for config in self._objects.config_maps}
         return ClusterPicture(
