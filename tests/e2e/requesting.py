@@ -35,7 +35,8 @@ def install_crds(plane: ControlPlane) -> None:
 
 
 def is_established(plane: ControlPlane, name: str) -> bool:
-    held = plane.request(f"{DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
+    # Null, not left out, until the API server has looked at it.
+    held = plane.request(f"{DEFINITIONS}/{name}").get("status", {}).get("conditions") or ()
     return {"Established", "NamesAccepted"} <= {one["type"] for one in held if one["status"] == "True"}
 
 

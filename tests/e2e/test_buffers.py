@@ -8,13 +8,14 @@ from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
-from tests.e2e.requesting import MERGE_PATCH, Asking, increases, install_crds
+from tests.e2e.requesting import DEFINITIONS, MERGE_PATCH, Asking, increases, install_crds
 from tests.e2e.rights import bind_role, find_refused, granted, is_used, read_asked
 from tests.e2e.test_scale_up import count_running, deploy, find_events
 
 ON = ("capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-enabled")
 FLAGS = tuple(f"--{flag}" for flag in ON)
 SETTINGS = {"buffers": dict.fromkeys(ON, True)}
+DEFINITION = "capacitybuffers.autoscaling.x-k8s.io"
 BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers"
 READY = "True/AttributesSetSuccessfully"
 
@@ -99,18 +100,21 @@ def test_a_share_follows_its_deployment_and_what_is_wrong_is_told(
 
 
 def test_where_the_definition_is_not_installed_nothing_else_stops(
-    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+    clean: ControlPlane, allowed: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
     """Until it is."""
-    definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/capacitybuffers.autoscaling.x-k8s.io"
-    install_crds(clean)
-    clean.request(definition, method="DELETE")
-    wait_until(lambda: not _is_served(clean), "definition gone")
+    assert clean is allowed
+    clean.request(f"{DEFINITIONS}/{DEFINITION}", method="DELETE")
+    wait_until(lambda: not (_is_defined(clean) or _is_served(clean)), "definition gone")
     start(*FLAGS)
     deploy(clean, "web", 1)
     wait_until(lambda: count_running(clean) == 1, "a running pod")
     assert increases(shared) == [("small", 0, 1)]
     install_crds(clean)
+
+
+def _is_defined(plane: ControlPlane) -> bool:
+    return any(held["metadata"]["name"] == DEFINITION for held in plane.request(DEFINITIONS)["items"])
 
 
 def _is_served(plane: ControlPlane) -> bool:
