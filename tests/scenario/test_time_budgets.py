@@ -12,6 +12,8 @@ from nodewright.cli.simulation.troubles import find_troubles
 from nodewright.engine.brain import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
+from nodewright.planner.explain.node import explain_node
+from nodewright.planner.explain.values import NodeExplanation, NodeFate
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState
 
@@ -74,4 +76,53 @@ def test_nodes_that_there_was_no_time_for_are_looked_at_in_the_next_loops() -> N
     assert "nodes were not looked at" in cut[0].partial
     assert "--scale-down-simulation-timeout" in str(next(iter(cut[0].passed_over.values())).message)
     assert len(result.removals) == NODES
+    assert result.final.pending == 0
+
+
+class Hurry:
+    """A brain that has all the time until it confirms removals: the last look at one of several comes too late.
+
+    ``cut`` are the loops in which that happened: the plan with time enough, and the plan that was made.
+    """
+
+    def __init__(self) -> None:
+        self.cut: list[tuple[Plan, Plan]] = []
+        self.told: list[NodeExplanation] = []
+
+    def plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+        looks = count()
+        whole = make_plan(replace(state, elapsed=lambda: 0.0 * next(looks)), settings, random)
+        last = next(looks) - 1
+        if not 1 < len(whole.scale_down.removals) < len(whole.scale_down.unneeded):
+            return whole
+        again = count()
+        found = make_plan(replace(state, elapsed=lambda: 1000.0 * (next(again) == last)), settings, random)
+        self.cut.append((whole, found))
+        late = [name for name, why in found.scale_down.passed_over.items() if "time was up" in why.message]
+        self.told += filter(None, (explain_node(state, found, settings, name) for name in late))
+        return found
+
+
+def test_removals_that_there_was_no_time_to_confirm_begin_in_the_next_loop() -> None:
+    hurry = Hurry()
+    lines = ["name: hurry", "duration: 60m", "deployments: [{name: small, replicas: 8, pod: {cpu: 300m, grace: 5}}]"]
+    lines += ["settings: {max-drain-parallelism: 3, scale-down-unneeded-time: 2m, scale-down-simulation-timeout: 30s}"]
+    lines += ["providers: {fake: {groups: [{name: pool, cpu: 4, memory: 16Gi, size: 8, min_size: 1}]}}"]
+    scenario = read_scenario("\n".join(lines), "hurry.yaml")
+    result = build_simulation(scenario, BuildOptions(brain=Brain(make_plan=hurry.plan, strict=True))).run()
+    for whole, found in hurry.cut:
+        *before, _ = (removal.node for removal in whole.scale_down.removals)
+        assert [removal.node for removal in found.scale_down.removals] == before
+        assert found.partial == "time was up: 1 nodes were not looked at once more"
+        assert found.scale_down.unneeded == whole.scale_down.unneeded
+    assert len(hurry.cut[0][0].scale_down.removals) == 3
+    assert {(told.fate, str(told.reason)) for told in hurry.told} == {
+        (
+            NodeFate.UNNEEDED,
+            "time was up (--scale-down-simulation-timeout) before its turn came: it is looked at in the next loop",
+        )
+    }
+    troubles = {(trouble.what, trouble.message) for trouble in find_troubles(result)}
+    assert ("PlanIsPartial", "time was up: 1 nodes were not looked at once more") in troubles
+    assert result.final.nodes == {"fake/pool": 1}
     assert result.final.pending == 0

@@ -34,13 +34,15 @@ _NO_DRAIN = Unremovable(
 class Choice:
     """``removals`` begin now; of the others, why they stay: as CA says it, or ``waiting`` for their turn.
 
-    ``hints`` are where pods of those that go find room, if that was looked at once more.
+    ``hints`` are where pods of those that go find room, if that was looked at once more; ``partial`` says what there was
+    no time for.
     """
 
     removals: tuple[NodeRemoval, ...] = ()
     stay: dict[str, Unremovable] = field(default_factory=dict)
     waiting: dict[str, Unremovable] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
+    partial: str = ""
 
 
 def choose(
@@ -67,8 +69,9 @@ def choose(
     waiting = (by_name[name] for name in going if name not in batches)
     choice.waiting = {node.name: _NO_TURN if drains or not node.moving else _NO_DRAIN for node in waiting}
     confirmed = _confirmed(ground, batches, found, simulate)
-    choice.hints = confirmed.hints
+    choice.hints, choice.partial = confirmed.hints, confirmed.partial
     choice.stay |= confirmed.stay
+    choice.waiting |= confirmed.late
     ids = {ref: _instance_ids(state, ref) for ref in {state.group_of_node[name] for name in confirmed.batches}}
     choice.removals = tuple(
         _removal(state, confirmed.nodes[name], batch, since[name], utilization.get(name, 0.0), ids)

@@ -23,32 +23,42 @@ Simulate = Callable[[Sequence[str]], Examination]
 class Confirmed:
     """``nodes`` may go, with their pods as they are now, and ``batches`` say how many go together; the others ``stay``.
 
-    ``hints`` are where the pods find room.
+    ``hints`` are where the pods find room. For those that are ``late`` there was no time.
     """
 
     batches: dict[str, int]
     nodes: dict[str, Removable]
     stay: dict[str, Unremovable] = field(default_factory=dict)
+    late: dict[str, Unremovable] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
+
+    @property
+    def partial(self) -> str:
+        """What there was no time for; empty: for everything."""
+        return f"time was up: {len(self.late)} nodes were not looked at once more" if self.late else ""
 
 
 def confirm(
     state: ClusterState, batches: Mapping[str, int], found: Mapping[str, Removable], simulate: Simulate
 ) -> Confirmed:
-    """Those of the chosen nodes that can go while everything else stays."""
+    """Those of the chosen nodes that can go while everything else stays.
+
+    When time is up, those that were found by then go. If none was, the others are looked at all the same: a loop that
+    begins with the same nodes would come no further.
+    """
     left = Confirmed(batches=dict(batches), nodes={name: found[name] for name in batches})
     if len(batches) == len(found) or not any(node.moving for node in left.nodes.values()):
         return left
     while left.batches:
         again = simulate(list(left.batches))
-        nodes = {node.name: node for node in again.removable}
-        failed = [name for name in left.batches if name not in nodes]
-        if not failed:
+        nodes, failed = {node.name: node for node in again.removable}, again.unremovable
+        left.stay |= {name: _reason(why) for name, why in failed.items()}
+        late = again.skipped if nodes or not failed else {}
+        left.late |= late
+        _drop(left, [*failed, *late], state)
+        if not failed and nodes.keys() == left.batches.keys():
             left.nodes, left.hints = nodes, again.hints
             break
-        for name in failed:
-            left.stay[name] = _reason(again.unremovable.get(name))
-        _drop(left, failed, state)
     return left
 
 
@@ -59,11 +69,10 @@ def _drop(left: Confirmed, failed: Sequence[str], state: ClusterState) -> None:
         ref = state.group_of_node[name]
         if name in failed or ref in whole:
             text = f"group {ref} goes as a whole, and not all of its nodes can now"
-            left.stay.setdefault(name, Unremovable(code=UnremovableCode.ATOMIC_FAILED, message=text))
+            if name not in left.late:
+                left.stay.setdefault(name, Unremovable(code=UnremovableCode.ATOMIC_FAILED, message=text))
             del left.batches[name]
 
 
-def _reason(why: Unremovable | None) -> Unremovable:
-    if why is None:
-        return Unremovable(code=UnremovableCode.NOT_EXAMINED, message="there was no time to look at it once more")
+def _reason(why: Unremovable) -> Unremovable:
     return changed(why, message=f"{why.message}, as long as nodes stay that could go before it")

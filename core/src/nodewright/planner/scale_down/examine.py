@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nodewright.estimator.limits import IsOver, never
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
-from nodewright.planner.deadline import deadline
 from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.planner.scale_down.trial import LOOK_AHEAD, Removable, Trial
@@ -24,7 +24,7 @@ _NONE_AT_A_TIME = Unremovable(
 )
 _NO_TIME = Unremovable(
     code=UnremovableCode.NOT_EXAMINED,
-    message="time was up (--scale-down-simulation-timeout) before it was looked at: it is in the next loop",
+    message="time was up (--scale-down-simulation-timeout) before its turn came: it is looked at in the next loop",
 )
 # So many searches for places may fail in one loop, long before time is up: pods that wait are not to wait for these.
 _MOST_FAILURES = 500
@@ -52,11 +52,16 @@ def takes_pods(snapshot: Snapshot, state: ClusterState) -> Mask:
 
 
 def examine(
-    snapshot: Snapshot, names: Sequence[str], hints: PodPlaces, state: ClusterState, settings: Settings
+    snapshot: Snapshot,
+    names: Sequence[str],
+    hints: PodPlaces,
+    state: ClusterState,
+    settings: Settings,
+    is_over: IsOver = never,
 ) -> Examination:
     """Try to empty the named nodes in order; pods may go to all others that take any, those with ``hints`` there first.
 
-    ``snapshot`` stays as it is.
+    When time ``is_over``, the first is looked at all the same. ``snapshot`` stays as it is.
     """
     found = Examination()
     if not names:
@@ -64,7 +69,6 @@ def examine(
     simulation = Simulation(snapshot.fork(), takes_pods(snapshot, state), hints, state.now)
     trial = Trial(simulation, state, settings)
     most, counted, failed = most_removable(state.memory.scale_down, settings, state.now), 0, 0
-    is_over = deadline(state.elapsed, settings.scale_down.scale_down_simulation_timeout)
     for index, name in enumerate(names):
         if index and is_over():
             found.skipped = dict.fromkeys(names[index:], _NO_TIME)

@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.candidates import Ground
+from nodewright.planner.deadline import deadline
 from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.choose import Choice, choose
+from nodewright.planner.scale_down.confirm import Simulate
 from nodewright.planner.scale_down.cooldown import cooldown_until
 from nodewright.planner.scale_down.eligibility import Eligibility, find_eligible
 from nodewright.planner.scale_down.examine import Examination, examine, update_interval
@@ -75,14 +78,7 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
     if wait:
         choice = _wait(since, wait)
     else:
-        choice = choose(
-            ground,
-            found,
-            since,
-            ratios,
-            survey.balance,
-            lambda names: examine(ground.snapshot, names, found.hints, ground.state, ground.settings),
-        )
+        choice = choose(ground, found, since, ratios, survey.balance, _second_look(ground, found))
     most = ground.settings.scale_down.max_bulk_soft_taint_count
     mark, unmark = choose_marks(ground.state, since.keys(), ground.snapshot, most)
     return ScaleDownReport(
@@ -94,7 +90,7 @@ def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -
         utilization=ratios,
         mark=mark,
         unmark=unmark,
-        partial=found.partial,
+        partial="; ".join(filter(None, (found.partial, choice.partial))),
         memory=replace(after, hints=after.hints.updated(choice.hints)) if choice.hints else after,
     )
 
@@ -120,8 +116,18 @@ def _survey(ground: Ground, names: Sequence[str]) -> Survey:
     if settings.balances_removals:
         balance = Balance(ground, (state.group_of_node[name] for name in eligible.names))
     ordered = in_order(eligible.names, ground, balance)
-    found = examine(ground.snapshot, ordered, state.memory.scale_down.hints, state, settings)
+    found = examine(ground.snapshot, ordered, state.memory.scale_down.hints, state, settings, _time_limit(ground))
     return Survey(candidates=candidates, eligible=eligible, balance=balance, found=found)
+
+
+def _second_look(ground: Ground, found: Examination) -> Simulate:
+    """Tries to empty nodes while all others stay; all tries together have as much time as the first look had."""
+    is_over = _time_limit(ground)
+    return lambda names: examine(ground.snapshot, names, found.hints, ground.state, ground.settings, is_over)
+
+
+def _time_limit(ground: Ground) -> IsOver:
+    return deadline(ground.state.elapsed, ground.settings.scale_down.scale_down_simulation_timeout)
 
 
 def _wait(since: Iterable[str], why: str) -> Choice:
