@@ -166,6 +166,50 @@ def test_who_takes_over_without_a_good_bye_waits_for_calls_under_way(server: Api
     assert not waited.is_alive()
 
 
+def test_a_lease_that_somebody_deletes_stays_with_its_holder(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    assert a._try()
+    assert not b._try()
+    server.drop(LEASE)
+    clock.sleep(2)
+    assert not b._try()
+    assert a._try()
+    assert (a.remaining(), a.is_lost) == (15.0, False)
+    assert held(server)["holderIdentity"] == "a"
+    clock.sleep(14)
+    assert not b._try()
+
+
+def test_who_waited_for_a_lease_that_is_deleted_waits_as_long_as_it_said(server: ApiServer) -> None:
+    """Its holder may be in the middle of a call to a cloud."""
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    assert a._try()
+    assert not b._try()
+    server.drop(LEASE)
+    clock.sleep(15)
+    assert not b._try()
+    clock.sleep(0.1)
+    assert b._try()
+    assert not b._waited_out
+    assert not a._try()
+    assert a.is_lost
+
+
+def test_who_was_away_does_not_take_a_missing_lease_for_its_own(server: ApiServer) -> None:
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    a._try()
+    b._try()
+    clock.sleep(20)
+    assert b._try()
+    server.drop(LEASE)
+    assert not a._try()
+    assert a.is_lost
+    assert b._try()
+
+
 def wait(probe: Callable[[], object]) -> None:
     """For what another thread does next."""
     for _ in range(500):

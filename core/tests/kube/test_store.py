@@ -181,6 +181,21 @@ def test_what_cannot_be_used_is_told_and_replaced(server: ApiServer, damage: Any
     assert len(open_store(server).load().memory.backoffs) == 2
 
 
+@pytest.mark.parametrize("damage", [damage_shard, damage_digest, damage_count, lose_shard, drop_everything])
+def test_what_somebody_breaks_under_us_is_written_again(server: ApiServer, damage: Any) -> None:
+    """It is nobody's: another leader would have written what can be read."""
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(make_memory(1))
+    broken = msgspec.json.decode(msgspec.json.encode(server.objects[HEAD]))
+    damage(broken)
+    server.put(HEAD, broken)
+    with pytest.raises(ApiError):
+        store.save_if_changed(make_memory(2))
+    store.save_if_changed(make_memory(2))
+    assert len(open_store(server).load().memory.backoffs) == 2
+
+
 def test_memory_that_cannot_be_reached_is_no_empty_memory(server: ApiServer) -> None:
     server.faults = [ApiError("no answer")]
     with pytest.raises(NodewrightError):

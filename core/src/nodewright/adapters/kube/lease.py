@@ -2,7 +2,8 @@
 
 Time is counted on a clock that goes on while the machine sleeps, from before the request that renewed: a holder that
 was frozen knows at its first look that it is no longer one. Others' clocks are never compared with ours: a lease has
-run out when it has not changed for as long as it says it lasts.
+run out when it has not changed for as long as it says it lasts. One that somebody deletes lasts no shorter: its holder
+writes it anew, and who waited for it goes on waiting.
 """
 
 import threading
@@ -162,8 +163,10 @@ class Leadership:
         self._look(began)
         seen = self._seen
         ours = seen is not None and seen.spec.holder_identity == self._options.identity
-        if self._until >= 0 and not ours:
-            self._until = -1.0  # somebody took it: we were away for too long
+        # One that is not there says nothing of who had it while we were away.
+        knows = seen is not None and (seen.metadata.resource_version or self.remaining() > 0)
+        if self._until >= 0 and not (ours and knows):
+            self._until = -1.0  # somebody took it, or may have: we were away for too long
             self._lost.set()
         if self.is_lost or (seen is not None and not ours and not self._has_run_out(seen, began)):
             return False
@@ -181,7 +184,8 @@ class Leadership:
         except ApiError as error:
             if not error.is_missing:
                 raise
-            self._seen = None
+            if self._seen is not None:
+                self._seen = msgspec.structs.replace(self._seen, metadata=_Meta())
             return
         if self._seen is None or found.spec != self._seen.spec:
             self._seen_at = now

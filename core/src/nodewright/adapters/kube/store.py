@@ -124,13 +124,21 @@ class ConfigMapStore:
         self._sweep(before)
 
     def _look_again(self) -> None:
-        """Take the head as it is now for ours, if it holds what we found or sent, or somebody deleted it."""
+        """Take the head as it is now for ours, if it holds what we found or sent, or somebody deleted or broke it."""
         found = self._maps.read(STATE_NAME)
-        if found is not None and _head_digest(found) not in self._known:
+        if found is not None and _head_digest(found) not in self._known and self._is_whole(found):
             where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
             raise NodewrightError(f"{where} was written by somebody else: there may be another leader")
         self._head, self._digest = found, _head_digest(found) if found is not None else ""
         self._is_unsure = False
+
+    def _is_whole(self, head: StoredMap) -> bool:
+        """Whether it is what a leader would write, and not what an editor left."""
+        try:
+            self._gather(head)
+        except UnreadableState:
+            return False
+        return True
 
     def _gather(self, head: StoredMap) -> bytes:
         """The whole of what the head stands for; raises UnreadableState."""
