@@ -76,7 +76,7 @@ def prepare_filter(nodes: int, pending: int, share: float) -> Prepared:
     snapshot = Snapshot()
     snapshot.add_nodes([build_node(f"n{n}", cpu="2", memory=200_000, pods=100) for n in range(rows)])
     running = (build_pod(f"r{row}", "1", 200_000, owner=None, node_name=f"n{row}") for row in range(rows))
-    snapshot.place_pods(enumerate(running))
+    snapshot.place_pods((row, [pod]) for row, pod in enumerate(running))
 
     def run() -> Result:
         fitting, left = take_fitting(snapshot, pods)

@@ -24,6 +24,14 @@ def test_equal_parts_are_one_object() -> None:
     assert first == make_pod(1)
 
 
+def test_names_of_nodes_are_one_object_and_pods_keep_their_own() -> None:
+    sharing = Sharing()
+    pods = [sharing.pod(build_pod(f"p{n}", cpu="1", node_name="".join(["node-", str(n % 2)]))) for n in range(4)]
+    assert [pod.spec.node_name for pod in pods] == ["node-0", "node-1", "node-0", "node-1"]
+    assert pods[0].spec.node_name is pods[2].spec.node_name
+    assert pods[0].spec.containers is pods[1].spec.containers
+
+
 def test_statuses_of_long_ago_are_forgotten_and_specs_are_not() -> None:
     """A cluster whose pods come and go for weeks does not fill the memory."""
     sharing = Sharing()

@@ -3,9 +3,21 @@
 import gc
 from typing import Any
 
-import msgspec
 from core.tests.predicates.manifests import pod
+from msgspec.structs import replace
 
+from nodewright.model.pod import (
+    Affinity,
+    ClaimSource,
+    Container,
+    PodSpec,
+    ResourceClaimReference,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+    Volume,
+)
+from nodewright.model.quantity import Quantity
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_pod
 
@@ -38,8 +50,41 @@ def test_pods_with_ephemeral_volumes_have_claims_of_their_own() -> None:
 
 def test_a_changed_pod_is_classed_anew() -> None:
     snapshot, first = Snapshot(), build_pod("p")
-    changed = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, labels={"a": "b"}))
+    changed = replace(first, metadata=replace(first.metadata, labels={"a": "b"}))
     assert snapshot.class_of(first) is not snapshot.class_of(changed)
+
+
+# For each field of a spec one value that is not the usual one.
+VALUES: dict[str, Any] = {
+    "scheduler_name": "mine",
+    "containers": (Container(name="c"),),
+    "init_containers": (Container(name="i"),),
+    "resources": ResourceRequirements(),
+    "overhead": {"cpu": Quantity(10**9)},
+    "node_selector": {"a": "b"},
+    "affinity": Affinity(),
+    "tolerations": (Toleration(key="a"),),
+    "topology_spread_constraints": (TopologySpreadConstraint(topology_key="z"),),
+    "volumes": (Volume(name="v", persistent_volume_claim=ClaimSource(claim_name="c")),),
+    "resource_claims": (ResourceClaimReference(name="r"),),
+    "priority": 1,
+    "priority_class_name": "high",
+    "preemption_policy": "Never",
+    "host_network": True,
+    "restart_policy": "Never",
+    "termination_grace_period_seconds": 1,
+}
+
+
+def test_every_field_tells_pods_that_share_all_others_apart() -> None:
+    assert {*VALUES, "node_name"} == set(PodSpec.__struct_fields__)
+    usual = build_pod("p", node_name="n")
+    changed = [replace(usual, spec=replace(usual.spec, **{field: value})) for field, value in VALUES.items()]
+    for placed in (True, False):
+        snapshot = Snapshot()
+        classes = {snapshot.class_of(found, placed=placed) for found in (usual, *changed)}
+        assert len(classes) == 1 + len(VALUES)
+        assert snapshot.class_of(replace(usual, spec=replace(usual.spec)), placed=placed) in classes
 
 
 def test_a_class_of_which_nobody_speaks_is_forgotten() -> None:

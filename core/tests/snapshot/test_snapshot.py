@@ -53,7 +53,7 @@ def test_pods_that_come_together_are_placed_as_one_by_one() -> None:
     together, singly = (cluster(node("a"), node("b")) for _ in range(2))
     for snapshot in (together, singly):
         snapshot.place(snapshot.class_of(pods[0], placed=True), 1, pod=pods[0])
-    together.place_pods((together.row(known.spec.node_name), known) for known in pods[1:])
+    together.place_pods((together.row(known.spec.node_name), [known]) for known in pods[1:])
     for known in pods[1:]:
         singly.place(singly.class_of(known, placed=True), singly.row(known.spec.node_name), pod=known)
     assert together.free.tolist() == singly.free.tolist()

@@ -47,7 +47,7 @@ class Sharing:
         else:
             bare = spec
         found = self._hold(encode_part(bare), bare)
-        return replace(found, node_name=spec.node_name) if spec.node_name else found
+        return replace(found, node_name=self._hold(spec.node_name, spec.node_name)) if spec.node_name else found
 
     def _status(self, status: PodStatus) -> PodStatus:
         return _hold(self._statuses, _MAX_STATUSES, encode_part(status), status)

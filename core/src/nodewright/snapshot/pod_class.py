@@ -5,7 +5,7 @@ Two pods of one class are interchangeable to every predicate, so that each predi
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
 
 import msgspec
@@ -20,7 +20,8 @@ T = TypeVar("T")
 # Numbers are never used again, so that what is remembered by number is never taken for another class.
 _IDS = count()
 _MAX_PARTS = 2**14
-_NODE_NAME = PodSpec.__struct_fields__.index("node_name")
+# Of a spec's fields; a pod that has a node shares the others with those like it, which have other nodes.
+_BUT_NODE = slice(PodSpec.__struct_fields__.index("node_name") + 1, None)
 
 
 class PodClass:
@@ -84,6 +85,18 @@ def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
     return remembered
 
 
+class _Known(NamedTuple):
+    """A class with a pod of it."""
+
+    spec: PodSpec
+    labels: Mapping[str, str]
+    pod_class: ReferenceType[PodClass]
+    placed: tuple[object, ...]
+
+    def is_of(self, spec: PodSpec) -> bool:
+        return self.spec is spec or (bool(self.placed) and astuple(spec)[_BUT_NODE] == self.placed)
+
+
 class PodClasses:
     """The table of classes; shared by a picture and all its forks."""
 
@@ -92,7 +105,7 @@ class PodClasses:
         self._by_key: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
         self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
         # Pods that were decoded together share their equal parts: these are held, so that their ids are theirs alone.
-        self._by_parts: dict[tuple[object, ...], tuple[PodSpec, Mapping[str, str], ReferenceType[PodClass]]] = {}
+        self._by_parts: dict[tuple[object, ...], _Known] = {}
 
     def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
         """Pods without a node by class, in order of first appearance."""
@@ -103,12 +116,11 @@ class PodClasses:
 
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
         """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
-        meta = pod.metadata
-        spec = _parts_but_node(pod.spec) if placed else (id(pod.spec),)
-        parts = (*spec, id(meta.labels), meta.namespace)
-        shared = self._by_parts.get(parts)
-        if shared is not None and has_only_parts(pod):
-            found = shared[2]()
+        meta, spec = pod.metadata, pod.spec
+        parts = (id(spec.containers), id(meta.labels), meta.namespace, placed)
+        alike = self._by_parts.get(parts)
+        if alike is not None and alike.is_of(spec) and has_only_parts(pod):
+            found = alike.pod_class()
             if found is not None:
                 return found
         uid = meta.uid
@@ -124,7 +136,9 @@ class PodClasses:
         if has_only_parts(pod):
             if len(self._by_parts) >= _MAX_PARTS:
                 self._by_parts.clear()
-            self._by_parts[parts] = (pod.spec, meta.labels, ref(pod_class))
+            self._by_parts[parts] = _Known(
+                spec, meta.labels, ref(pod_class), astuple(spec)[_BUT_NODE] if placed else ()
+            )
         return pod_class
 
     def forget(self, uid: str) -> None:
@@ -197,12 +211,6 @@ def claim_key(pod: Pod, volume: Volume) -> str:
     claim = volume.persistent_volume_claim
     name = claim.claim_name if claim is not None else f"{pod.name}-{volume.name}"
     return f"{pod.metadata.namespace}/{name}"
-
-
-def _parts_but_node(spec: PodSpec) -> tuple[int, ...]:
-    """What a pod that has a node shares with others like it, which have other nodes."""
-    parts = tuple(map(id, astuple(spec)))
-    return parts[:_NODE_NAME] + parts[_NODE_NAME + 1 :]
 
 
 def has_only_parts(pod: Pod) -> bool:

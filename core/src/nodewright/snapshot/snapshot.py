@@ -1,6 +1,6 @@
 """The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -110,20 +110,17 @@ class Snapshot(NodeTable):
             held[row] = held.get(row, 0) + count
         self._count_many(pod_class, rows, counts)
 
-    def place_pods(self, pods: Iterable[tuple[int, Pod]]) -> None:
+    def place_pods(self, pods: Iterable[tuple[int, Sequence[Pod]]]) -> None:
         """``place`` of pods that run on the nodes of these rows, and are remembered there."""
-        added, counts = defaultdict[int, list[Pod]](list), defaultdict[PodClass, defaultdict[int, int]](_counter)
-        classes, class_of = defaultdict[int, list[PodClass]](list), self.vocabulary.classes.of
-        for row, pod in pods:
-            pod_class = class_of(pod, placed=True)
-            added[row].append(pod)
-            classes[row].append(pod_class)
-            counts[pod_class][row] += 1
+        counts, class_of = defaultdict[PodClass, Counter[int]](Counter), self.vocabulary.classes.of
+        for row, there in pods:
+            classes = [class_of(pod, placed=True) for pod in there]
+            for pod_class, count in Counter(classes).items():
+                counts[pod_class][row] += count
+            self._pods[row] = (*self._pods.get(row, ()), *there)
+            self._pod_classes[row] = (*self._pod_classes.get(row, ()), *classes)
         for pod_class, found in counts.items():
             self.place_many(pod_class, *as_columns(found))
-        for row, there in added.items():
-            self._pods[row] = (*self._pods.get(row, ()), *there)
-            self._pod_classes[row] = (*self._pod_classes.get(row, ()), *classes[row])
 
     def unplace_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
         """The reverse of ``place_many``."""
@@ -294,10 +291,6 @@ class Snapshot(NodeTable):
             self._placed[pod_class] = dict(self._placed.get(pod_class, ()))
             self._owned.add(pod_class)
         return self._placed[pod_class]
-
-
-def _counter() -> defaultdict[int, int]:
-    return defaultdict(int)
 
 
 def _is_guarded(pod_class: PodClass) -> bool:

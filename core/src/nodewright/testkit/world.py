@@ -115,7 +115,7 @@ class World:
     def state(self, settings: Settings | None = None) -> ClusterState:
         snapshot = Snapshot()
         snapshot.add_nodes(self.nodes)
-        snapshot.place_pods((snapshot.row(pod.spec.node_name), pod) for pod in self.running)
+        snapshot.place_pods((snapshot.row(pod.spec.node_name), [pod]) for pod in self.running)
         seen = Observation(
             now=self.now,
             snapshot=snapshot,

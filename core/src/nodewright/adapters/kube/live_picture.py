@@ -54,20 +54,20 @@ class LivePicture:
         for key in changes:
             if key in self._pods:
                 self._remove_pod(key)
-        placed: list[tuple[int, Pod]] = []
+        placed = defaultdict[str, dict[str, Pod]](dict)
         for key, pod in changes.items():
             if pod is None or pod.is_terminal:
                 continue
             self._pods[key] = pod
             host = pod.host
-            if not host:
+            if host:
+                placed[host][key] = pod
+            else:
                 self._pending[key] = pod.created, key, pod
-                continue
-            self._by_host[host][key] = pod
-            row = self._snapshot.find_row(host)
-            if row is not None:
-                placed.append((row, pod))
-        self._snapshot.place_pods(placed)
+        for host, pods in placed.items():
+            self._by_host[host].update(pods)
+        rows = zip(self._snapshot.find_rows(placed), placed.values(), strict=True)
+        self._snapshot.place_pods((row, [*pods.values()]) for row, pods in rows if row is not None)
 
     def _remove_pod(self, key: str) -> None:
         pod = self._pods.pop(key)
@@ -86,7 +86,7 @@ class LivePicture:
         if not nodes:
             return
         rows = enumerate(nodes, snapshot.add_nodes(nodes).start)
-        snapshot.place_pods((row, pod) for row, node in rows for pod in self._by_host.get(node.name, {}).values())
+        snapshot.place_pods((row, [*self._by_host.get(node.name, {}).values()]) for row, node in rows)
 
     def _lay_out(self, changes: Mapping[str, Node | None]) -> None:
         """Everything anew, with the changes: cheaper than many rows one by one."""

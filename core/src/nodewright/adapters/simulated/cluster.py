@@ -277,5 +277,5 @@ class SimulatedCluster:
         fresh = self._live.sibling()
         fresh.add_nodes([node for _, node in self._live.nodes()])
         theirs = self._on_node.items()
-        fresh.place_pods((fresh.row(name), held.pod) for name, pods in theirs for held in pods.values())
+        fresh.place_pods((fresh.row(name), [held.pod for held in pods.values()]) for name, pods in theirs)
         self._live = fresh

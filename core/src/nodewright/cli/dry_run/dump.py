@@ -1,5 +1,6 @@
 """A cluster as ``kubectl get … -A -o json`` wrote it down."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -72,19 +73,19 @@ class DumpedCluster:
         snapshot = Snapshot(Context.of(self._objects))
         snapshot.add_nodes(list(self._objects.nodes))
         pending: list[Pod] = []
-        placed: list[tuple[int, Pod]] = []
+        placed: defaultdict[int, list[Pod]] = defaultdict(list)
         self.strays = []
         for pod in self._objects.pods:
             host = pod.host
             if pod.is_terminal:
                 continue
             if host in snapshot:
-                placed.append((snapshot.row(host), pod))
+                placed[snapshot.row(host)].append(pod)
             elif host:
                 self.strays.append(pod)
             else:
                 pending.append(pod)
-        snapshot.place_pods(placed)
+        snapshot.place_pods(placed.items())
         pending.sort(key=attrgetter("created"))
         maps = {config.key: config.data for config in self._objects.config_maps}
         return ClusterPicture(
