@@ -29,15 +29,19 @@ def wait_until(probe: Callable[[], object], what: str, seconds: float = PATIENCE
 
 
 class DaemonProcess:
-    """The daemon with the shared cloud as its only provider; it loops every second. ``settings`` stand in its file."""
+    """The daemon with the shared cloud as its only provider; it loops every second. ``settings`` stand in its file.
+
+    Without ``kubeconfig`` it finds its cluster by itself; ``environ`` is added to ours.
+    """
 
     def __init__(
         self,
         folder: Path,
-        kubeconfig: Path,
+        kubeconfig: Path | None,
         cloud: Path,
         flags: Sequence[str] = (),
         settings: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._config = config = folder / "config.yaml"
         self._providers = {"shared": {"options": {"address": str(cloud)}, "call-timeout": "5s"}}
@@ -46,14 +50,16 @@ class DaemonProcess:
         usual = ["--scan-interval=1s", "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
         usual += ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=9s"]
         usual += ["--leader-elect-retry-period=1s"]
-        command = [sys.executable, "-m", "nodewright", "run", "--config", str(config), "--kubeconfig", str(kubeconfig)]
+        command = [sys.executable, "-m", "nodewright", "run", "--config", str(config)]
+        command += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
+        path = os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, *usual, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])},
+                env={**os.environ, "PYTHONPATH": path, **(environ or {})},
             )
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:

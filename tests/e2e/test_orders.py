@@ -11,12 +11,19 @@ from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
+from tests.e2e.rights import find_refused, granted, is_used, read_asked
 from tests.e2e.test_scale_up import count_running, deploy, find_events
+
+from nodewright.adapters.kube.store import PAUSE_NAME
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nodewright", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
 
 
 def nodewright(*words: str) -> str:
-    command = [sys.executable, "-m", "nodewright", *words]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    result = run(*words)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -26,7 +33,8 @@ def read_status(kubeconfig: Path) -> Any:
 
 
 def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
-    kubeconfig = clean.kubeconfig()
+    """Under the role of the chart, as in the pod of the daemon."""
+    kubeconfig = clean.kubeconfig("nodewright")
     daemon = start()
     wait_until(lambda: daemon.says("loop"), "first loop")
     assert "paused until" in nodewright("pause", "--for", "1h", "--kubeconfig", str(kubeconfig))
@@ -35,6 +43,7 @@ def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: Share
     wait_until(lambda: find_events(clean, "Paused", "kube-system"), "event of the pause")
     assert read_status(kubeconfig)["paused_until"]
     assert not shared.calls
+    nodewright("pause", "--for", "2h", "--kubeconfig", str(kubeconfig))
     nodewright("resume", "--kubeconfig", str(kubeconfig))
     wait_until(lambda: count_running(clean) == 4, "running pods")
     wait_until(lambda: read_status(kubeconfig)["groups"][0]["target"] == 1, "group in the status")
@@ -42,3 +51,17 @@ def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: Share
     assert daemon.page("address", "/readyz") == "OK\n"
     picture = json.loads(daemon.page("debug_address", "/snapshotz"))
     assert len(picture["NodeList"]) == 1
+    asked = read_asked(clean)
+    assert not find_refused(asked, granted())
+    rights = {right for right in granted() if right.name == PAUSE_NAME}
+    assert {right.verb for right in rights} == {"delete", "get", "update"}
+    assert all(is_used(right, asked) for right in rights)
+
+
+def test_who_only_looks_sees_a_pause_and_orders_none(clean: ControlPlane) -> None:
+    looks = str(clean.kubeconfig("dry-run"))
+    nodewright("pause", "--for", "1h", "--kubeconfig", str(clean.kubeconfig()))
+    assert read_status(Path(looks))["paused_until"]
+    refused = run("resume", "--kubeconfig", looks)
+    assert refused.returncode == 2
+    assert 'configmaps "nodewright-pause" is forbidden' in refused.stderr

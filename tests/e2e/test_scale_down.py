@@ -10,7 +10,7 @@ from tests.e2e.farm_files import ENDS_AFTER
 from tests.e2e.rights import Right, find_refused, granted, is_used, read_asked
 from tests.e2e.test_scale_up import PODS, count_running, deploy, find_events
 
-from nodewright.adapters.kube.store import MOST_SHARDS, shard_name
+from nodewright.adapters.kube.store import MOST_SHARDS, PAUSE_NAME, shard_name
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -22,11 +22,12 @@ QUICK = (
 )
 CLEANS_UP = "--node-object-cleanup-delay=2s"
 # Rights for what takes longer than a test: the same event again after five minutes (core/tests/kube/test_events.py), and
-# a state that does not fit into one ConfigMap (core/tests/kube/test_store.py).
+# a state that does not fit into one ConfigMap (core/tests/kube/test_store.py); and for who orders a pause (test_orders.py).
 _SHARDS = ",".join(shard_name(turn, number) for turn in ("a", "b") for number in range(1, MOST_SHARDS))
 NOT_USED_HERE = {
     Right("", "events", "patch"),
     *(Right("", "configmaps", verb, _SHARDS) for verb in ("delete", "get", "update")),
+    *(Right("", "configmaps", verb, PAUSE_NAME) for verb in ("delete", "get", "update")),
 }
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 

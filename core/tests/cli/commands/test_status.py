@@ -150,7 +150,29 @@ def test_a_folder_is_no_state_file(nodewright: Nodewright, tmp_path: Path) -> No
     assert "is a directory" in ended.err
 
 
-def test_bad_input_a_user_without_a_home() -> None:
-    with CliRunner().isolation(env={"HOME": "~", "XDG_STATE_HOME": None}) as (_, err, _):
-        assert run(["status"]) == 2
-        assert err.getvalue().decode().startswith("nodewright: --state: there is no home directory")
+def test_without_a_word_it_is_the_cluster_that_run_would_find(tmp_path: Path) -> None:
+    """Here: none. A command that quietly used a file of its own would stop nobody."""
+    env = {"NODEWRIGHT_KUBECONFIG": str(tmp_path / "none"), "XDG_STATE_HOME": str(tmp_path)}
+    for words in (["pause", "--for", "1h"], ["resume"], ["status"]):
+        with CliRunner().isolation(env=env) as (_, err, _):
+            assert run(words) == 2
+            said = err.getvalue().decode()
+        assert f"--kubeconfig: there is no file {tmp_path / 'none'}" in said
+        assert said.startswith("nodewright: no daemon answers at 127.0.0.1:8086; ") == (words == ["status"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_named_is_stronger_than_the_environment(path: Path) -> None:
+    with CliRunner().isolation(env={"NODEWRIGHT_KUBECONFIG": "/none"}) as (out, err, _):
+        assert run(["status", "--state", str(path)]) == 0, err.getvalue()
+        assert "cloud/fast" in out.getvalue().decode()
+        assert run(["status", "--state", str(path), "--kubeconfig", "/other"]) == 2
+        assert "give one of them, not both" in err.getvalue().decode()
+
+
+def test_a_pause_where_no_engine_ever_was_is_doubted(nodewright: Nodewright, tmp_path: Path, path: Path) -> None:
+    new = tmp_path / "new.json"
+    assert nodewright("pause", "--for", "1h", "--state", new).err == (
+        f"No engine has saved anything in {new} yet: is it the right place?\n"
+    )
+    assert nodewright("pause", "--for", "1h", "--state", path).err == ""

@@ -1,25 +1,21 @@
-"""The connection to a real API server: where it is, who we are, and bytes to and fro.
+"""The connection to a real API server: bytes to and fro, under credentials that change while it is used.
 
-Configuration, credentials (service account tokens that rotate, exec plugins, client certificates) and TLS are the
-official client's; its typed models, which cost seconds and hundreds of MiB on a large cluster, are not used.
+The official client's typed models, which cost seconds and hundreds of MiB on a large cluster, are not used.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes import config as official
-from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config.config_exception import ConfigException
 from urllib3.exceptions import HTTPError
-from yaml import YAMLError
 
 from nodewright.adapters.kube.api import ApiError, Lines, Request, read_status
+from nodewright.adapters.kube.credentials import THIS_POD, Credentials, Pod, load_credentials
 from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
 
@@ -28,67 +24,57 @@ _POOL = 48
 _CONNECT_SECONDS = 10.0
 _CHUNK = 1 << 16
 _LONGEST_PATIENCE = 60.0
-_BEARER = "BearerToken"
 _SCHEMES = ("https://", "http://")
-# What the client raises where a kubeconfig is YAML, but of another shape than it expects.
-_WRONG_SHAPE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
+_UNAUTHORIZED = 401
 
 
-def connect(*, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright") -> "Connection":
-    """The API server that ``kubeconfig`` names; without it the cluster around this pod, else kubectl's own choice.
+def connect(
+    *, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright", pod: Pod = THIS_POD
+) -> "Connection":
+    """The API server that ``kubeconfig`` names; without it the cluster around ``pod``, else kubectl's own choice.
 
     ``server`` overrides the address alone. Raises ConfigError.
     """
-    # The constructor, past a module-wide default that some other code may have set.
-    configuration: Configuration = type.__call__(Configuration)
-    try:
-        _load(configuration, kubeconfig)
-    except (ConfigException, YAMLError, OSError, *_WRONG_SHAPE) as error:
-        raise ConfigError(f"--kubeconfig: {_complaint(kubeconfig, error)}") from None
     if server and not server.startswith(_SCHEMES):
         raise ConfigError(f"--kubernetes: {printable(server)} is no address like https://10.0.0.1:6443")
-    if server:
-        configuration.host = server
+
+    def load() -> Credentials:
+        found = load_credentials(kubeconfig, pod)
+        if server:
+            found.configuration.host = server
+        return found
+
+    return Connection(load, user_agent)
+
+
+class _Session(NamedTuple):
+    """Credentials, and the connections under them: a certificate is shown when one is opened."""
+
+    credentials: Credentials
+    pool: urllib3.PoolManager
+
+
+def _open_session(credentials: Credentials) -> _Session:
+    configuration = credentials.configuration
     configuration.connection_pool_maxsize = _POOL
     configuration.keep_alive = True
     configuration.retries = urllib3.Retry(False)
-    return Connection(configuration, user_agent)
-
-
-# The client has types, but not for these two.
-_load_in_cluster: Callable[..., None] = official.load_incluster_config
-_load_kubeconfig: Callable[..., None] = official.load_kube_config
-
-
-def _load(configuration: Configuration, kubeconfig: str) -> None:
-    if kubeconfig:
-        if not Path(kubeconfig).is_file():
-            raise ConfigException(f"there is no file {kubeconfig}")
-        _load_kubeconfig(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
-        return
-    try:
-        _load_in_cluster(client_configuration=configuration)
-    except ConfigException as no_pod:
-        try:
-            _load_kubeconfig(client_configuration=configuration, persist_config=False)
-        except ConfigException as error:
-            raise ConfigException(f"no cluster around this pod ({no_pod}), and no kubeconfig ({error})") from None
-
-
-def _complaint(kubeconfig: str, error: Exception) -> str:
-    said = printable(" ".join(str(error).split()))
-    return said if isinstance(error, ConfigException) else f"{kubeconfig or 'the usual file'} is no kubeconfig: {said}"
+    return _Session(credentials, RESTClientObject(configuration).pool_manager)
 
 
 class Connection:
-    """Implements Api; for any number of threads."""
+    """Implements Api; for any number of threads.
 
-    def __init__(self, configuration: Configuration, user_agent: str) -> None:
-        self.server: str = configuration.host
-        self._configuration = configuration
+    The API server may refuse credentials that should still hold: a token that was withdrawn, a plugin that says no
+    expiry. ``load`` is then asked again and, if it finds others, the call is sent once more.
+    """
+
+    def __init__(self, load: Callable[[], Credentials], user_agent: str) -> None:
+        self._load = load
         self._user_agent = user_agent
-        self._pool = RESTClientObject(configuration).pool_manager
         self._lock = threading.Lock()
+        self._session = _open_session(load())
+        self.server: str = self._session.credentials.configuration.host
 
     def send(self, request: Request) -> bytes:
         reply = self._open(request)
@@ -115,13 +101,47 @@ class Connection:
             reply.close()  # the rest of a watch is never read: the connection cannot be used again
 
     def _open(self, request: Request) -> urllib3.BaseHTTPResponse:
+        session = self._session
+        sent = _proof(session)
+        reply = self._ask(session, request, sent[0])
+        if reply.status != _UNAUTHORIZED:
+            return reply
+        try:
+            renewed = self._renew(session, sent, request)
+        except ApiError:
+            reply.close()
+            raise
+        if renewed is None:
+            return reply
+        reply.drain_conn()
+        return self._ask(renewed, request, _proof(renewed)[0])
+
+    def _renew(self, refused: _Session, sent: tuple[str, bytes], request: Request) -> _Session | None:
+        """What to use instead of what was refused; None: there is nothing else. Raises ApiError."""
+        with self._lock:
+            if self._session is not refused or _proof(refused) != sent:
+                return self._session  # somebody else was here, or a file was rotated
+            try:
+                found = _open_session(self._load())
+            except ConfigError as error:
+                what = f"{request}: the credentials were refused, and there are no others"
+                raise ApiError(f"{what}: {error}", status=_UNAUTHORIZED) from None
+            proof = _proof(found)
+            # Somebody may have chosen another cluster in the kubeconfig: its credentials are not for this one.
+            is_here = found.credentials.configuration.host == self.server
+            if not is_here or proof == sent or not any(proof):
+                return None
+            self._session = found
+            return found
+
+    def _ask(self, session: _Session, request: Request, token: str) -> urllib3.BaseHTTPResponse:
         query = f"?{urlencode(request.query)}" if request.query else ""
         try:
-            return self._pool.request(
+            return session.pool.request(
                 request.method,
                 f"{self.server}{request.path}{query}",
                 body=request.body,
-                headers=self._headers(request),
+                headers=self._headers(request, token),
                 timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, request.timeout), read=request.timeout),
                 preload_content=False,
                 retries=False,
@@ -129,25 +149,22 @@ class Connection:
         except HTTPError as error:
             raise _no_answer(request, error) from None
 
-    def _headers(self, request: Request) -> dict[str, str]:
+    def _headers(self, request: Request, token: str) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if request.compressed:
             headers["Accept-Encoding"] = "gzip"
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        token = self._token()
         if token:
             headers["Authorization"] = token
         return headers
 
-    def _token(self) -> str:
-        """Asked anew for every call: the client refreshes what is about to expire."""
-        try:
-            with self._lock:
-                settings: Mapping[str, Any] = self._configuration.auth_settings()
-        except (ConfigException, OSError, ValueError) as error:
-            raise ApiError(f"the credentials of the API server cannot be read: {error}") from None
-        return str(settings[_BEARER]["value"] or "") if _BEARER in settings else ""
+
+def _proof(session: _Session) -> tuple[str, bytes]:
+    try:
+        return session.credentials.proof()
+    except (ConfigException, OSError, ValueError) as error:
+        raise ApiError(f"the credentials of the API server cannot be read: {error}") from None
 
 
 class _Stream:

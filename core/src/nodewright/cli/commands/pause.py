@@ -6,10 +6,11 @@ import click
 
 from nodewright.act import Pause
 from nodewright.cli.clock import SystemClock
-from nodewright.cli.status.state_path import Place, state_options
+from nodewright.cli.status.place import Choice, Place, state_options
 from nodewright.model.duration import parse_duration
-from nodewright.model.errors import ConfigError
+from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.moment import format_moment
+from nodewright.registry.state import Memory
 
 _LONGEST = 366 * 86_400.0
 
@@ -17,21 +18,32 @@ _LONGEST = 366 * 86_400.0
 @click.command("pause")
 @click.option("--for", "length", metavar="DURATION", required=True, help="How long, for example 30m or 2h.")
 @state_options
-def command(length: str, place: Place) -> None:
+def command(length: str, choice: Choice) -> None:
     """Stop every write to every cloud until the time is over.
 
     The engine goes on observing, planning and reporting, and takes up its work by itself when the pause ends. A new
-    pause replaces an earlier one. It holds for the engine that keeps its memory in the state file or, with
-    --kubeconfig, for the daemon of that cluster; also when that is started again in between.
+    pause replaces an earlier one. It holds for the daemon of the cluster around this pod, of that which --kubeconfig
+    names or else kubectl would choose, also when it is started again in between; with --state, for the engine that
+    keeps its memory in that file.
 
-    Exit codes: 0 paused; 2 bad input, or the file cannot be written.
+    Exit codes: 0 paused; 2 bad input, or the pause cannot be written there.
     """
-    now = SystemClock().now()
-    ordered = Pause(since=now, until=now + _read_length(length))
+    seconds = _read_length(length)
+    place, now = choice.open(), SystemClock().now()
+    ordered = Pause(since=now, until=now + seconds)
     if place.path is not None:
         _make_folder(place.path.parent)
     place.state.save_pause(ordered)
     click.echo(f"Writes to clouds are paused until {format_moment(ordered.until)} ({place.name}).")
+    if not _has_engine(place):
+        click.echo(f"No engine has saved anything in {place.name} yet: is it the right place?", err=True)
+
+
+def _has_engine(place: Place) -> bool:
+    try:
+        return place.state.peek() != Memory()
+    except NodewrightError:
+        return True  # whatever it is, it is there
 
 
 def _read_length(text: str) -> float:

@@ -2,15 +2,16 @@
 
 import click
 
-from nodewright.cli.status.state_path import Place, state_options
+from nodewright.cli.status.place import Choice, state_options
 
 
 @click.command("resume")
 @state_options
-def command(place: Place) -> None:
-    """End a pause before its time. Without a pause nothing changes.
+def command(choice: Choice) -> None:
+    """End a pause before its time, in the place where ``pause`` would order one. Without a pause nothing changes.
 
-    Exit codes: 0 not paused; 2 the file cannot be removed.
+    Exit codes: 0 not paused; 2 bad input, or the pause cannot be ended there.
     """
+    place = choice.open()
     place.state.save_pause(None)
     click.echo(f"Writes to clouds are not paused ({place.name}).")

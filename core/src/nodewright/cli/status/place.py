@@ -1,0 +1,97 @@
+"""Where the engine keeps its state: in ConfigMaps of its cluster, or in a file."""
+
+import functools
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from nodewright.act import Pause
+from nodewright.adapters.store import FileStore
+from nodewright.cli.settings.names import PREFIX
+from nodewright.model.errors import ConfigError
+from nodewright.registry.state import Memory
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SavedState(Protocol):
+    """What is saved, for somebody who is not the engine. Each raises NodewrightError."""
+
+    def peek(self) -> Memory:
+        """What is saved; it stays as it is."""
+
+    def load_pause(self) -> Pause | None: ...
+    def save_pause(self, pause: Pause | None) -> None: ...
+
+
+class Place(NamedTuple):
+    """``path`` is None for a cluster; ``name`` says it to people."""
+
+    state: SavedState
+    name: str
+    path: Path | None
+
+
+class Choice(NamedTuple):
+    """Where the state is: in ``state`` or, without it, in the cluster that ``run`` would work in. ``is_asked_for``: the
+    command line names the one or the other.
+    """
+
+    state: Path | None
+    kubeconfig: str
+    namespace: str
+    is_asked_for: bool
+
+    def open(self) -> Place:
+        """Raises ConfigError."""
+        if self.state is not None:
+            return Place(FileStore(self.state), str(self.state), self.state)
+        # The client of the API server takes its time to import: only who asks for a cluster waits for it.
+        opened: tuple[SavedState, str] = import_module("nodewright.cli.status.cluster_state").open_cluster_state(
+            self.kubeconfig, self.namespace
+        )
+        return Place(*opened, path=None)
+
+
+def state_options(command: F) -> F:
+    """Give a function ``--state``, ``--kubeconfig`` and ``--namespace``; it gets them as one argument ``choice``."""
+
+    @functools.wraps(command)
+    def with_choice(*args: Any, state: Path | None, kubeconfig: str, namespace: str, **kwargs: Any) -> Any:
+        source = click.get_current_context().get_parameter_source("kubeconfig")
+        named = source is ParameterSource.COMMANDLINE
+        if named and state is not None:
+            raise ConfigError("--state and --kubeconfig: give one of them, not both")
+        choice = Choice(state, kubeconfig, namespace, is_asked_for=named or state is not None)
+        return command(*args, choice=choice, **kwargs)
+
+    options = (
+        click.option(
+            "--namespace",
+            default="kube-system",
+            show_default=True,
+            envvar=f"{PREFIX}NAMESPACE",
+            help="The daemon's, in that cluster.",
+        ),
+        click.option(
+            "--kubeconfig",
+            metavar="FILE",
+            default="",
+            envvar=f"{PREFIX}KUBECONFIG",
+            help="The cluster of the daemon. Default: the one around this pod, else kubectl's own choice.",
+        ),
+        click.option(
+            "--state",
+            metavar="FILE",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="The state file of an engine without a cluster.",
+        ),
+    )
+    decorated: Any = with_choice
+    for option in options:
+        decorated = option(decorated)
+    return cast("F", decorated)
