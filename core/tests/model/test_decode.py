@@ -116,6 +116,15 @@ def test_other_groups_use_the_same_names_for_other_things() -> None:
     assert decode_objects(text, "x.json") == ClusterObjects()
 
 
+def test_a_time_before_the_first_year_is_as_long_ago_as_that_year() -> None:
+    """The API server takes it, in the template of anybody's DaemonSet; one object that is not read stops every write."""
+    template = {"metadata": {"creationTimestamp": "0000-12-31T23:59:59Z", "labels": {"version": "0000-01-01"}}}
+    source = {"kind": "DaemonSet", "metadata": {"name": "d", "namespace": "n"}, "spec": {"template": template}}
+    [found] = decode_objects(json.dumps(source).encode(), "d.json").daemon_sets
+    assert found.spec.template.metadata.creation_timestamp == datetime(1, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert found.spec.template.metadata.labels == {"version": "0000-01-01"}
+
+
 def test_null_says_the_same_as_nothing() -> None:
     text = pod(nodeSelector=None, containers=[{"resources": {"requests": None, "limits": {"cpu": None}}}], volumes=None)
     [found] = decode_objects(text, "x.json").pods

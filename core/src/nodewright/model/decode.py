@@ -5,6 +5,7 @@ What is wrong is told in one sentence that names the file, the object and the fi
 """
 
 import math
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +18,8 @@ from nodewright.model.objects import KINDS, ClusterObjects, Kind
 from nodewright.model.quantity import Quantity
 
 T = TypeVar("T")
+
+_YEAR_ZERO = re.compile(r"\A0000(?=-\d\d-\d\dT)")
 
 
 def decode_quantity(wanted: type, value: Any) -> Any:
@@ -141,7 +144,7 @@ def _read_float(text: str) -> float | Quantity:
 
 def _convert(wanted: type[T], value: object, name: str, hook: Any) -> T:
     try:
-        value = _drop_nulls(value)
+        value = _tidy(value)
         return msgspec.convert(value, wanted, dec_hook=hook)
     except msgspec.ValidationError:
         raise ConfigError(f"{name}: {find_misfit(value, wanted, hook)}") from None
@@ -149,12 +152,16 @@ def _convert(wanted: type[T], value: object, name: str, hook: Any) -> T:
         raise ConfigError(f"{name}: nested too deeply") from None
 
 
-def _drop_nulls(value: object) -> object:
-    """``labels: null`` says the same as no labels."""
+def _tidy(value: object) -> object:
+    """``labels: null`` says the same as no labels. The API server takes times of the year 0, which Python does not know:
+    the next year is as long ago.
+    """
     if isinstance(value, dict):
-        return {key: _drop_nulls(part) for key, part in value.items() if part is not None}
+        return {key: _tidy(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):
-        return [_drop_nulls(part) for part in value]
+        return [_tidy(part) for part in value]
+    if isinstance(value, str) and value.startswith("0000-"):
+        return _YEAR_ZERO.sub("0001", value)
     return value
 
 
@@ -164,7 +171,7 @@ def _title(entry: Entry) -> str:
         if isinstance(entry.payload, Raw):
             metadata = msgspec.json.decode(entry.payload, type=_Named).metadata
         else:
-            metadata = msgspec.convert(_drop_nulls(entry.payload), _Named).metadata
+            metadata = msgspec.convert(_tidy(entry.payload), _Named).metadata
     except BROKEN:
         return f"{entry.place}{entry.kind}"
     if not metadata.name:

@@ -11,7 +11,10 @@ from functools import lru_cache
 NANO = 10**9
 MAX_UNITS = 2**63 - 1
 _MAX_NANO = MAX_UNITS * NANO
-_MAX_TEXT = 128
+# Longer ones are not remembered. The API server accepts and keeps texts of any length: nobody may refuse one.
+_USUAL_TEXT = 128
+# More digits than count in any quantity, whatever its suffix; the rest only says whether to round up.
+_DIGITS = 80
 
 _PATTERN = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
@@ -19,8 +22,8 @@ _PATTERN = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-# Past this power of ten every non-zero mantissa of _MAX_TEXT characters saturates or rounds up to 1n.
-_EXPONENT_BOUND = _MAX_TEXT + 20
+# Past this power of ten every non-zero mantissa of so many digits saturates or rounds up to 1n.
+_EXPONENT_BOUND = 2 * _DIGITS
 
 
 class Quantity:
@@ -34,7 +37,8 @@ class Quantity:
     @staticmethod
     def of(source: str | float) -> "Quantity":
         """Parse a manifest's value; raises ValueError saying what is wrong with it."""
-        return _parse(str(source))
+        text = str(source)
+        return _remembered(text) if len(text) <= _USUAL_TEXT else _parse(text)
 
     @property
     def value(self) -> int:
@@ -78,25 +82,39 @@ class Quantity:
 ZERO = Quantity(0)
 
 
-@lru_cache(maxsize=65536)
 def _parse(text: str) -> Quantity:
-    found = _PATTERN.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    found = _PATTERN.fullmatch(text)
     if found is None or not text:
         shown = text if len(text) <= 40 else text[:37] + "..."
         raise ValueError(f"{shown!r} is not a quantity (like 500m, 1.5Gi or 2e3)")
     part = found["part"] or ""
-    digits = int((found["whole"] + part) or "0")
-    nano = _scale(digits, len(part), found["suffix"], found["exponent"])
+    digits, rest = _cut(found["whole"] + part)
+    suffix, exponent = found["suffix"], found["exponent"]
+    power = _read_exponent(exponent) if exponent is not None else _DECIMAL.get(suffix, 0)
+    nano = _scale(digits << _BINARY.get(suffix, 0), power + rest - len(part) + 9)
     return Quantity(-nano if found["sign"] == "-" else nano)
 
 
-def _scale(digits: int, decimals: int, suffix: str, exponent: str | None) -> int:
-    """Nano-units of ``digits`` × 10^-decimals × suffix, rounded up."""
-    if suffix in _BINARY:
-        return _divide_away((digits << _BINARY[suffix]) * NANO, 10**decimals)
-    power = int(exponent) if exponent is not None else _DECIMAL[suffix]
-    shift = max(-_EXPONENT_BOUND, min(_EXPONENT_BOUND, power)) + 9 - decimals
-    return digits * 10**shift if shift >= 0 else _divide_away(digits, 10**-shift)
+_remembered = lru_cache(maxsize=65536)(_parse)
+
+
+def _cut(digits: str) -> tuple[int, int]:
+    """As many digits as count, rounded up, and how many more there are."""
+    digits = digits.lstrip("0")
+    kept, rest = digits[:_DIGITS], digits[_DIGITS:]
+    return int(kept or "0") + bool(rest.strip("0")), len(rest)
+
+
+def _read_exponent(text: str) -> int:
+    """Python reads no number of thousands of digits; the first of them say enough."""
+    size = int(text.lstrip("+-").lstrip("0")[:_DIGITS] or "0")
+    return -size if text.startswith("-") else size
+
+
+def _scale(number: int, power: int) -> int:
+    """``number`` × 10^``power``, rounded up."""
+    shift = max(-_EXPONENT_BOUND, min(_EXPONENT_BOUND, power))
+    return number * 10**shift if shift >= 0 else _divide_away(number, 10**-shift)
 
 
 def _divide_away(number: int, divisor: int) -> int:
