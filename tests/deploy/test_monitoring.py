@@ -1,7 +1,6 @@
-"""Alerts, dashboard and docs name metrics that are there."""
+"""Every alert and event has its runbook, and the docs list every metric."""
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -36,14 +35,10 @@ def find_names() -> set[str]:
 
 NAMES = find_names()
 ALERTS: list[dict[str, Any]] = yaml.safe_load((FILES / "alerts.yaml").read_text())
-PANELS: list[dict[str, Any]] = json.loads((FILES / "dashboard.json").read_text())["panels"]
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: str(alert["alert"]))
-def test_an_alert_asks_for_what_is_there_and_has_a_runbook(alert: dict[str, Any]) -> None:
-    used = set(_NAME.findall(alert["expr"]))
-    assert used
-    assert used <= NAMES
+def test_an_alert_has_a_runbook(alert: dict[str, Any]) -> None:
     anchor = alert["annotations"]["runbook"].removeprefix("docs/runbooks.md#")
     assert anchor == alert["alert"].lower()
     assert f"\n### {alert['alert']}\n" in (ROOT / "docs" / "runbooks.md").read_text()
@@ -63,14 +58,6 @@ def test_every_event_has_a_line_of_what_to_do() -> None:
     table = (ROOT / "docs" / "runbooks.md").read_text().partition("## By event")[2].partition("## By alert")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
     assert told <= set(re.findall(r"`(\w+)`", "\n".join(rows)))
-
-
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: str(panel["title"]))
-def test_a_panel_asks_for_what_is_there(panel: dict[str, Any]) -> None:
-    for target in panel["targets"]:
-        used = set(_NAME.findall(target["expr"]))
-        assert used
-        assert used <= NAMES
 
 
 def test_every_metric_of_ca_is_there_or_the_docs_say_why_not() -> None:
