@@ -1,5 +1,6 @@
 """The image's recipe, as far as it can be checked without building it."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -10,10 +11,28 @@ RECIPE = ROOT / "deploy" / "Dockerfile"
 TEXT = RECIPE.read_text()
 
 
+SOURCES = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", TEXT, re.MULTILINE) for word in line.split()]
+
+
 def test_what_is_copied_is_there() -> None:
-    sources = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", TEXT, re.MULTILINE) for word in line.split()]
-    assert sources == ["constraints.txt", "core", "plugins"]
-    assert all((ROOT / source).exists() for source in sources)
+    assert SOURCES == ["constraints.txt", "core", "plugins"]
+    assert all((ROOT / source).exists() for source in SOURCES)
+
+
+def test_nothing_else_is_sent_to_the_builder() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    first, *others = [line for line in lines if not line.startswith("#")]
+    assert first == "*"
+    assert [line[1:] for line in others if line.startswith("!")] == SOURCES
+    left_out = {line.removeprefix("**/") for line in others if line.startswith("**/")}
+    packages = [package for where in ("core", "plugins/*") for package in ROOT.glob(f"{where}/src")]
+    there = {path.name for package in packages for path in package.rglob("*") if path.is_dir()}
+    assert left_out & there <= {"__pycache__"}
+
+
+def test_what_is_compiled_in_the_image_is_there() -> None:
+    [module] = re.findall(r'^RUN python -c "import (\S+)"$', TEXT, re.MULTILINE)
+    assert importlib.util.find_spec(module) is not None
 
 
 def test_every_provider_is_in_it_unless_others_are_named() -> None:
