@@ -5,9 +5,7 @@ from functools import partial
 from random import Random
 
 from clusters import Cluster
-from loops import prepare_many_groups
 from measure import Benchmark, Loop, Prepared, Result, scaled
-from nodewright.cli.clock import SystemClock
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
@@ -153,28 +151,16 @@ def _waiting(name: str, number: int) -> Pod:
     return build_pod(name, f"{100 + number % 97 * 10}m", f"{100 + number % 89}Mi", owner=owner, labels=labels)
 
 
-def prepare_slow_groups(share: float) -> Prepared:
-    """The same as many-groups with a refresh and a write of 200 ms each around it."""
-    planned, clock = prepare_many_groups(50, share), SystemClock()
-
-    def run() -> Result:
-        clock.sleep(0.2)
-        found = planned.run()
-        for _ in range(found["groups"]):
-            clock.sleep(0.2)
-        return found
-
-    return Prepared(run=run, expected=planned.expected)
-
-
 def _idle(nodes: int, changes: int) -> Benchmark:
     what = f"{changes} of its pods changed" if changes else "nothing changed"
     limit = {0: 0.05, 10: 0.06, 100: 0.06}.get(changes)
+    beyond = (f"idle-loop-{nodes}-0", 0.01) if changes == 100 else None
     return Benchmark(
         workload=f"{nodes:,} nodes with 10 pods each, scale-down on, {what}; a whole loop",
         start="warm picture",
         prepare=partial(prepare_idle, nodes, changes),
         limit=limit,
+        beyond=beyond,
     )
 
 
@@ -194,12 +180,5 @@ LARGE: dict[str, Benchmark] = {
         prepare=prepare_backlog,
         limit=10,
         peak_limit_mib=700,
-    ),
-    "groups-slow": Benchmark(
-        workload="many-groups with a refresh and a write that take 200 ms each",
-        start="decoded pods",
-        prepare=prepare_slow_groups,
-        limit=4,
-        by_wall=True,
     ),
 }

@@ -1,6 +1,7 @@
 """Whole loops of CA's own benchmarks: growth, removals, pods that fit already."""
 
 from functools import partial
+from typing import Any
 
 from clusters import Cluster
 from estimates import shared
@@ -12,6 +13,8 @@ from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import grown
 
+# How large each of many groups may get.
+MOST_OF_MANY = 10
 _GO_SETTINGS = Settings(scale_up=ScaleUpSettings(expander="least-waste"), limits=LimitSettings(max_nodes_total=10_000))
 
 
@@ -86,18 +89,10 @@ def prepare_filter(nodes: int, pending: int, share: float) -> Prepared:
 
 
 def prepare_many_groups(templates: int, share: float) -> Prepared:
-    cluster, groups, pods = Cluster(), scaled(500, share), scaled(10_000, share)
-    for index in range(groups):
-        kind = index % templates
-        cluster.add_group(
-            f"g{index}", 0, 10, cpu=f"{4000 + 10 * kind}m", memory=f"{16 + kind}Gi", labels={"kind": f"k{kind}"}
-        )
-    cluster.put(
-        [
-            build_pod(f"p{k}", f"{100 + (k % 300) * 7}m", "100Mi", owner=("ReplicaSet", f"rs{k % 300}"))
-            for k in range(pods)
-        ]
-    )
+    cluster, groups = Cluster(), many_shapes(templates, share)
+    for name, shape in groups.items():
+        cluster.add_group(name, 0, MOST_OF_MANY, **shape)
+    cluster.put(many_pods(share))
     loop = Loop(Settings())
 
     def run() -> Result:
@@ -106,7 +101,24 @@ def prepare_many_groups(templates: int, share: float) -> Prepared:
         return {"groups": len(nodes), "nodes": sum(nodes), "options": len(plan.scale_up.options)}
 
     # One group is bought, as large as it may be.
-    return Prepared(run=run, expected={"groups": 1, "nodes": 10, "options": groups})
+    return Prepared(run=run, expected={"groups": 1, "nodes": MOST_OF_MANY, "options": len(groups)})
+
+
+def many_shapes(templates: int, share: float) -> dict[str, dict[str, Any]]:
+    """500 groups by name, of so many kinds of machine."""
+    return {f"g{index}": _shape(index % templates) for index in range(scaled(500, share))}
+
+
+def _shape(kind: int) -> dict[str, Any]:
+    return {"cpu": f"{4000 + 10 * kind}m", "memory": f"{16 + kind}Gi", "labels": {"kind": f"k{kind}"}}
+
+
+def many_pods(share: float) -> list[Pod]:
+    """10,000 of 300 shapes."""
+    return [
+        build_pod(f"p{k}", f"{100 + (k % 300) * 7}m", "100Mi", owner=("ReplicaSet", f"rs{k % 300}"))
+        for k in range(scaled(10_000, share))
+    ]
 
 
 def _down_row(share_of: str) -> tuple[str, float]:

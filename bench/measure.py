@@ -37,7 +37,8 @@ class Benchmark:
 
     ``start`` is what is there when the clock starts: raw bytes, decoded pods, prepared groups or a warm picture.
     ``go`` is the row of the Go figures that it divides by with its seconds, ``wanted`` how many times as fast it is
-    to be; where there is no such row, ``limit`` is the most seconds that it may take. ``by_wall`` times what waits.
+    to be; where there is no such row, ``limit`` is the most seconds that it may take. ``beyond`` names another benchmark
+    and how many seconds more than it this one may take. ``by_wall`` times what waits.
     """
 
     workload: str
@@ -46,6 +47,7 @@ class Benchmark:
     go: tuple[str, float] | None = None
     wanted: float | None = None
     limit: float | None = None
+    beyond: tuple[str, float] | None = None
     by_wall: bool = False
     peak_limit_mib: float | None = None
 

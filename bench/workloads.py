@@ -7,5 +7,6 @@ from large import LARGE
 from loops import LOOPS
 from measure import Benchmark
 from replays import REPLAYS
+from slow_groups import SLOW_GROUPS
 
-BENCHMARKS: dict[str, Benchmark] = {**ESTIMATES, **LOOPS, **LARGE, **COLD_START, **REPLAYS, **REQUESTS}
+BENCHMARKS: dict[str, Benchmark] = {**ESTIMATES, **LOOPS, **LARGE, **SLOW_GROUPS, **COLD_START, **REPLAYS, **REQUESTS}

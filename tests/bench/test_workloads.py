@@ -39,6 +39,23 @@ def test_a_wrong_result_is_told_from_a_right_one() -> None:
     assert not run.measure("estimate", wrong, runs=1, share=SHARE)["ok"]
 
 
+@pytest.mark.parametrize(("seconds", "meets"), [(1.9, True), (2.1, False)])
+def test_some_may_take_so_much_more_than_another(seconds: float, meets: bool) -> None:
+    base, slow = (run.measure(name, BENCHMARKS[name], runs=1, share=SHARE) for name in ("many-groups", "groups-slow"))
+    base["seconds"]["median"], slow["seconds"]["median"], slow["meets"] = 1.0, seconds, True
+    run.compare([slow, base])
+    assert slow["meets"] is meets
+    slow["meets"] = True
+    run.compare([slow])
+    assert slow["meets"] is None
+
+
+def test_what_may_take_more_than_another_names_one_that_there_is() -> None:
+    named = {benchmark.beyond[0] for benchmark in BENCHMARKS.values() if benchmark.beyond is not None}
+    assert named
+    assert named < BENCHMARKS.keys()
+
+
 def test_unknown_names_end_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["nonsense"]) == 2
     assert "estimate-distinct" in capsys.readouterr().err
