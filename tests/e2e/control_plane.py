@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from tests.e2e import farm_files
 from tests.e2e.binary import Unavailable
+from tests.e2e.certificates import ClientAuthority
 
 _STARTS_WITHIN = 300.0
 _LOOK_EVERY = 0.05
@@ -41,6 +42,7 @@ class ControlPlane:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = dict(zip(("etcd", "peer", "api", "scheduler", "controller", "kwok"), _free_ports(6), strict=True))
         self.server = f"https://127.0.0.1:{self._ports['api']}"
+        self.clients = ClientAuthority(folder)
 
     def __enter__(self) -> Self:
         try:

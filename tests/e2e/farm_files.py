@@ -61,6 +61,7 @@ def apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
         f"--secure-port={port}",
         f"--cert-dir={folder / 'certs'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
+        f"--client-ca-file={folder / 'clients.crt'}",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://farm.invalid",
         f"--service-account-key-file={key}",

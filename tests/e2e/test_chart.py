@@ -178,3 +178,12 @@ def test_rules_of_alerts_stay_one_list(farm_binary: Path) -> None:
     assert names[0] == "NodewrightNobodyLeads"
     assert names[-1] == "Own"
     assert len(names) == len(yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())) + 1
+
+
+def test_commands_in_the_pod_look_where_the_daemon_does(farm_binary: Path) -> None:
+    """kubectl exec hands on the container's variables, and none of its arguments."""
+    assert farm_binary.exists()
+    [pod] = [document["spec"]["template"]["spec"] for document in render({}) if document["kind"] == "Deployment"]
+    [container] = pod["containers"]
+    assert {"name": "NODEWRIGHT_NAMESPACE", "value": "kube-system"} in container["env"]
+    assert not [arg for arg in container["args"] if arg.startswith(("--namespace", "--kubeconfig"))]

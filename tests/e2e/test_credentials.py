@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -125,6 +126,33 @@ def test_an_exec_plugin_is_asked_again_when_its_token_is_refused(
     assert caught.value.status == 401
     plugin.issue(token_of(plane, "admin"), seconds)
     assert who_asks(connection) == "admin"
+
+
+# Certificates
+
+
+def test_a_certificate_that_ran_out_is_read_again(plane: ControlPlane, tmp_path: Path) -> None:
+    """Whoever renews it writes another to its file. Connections under the old one are not used any more."""
+    file = tmp_path / "client.pem"
+    config = json.loads(plane.kubeconfig().read_text())
+    config["users"][0]["user"] = {"client-certificate": file.name, "client-key": file.name}
+    kubeconfig = tmp_path / "kubeconfig.json"
+    kubeconfig.write_text(json.dumps(config))
+    plane.clients.issue("first", file, timedelta(seconds=3))
+    connection = connect(kubeconfig=str(kubeconfig))
+    assert who_asks(connection) == "first"
+    wait_until(lambda: status_of(connection) == 401, "refusal of the old certificate")
+    plane.clients.issue("second", file)
+    assert who_asks(connection) == "second"
+
+
+def status_of(connection: Connection) -> int:
+    """0 when it is answered."""
+    try:
+        who_asks(connection)
+    except ApiError as error:
+        return error.status
+    return 0
 
 
 # Service accounts
