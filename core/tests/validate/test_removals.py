@@ -40,6 +40,14 @@ def rules(given: World, *removals: NodeRemoval, places: dict[str, str] | None = 
     return [violation.rule for violation in found]
 
 
+def test_a_machine_of_two_nodes_stays() -> None:
+    given = world()
+    given.nodes.append(changed(given.nodes[0], metadata=changed(given.nodes[0].metadata, name="old")))
+    assert rules(given, removal("g-0")) == ["machine cloud:///g/0 has 2 nodes"]
+    assert rules(given, removal("g-1")) == []
+    assert rules(given, removal("g-0"), profile="ca") == []
+
+
 def on_node(name: str = "p", cpu: str = "1", **extras: Any) -> Pod:
     return build_pod(name, cpu=cpu, node_name="g-0", **extras)
 

@@ -29,6 +29,8 @@ class Basis:
 class Membership:
     """Which group each node belongs to, and which instances have a node; ids compare as the provider says.
 
+    ``shared`` are ids that more than one node says are its own: which of them the machine is cannot be told.
+
     It is used again in the next loop if nothing of its basis has changed, which is told by identity where values
     are the same ones: comparing all nodes costs far less than looking at each.
     """
@@ -38,10 +40,15 @@ class Membership:
     group_of_node: dict[str, GroupRef] = field(default_factory=dict)
     group_of_id: dict[str, GroupRef] = field(default_factory=dict)
     registered: set[str] = field(default_factory=set)
+    shared: set[str] = field(default_factory=set)
     going: set[str] = field(default_factory=set)
     strangers: list[Node] = field(default_factory=list)
     accelerators: Accelerators = NO_ACCELERATORS
     _kept: dict[Hashable, tuple[object, Any]] = field(default_factory=dict)
+
+    def shares_machine(self, node: Node) -> bool:
+        """Does another node say that it is the same machine?"""
+        return not self.shared.isdisjoint((node.spec.provider_id, node.spec.provider_id.lower()))
 
     def keep(self, what: Hashable, of: object, work_out: Callable[[], T]) -> T:
         """What follows from this and from ``of``; worked out once, for readers only."""

@@ -172,6 +172,8 @@ def _assign(node: Node, found: Membership, live: set[str]) -> None:
     ref = found.group_of_id[known_as]
     found.nodes.setdefault(ref, []).append(node)
     found.group_of_node[node.name] = ref
+    if known_as in found.registered:
+        found.shared.add(known_as)
     found.registered.add(known_as)
     if known_as not in live:
         found.going.add(known_as)

@@ -66,6 +66,8 @@ class _Course:
         self._moves: list[_Move] = []
         self._refused: set[str] = set()
         self._machines: dict[GroupRef, frozenset[str]] = {}
+        nodes = seen.snapshot.live_nodes() if removals else []
+        self._nodes_of: Counter[str] = Counter(node.spec.provider_id for node in nodes)
         self._fates: dict[Kind, str | None] = {}
         self._budgets: dict[Kind, tuple[PodDisruptionBudget, ...]] = {}
 
@@ -92,6 +94,8 @@ class _Course:
             return
         if node.spec.provider_id != removal.instance_id:
             yield f"node {node.name} is machine {node.spec.provider_id}, not {removal.instance_id}"
+        if self._nodes_of[removal.instance_id] > 1 and not self._settings.is_ca:
+            yield f"machine {removal.instance_id} has {self._nodes_of[removal.instance_id]} nodes"
         if removal.group not in self._machines:
             self._machines[removal.group] = frozenset(instance.id.lower() for instance in group.instances)
         if removal.instance_id.lower() not in self._machines[removal.group]:

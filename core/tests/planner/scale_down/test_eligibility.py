@@ -56,6 +56,17 @@ def test_row_1_exactly_the_threshold_is_little_enough() -> None:
     assert str(found.unremovable["g-0"]) == "cpu 50.1 % is above the threshold of 50 %"
 
 
+@pytest.mark.parametrize(("profile", "code"), [("ca", None), ("nodewright", UnremovableCode.QUARANTINED)])
+def test_of_two_nodes_that_are_one_machine_neither_goes(profile: str, code: UnremovableCode | None) -> None:
+    """The one that is left over from a former name is unready and empty; its machine is at work under the other."""
+    world = world_of("1")
+    world.add_group("h", 1)
+    node = world.nodes[0]
+    world.nodes.append(msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, name="old")))
+    found = eligible(world, "g-0", "old", "h-0", profile=profile)
+    assert [code_of(found, name) for name in ("g-0", "old", "h-0")] == [code, code, None]
+
+
 def test_the_reason_is_a_sentence() -> None:
     assert str(eligible(world_of("2480m")).unremovable["g-0"]) == "cpu 62 % is above the threshold of 50 %"
 

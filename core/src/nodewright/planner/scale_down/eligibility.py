@@ -35,6 +35,10 @@ _DISABLED = Unremovable(
     code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
 )
 NO_GROUP = Unremovable(code=UnremovableCode.NOT_AUTOSCALED, message="it belongs to no node group")
+_SHARED = Unremovable(
+    code=UnremovableCode.QUARANTINED,
+    message="another node has the same providerID: which of them the machine is cannot be told; delete the one that is not",
+)
 _LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="nothing is known of its node group")
 _UNREADY = Unremovable(
     code=UnremovableCode.UNREADY_DISABLED, message="it is not ready, and --scale-down-unready-enabled is off"
@@ -86,6 +90,7 @@ class _Trial:
         self._refuse_recent()
         self._refuse_marked()
         groups, places = self._find_groups()
+        self._refuse_shared()
         measured = self._measure(groups, places)
         self._refuse(measured.problem_ids > 0, [_unmeasured(text) for text in measured.problems], measured.problem_ids)
         if not self._settings.scale_down.scale_down_unready_enabled:
@@ -125,6 +130,14 @@ class _Trial:
         self._refuse(places == -1, [NO_GROUP])
         self._refuse(places == -2, [_LOST_GROUP])
         return groups, places
+
+    def _refuse_shared(self) -> None:
+        """A node that is left over from another name of its machine would take that one's pods with it."""
+        members = self._state.memory.members
+        if members is None or not members.shared or self._settings.is_ca:
+            return
+        nodes = (self._snapshot.node(row) for row in self._rows.tolist())
+        self._refuse(np.array([members.shares_machine(node) for node in nodes], dtype=np.bool_), [_SHARED])
 
     def _measure(self, groups: Sequence[GroupState], places: Ids) -> Utilizations:
         measure = Measure.of(self._state, self._settings)
