@@ -145,7 +145,8 @@ def test_what_the_api_server_refuses_is_asked_for_again(connect_as: MakeConnecti
     assert caught.value.status == 401
     connect_as({"token": "second"})
     assert ask(connection) == "Bearer second"
-    assert Notes.tokens == ["Bearer first"] * 3 + ["Bearer second"]
+    assert ask(connection) == "Bearer second"
+    assert Notes.tokens == ["Bearer first"] * 3 + ["Bearer second"] * 2
 
 
 @pytest.mark.parametrize("found", ["", "{}", "clusters: 7"])
@@ -189,10 +190,10 @@ def test_a_plugin_without_an_answer_is_an_error_at_the_start(connect_as: MakeCon
 def test_a_token_file_is_read_for_every_call(connect_as: MakeConnection, tmp_path: Path) -> None:
     """As editors end it, with a line feed. One that is away, empty, or no text for a moment changes nothing."""
     file = tmp_path / "token"
-    file.write_text("first\n")
+    file.write_text("first")
     connection = connect_as({"tokenFile": "token"})
     assert ask(connection) == "Bearer first"
-    file.write_text("second")
+    file.write_text("second\n")
     assert ask(connection) == "Bearer second"
     for content in (b"", b"\xff\xfe", b"two\nlines"):
         file.write_bytes(content)
