@@ -29,8 +29,8 @@ def command(settings: Settings, kind: str, name: str, dump: str | None, output: 
 
     NAME is that of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a
     group. With DUMP, the node groups and the settings are those of nodewright plan. Without, the daemon at
-    --debug-address is asked; where none answers, one loop is run on the cluster that --kubeconfig names, without its
-    writes. simulate --explain does the same in a simulation.
+    --debug-address is asked; where none answers, one loop is run on the cluster that --kubeconfig names, or on the one
+    around this pod, without its writes. simulate --explain does the same in a simulation.
 
     Exit codes: 0 explained; 2 bad input, or nothing of that name is there.
     """
