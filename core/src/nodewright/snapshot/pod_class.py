@@ -86,7 +86,7 @@ def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
 
 
 class _Known(NamedTuple):
-    """A class with a pod of it."""
+    """A class with parts of a pod of it; ``placed`` is what its spec says but for the node, empty for a pod that waits."""
 
     spec: PodSpec
     labels: Mapping[str, str]
