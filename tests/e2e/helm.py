@@ -22,12 +22,21 @@ def run_helm(*words: str, values: Mapping[str, Any] | None = None) -> subprocess
     return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
 
+class _Strict(yaml.SafeLoader):
+    """A key that stands twice is an error, as to those who apply what helm makes by other means."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        found = super().construct_mapping(node, deep=deep)
+        assert len(found) == len(node.value), f"a key stands twice: {node.start_mark}"
+        return found
+
+
 def render(values: Mapping[str, Any], *words: str) -> list[dict[str, Any]]:
     """The chart's manifests; raises AssertionError with what helm says."""
     where = ("template", "nodewright", str(CHART), "--namespace=kube-system", f"--kube-version={_KUBERNETES}")
     result = run_helm(*where, *words, values=values)
     assert result.returncode == 0, result.stderr
-    return [document for document in yaml.safe_load_all(result.stdout) if document]
+    return [document for document in yaml.load_all(result.stdout, _Strict) if document]
 
 
 @cache

@@ -131,7 +131,8 @@ def test_its_own_node_is_not_removed_under_it(farm_binary: Path) -> None:
     assert farm_binary.exists()
     documents = render({"podAnnotations": {"a": "b"}})
     [template] = [document["spec"]["template"] for document in documents if document["kind"] == "Deployment"]
-    assert template["metadata"]["annotations"] == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "a": "b"}
+    wanted = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "a": "b"}
+    assert template["metadata"]["annotations"].items() >= wanted.items()
     assert template["spec"]["priorityClassName"] == "system-cluster-critical"
     [budget] = [document["spec"] for document in documents if document["kind"] == "PodDisruptionBudget"]
     assert budget["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()

@@ -17,14 +17,53 @@ app.kubernetes.io/name: {{ include "nodewright.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* Ours, with what a user adds or puts in their place; but the selector's. */}}
 {{- define "nodewright.labels" -}}
-{{ include "nodewright.selector" . }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
-{{- with .Values.additionalLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/version" .Chart.AppVersion -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version) -}}
+{{- toYaml (merge (include "nodewright.selector" . | fromYaml) .Values.additionalLabels $own) -}}
+{{- end -}}
+
+{{- define "nodewright.podLabels" -}}
+{{- $given := merge (include "nodewright.selector" . | fromYaml) .Values.podLabels -}}
+{{- toYaml (merge $given (include "nodewright.labels" . | fromYaml)) -}}
+{{- end -}}
+
+{{- define "nodewright.podAnnotations" -}}
+{{- /* The node that it runs on is not removed under it. And it starts anew with other providers, unlike other settings. */ -}}
+{{- $own := dict "cluster-autoscaler.kubernetes.io/safe-to-evict" "false" -}}
+{{- $_ := set $own "checksum/providers" (toJson .Values.providers | sha256sum) -}}
+{{- toYaml (merge (dict) .Values.podAnnotations $own) -}}
+{{- end -}}
+
+{{/* A number as it was written: 1000000, not Go's 1e+06. */}}
+{{- define "nodewright.text" -}}
+{{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
+{{- end -}}
+
+{{/* What --node-group-auto-discovery is for a cluster's name: the tags that cluster-autoscaler's chart asks for, too. */}}
+{{- define "nodewright.discovery" -}}
+{{- $name := .Values.autoDiscovery.clusterName -}}
+{{- if eq .Values.cloudProvider "aws" -}}
+asg:tag={{ tpl (join "," .Values.autoDiscovery.tags) . }}
+{{- else if eq .Values.cloudProvider "azure" -}}
+label:cluster-autoscaler-enabled=true,cluster-autoscaler-name={{ $name }}
+{{- else -}}
+{{- fail (printf "autoDiscovery.clusterName is for aws and azure; for cloudProvider '%s' give autoDiscovery.specs" .Values.cloudProvider) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What no schema can say: fails with a sentence. */}}
+{{- define "nodewright.check" -}}
+{{- range $flag, $where := dict "address" "service.servicePort" "config" "settings" "namespace" "the release's namespace" "dry-run" "mode" "shadow" "mode" -}}
+{{- if hasKey $.Values.extraArgs $flag -}}{{- fail (printf "extraArgs.%s: the chart gives this flag, from %s" $flag $where) -}}{{- end -}}
+{{- end -}}
+{{- if hasKey .Values.extraEnv "NODEWRIGHT_NAMESPACE" -}}
+{{- fail "extraEnv.NODEWRIGHT_NAMESPACE: the chart gives this, from the release's namespace" -}}
+{{- end -}}
+{{- if and .Values.serviceMonitor.enabled (not .Values.service.create) -}}
+{{- fail "serviceMonitor.enabled: without service.create there is nothing for it to find" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "nodewright.serviceAccount" -}}
@@ -35,13 +74,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* A setting that the chart must know, wherever somebody gave it: flag, then default. */}}
+{{/* A setting that the chart must know, wherever somebody gave it: flag, variable, file, then default. */}}
 {{- define "nodewright.setting" -}}
 {{- $root := index . 0 -}}{{- $flag := index . 1 -}}{{- $default := index . 2 -}}
 {{- $found := index $root.Values.settings $flag -}}
 {{- range $section := values $root.Values.settings -}}
 {{- if and (kindIs "map" $section) (hasKey $section $flag) -}}{{- $found = index $section $flag -}}{{- end -}}
 {{- end -}}
-{{- if hasKey $root.Values.extraArgs $flag -}}{{- $found = index $root.Values.extraArgs $flag -}}{{- end -}}
+{{- $variable := printf "NODEWRIGHT_%s" ($flag | upper | replace "-" "_") -}}
+{{- if hasKey $root.Values.extraEnv $variable -}}{{- $found = index $root.Values.extraEnv $variable -}}{{- end -}}
+{{- if hasKey $root.Values.extraArgs $flag -}}
+{{- $found = index $root.Values.extraArgs $flag -}}{{- if kindIs "invalid" $found -}}{{- $found = true -}}{{- end -}}
+{{- end -}}
 {{- default $default $found -}}
 {{- end -}}

@@ -1,0 +1,188 @@
+"""The chart with values as people have them, many from cluster-autoscaler's chart: what becomes of each."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.helm import CHART, render, run_helm
+
+SELECTED = {"app.kubernetes.io/name": "nodewright", "app.kubernetes.io/instance": "nodewright"}
+OVERLAPPING: dict[str, Any] = {
+    "awsRegion": "eu-central-1",
+    "extraEnv": {"AWS_REGION": "eu-west-1", "ACCOUNT": 111122223333, "RATIO": 0.5, "DEBUG": True},
+    "additionalLabels": {"owner": "platform", "helm.sh/chart": "ours"},
+    "podLabels": {"team": "nodes", "app.kubernetes.io/version": "9", "app.kubernetes.io/instance": "other"},
+    "podAnnotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
+    "serviceMonitor": {"enabled": True, "selector": {"owner": "prometheus"}},
+    "prometheusRule": {"enabled": True, "additionalLabels": {"owner": "prometheus"}, "interval": None},
+    "dashboard": {"enabled": True, "labels": {"owner": "grafana"}},
+}
+
+
+def find(kind: str, values: dict[str, Any]) -> dict[str, Any]:
+    [found] = [document for document in render(values) if document["kind"] == kind]
+    return found
+
+
+def find_pod(values: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = find("Deployment", values)["spec"]["template"]
+    return pod
+
+
+def find_args(values: dict[str, Any]) -> list[str]:
+    args: list[str] = find_pod(values)["spec"]["containers"][0]["args"]
+    return args
+
+
+def test_what_is_given_twice_stands_once_and_the_users_counts(farm_binary: Path) -> None:
+    """Rendering itself fails where a key stands twice."""
+    assert farm_binary.exists()
+    pod = find_pod(OVERLAPPING)
+    labels = pod["metadata"]["labels"]
+    assert (
+        labels.items() >= {**SELECTED, "app.kubernetes.io/version": "9", "owner": "platform", "team": "nodes"}.items()
+    )
+    assert labels["helm.sh/chart"] == "ours"
+    assert pod["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "true"
+    names = [entry["name"] for entry in pod["spec"]["containers"][0]["env"]]
+    assert len(names) == len(set(names))
+    for kind, owner in (("ServiceMonitor", "prometheus"), ("PrometheusRule", "prometheus"), ("Service", "platform")):
+        assert find(kind, OVERLAPPING)["metadata"]["labels"]["owner"] == owner
+
+
+def test_numbers_stay_as_they_are_written(farm_binary: Path) -> None:
+    """Helm has made floats of them, which Go writes as 1e+06."""
+    assert farm_binary.exists()
+    [container] = find_pod(OVERLAPPING)["spec"]["containers"]
+    env = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert (
+        env.items() >= {"ACCOUNT": "111122223333", "RATIO": "0.5", "DEBUG": "true", "AWS_REGION": "eu-west-1"}.items()
+    )
+    groups = [{"name": "one # two", "minSize": 0, "maxSize": 1000000}]
+    args = find_args({"extraArgs": {"max-nodes-total": 1000000}, "autoscalingGroups": groups})
+    assert args[-2:] == ["--nodes=0:1000000:one # two", "--max-nodes-total=1000000"]
+
+
+@pytest.mark.parametrize(
+    ("cloud", "flag"),
+    [
+        ("aws", "asg:tag=k8s.io/cluster-autoscaler/enabled,k8s.io/cluster-autoscaler/mine"),
+        ("azure", "label:cluster-autoscaler-enabled=true,cluster-autoscaler-name=mine"),
+    ],
+)
+def test_groups_are_discovered_by_the_name_of_the_cluster(farm_binary: Path, cloud: str, flag: str) -> None:
+    assert farm_binary.exists()
+    args = find_args({"cloudProvider": cloud, "autoDiscovery": {"clusterName": "mine"}})
+    assert args[-1] == f"--node-group-auto-discovery={flag}"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"extraArgs": {"enable-provisioning-requests": None}},
+        {"extraEnv": {"NODEWRIGHT_ENABLE_PROVISIONING_REQUESTS": True}},
+        {"extraEnv": {"NODEWRIGHT_ENABLE_PROVISIONING_REQUESTS": "true"}},
+    ],
+)
+def test_rights_follow_a_setting_wherever_it_stands(farm_binary: Path, given: dict[str, Any]) -> None:
+    assert farm_binary.exists()
+    named = {resource for rule in find("ClusterRole", given)["rules"] for resource in rule["resources"]}
+    assert "provisioningrequests" in named
+
+
+def test_other_providers_start_the_pods_anew_and_other_settings_do_not(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    plain = find_pod({})
+    assert find_pod({"settings": {"expander": "price"}}) == plain
+    assert find_pod({"providers": {"fake": {"options": {}}}}) != plain
+
+
+@pytest.mark.parametrize(
+    ("given", "budget"),
+    [
+        ({}, {"maxUnavailable": 1}),
+        ({"maxUnavailable": "50%"}, {"maxUnavailable": "50%"}),
+        ({"minAvailable": 1}, {"minAvailable": 1}),
+    ],
+)
+def test_a_budget_has_one_number(farm_binary: Path, given: dict[str, Any], budget: dict[str, Any]) -> None:
+    assert farm_binary.exists()
+    spec = find("PodDisruptionBudget", {"podDisruptionBudget": given})["spec"]
+    assert {name: spec[name] for name in spec if name != "selector"} == budget
+
+
+def test_no_budget(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    assert "PodDisruptionBudget" not in {document["kind"] for document in render({"podDisruptionBudget": None})}
+
+
+def test_a_monitor_may_relabel(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    more = {
+        "annotations": {"a": "b"},
+        "relabelings": [{"targetLabel": "cluster", "replacement": "prod"}],
+        "metricRelabelings": [{"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}],
+    }
+    monitor = find("ServiceMonitor", {"serviceMonitor": {"enabled": True, **more}})
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert monitor["metadata"]["annotations"] == more["annotations"]
+    assert (endpoint["relabelings"], endpoint["metricRelabelings"]) == (more["relabelings"], more["metricRelabelings"])
+
+
+def test_a_pod_that_has_everything_is_taken_by_a_real_api_server(clean: ControlPlane) -> None:
+    values = {
+        **OVERLAPPING,
+        "replicaCount": 2,
+        "image": {"repository": "images.example/nodewright", "tag": "1", "pullSecrets": ["images"]},
+        "deployment": {"annotations": {"a": "b"}},
+        "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+        "resources": {"limits": {"cpu": "1", "memory": "600Mi"}, "requests": {"cpu": "1", "memory": "600Mi"}},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": SELECTED}}
+                ]
+            }
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": SELECTED},
+            }
+        ],
+        "extraVolumes": [{"name": "certificates", "secret": {"secretName": "certificates"}}],
+        "extraVolumeMounts": [{"name": "certificates", "mountPath": "/etc/more", "readOnly": True}],
+        "initContainers": [{"name": "wait", "image": "images.example/wait:1"}],
+        "updateStrategy": {"type": "Recreate"},
+    }
+    path = "/apis/apps/v1/namespaces/kube-system/deployments?dryRun=All&fieldValidation=Strict"
+    clean.request(path, method="POST", body=find("Deployment", values))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"extraArgs": {"address": ":9000"}}, "extraArgs.address: the chart gives this flag, from service.servicePort"),
+        ({"extraArgs": {"dry-run": None}}, "extraArgs.dry-run: the chart gives this flag, from mode"),
+        ({"extraEnv": {"NODEWRIGHT_NAMESPACE": "x"}}, "extraEnv.NODEWRIGHT_NAMESPACE"),
+        ({"serviceMonitor": {"enabled": True}, "service": {"create": False}}, "nothing for it to find"),
+        (
+            {"cloudProvider": "gce", "autoDiscovery": {"clusterName": "x"}},
+            "for cloudProvider 'gce' give autoDiscovery.specs",
+        ),
+        (
+            {"vpa": {"enabled": True}},
+            "additional properties 'vpa' not allowed",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(farm_binary: Path, values: dict[str, Any], said: str) -> None:
+    assert farm_binary.exists()
+    result = run_helm("template", "x", str(CHART), "--kube-version=1.36.2", values=values)
+    assert result.returncode != 0
+    assert said in result.stderr
