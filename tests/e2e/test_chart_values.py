@@ -186,3 +186,19 @@ def test_what_cannot_be_meant_is_refused_by_name(farm_binary: Path, values: dict
     result = run_helm("template", "x", str(CHART), "--kube-version=1.36.2", values=values)
     assert result.returncode != 0
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        ({"cloudProvider": "aws"}, True),
+        ({"cloudProvider": "aws", "autoDiscovery": {"clusterName": "mine"}}, False),
+        ({"cloudProvider": "aws", "extraArgs": {"nodes": "0:3:workers"}}, False),
+    ],
+)
+def test_who_names_no_groups_is_told(clean: ControlPlane, values: dict[str, Any], warned: bool) -> None:
+    """Only an installation shows the notes; this one stops short of writing."""
+    where = ("--namespace=kube-system", "--dry-run=server", f"--kubeconfig={clean.kubeconfig()}")
+    result = run_helm("install", "x", str(CHART), *where, values=values)
+    assert result.returncode == 0, result.stderr
+    assert ("No node group is named" in result.stdout) == warned
