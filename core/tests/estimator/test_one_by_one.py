@@ -135,8 +135,9 @@ class Reference:
 
     def on_new(self, pod: PodClass, name: str) -> bool:
         count = len(self.packed)
+        start = max(self.cursor, 0)  # negative: an existing node was the last, and all new ones follow it
         for turn in range(count):
-            index = (self.cursor + turn) % count
+            index = (start + turn) % count
             if self.refusal(pod, self.first + index) is None:
                 self.cursor = index + 1  # beyond the last node, where the next one may come (conformance, random/208)
                 return self.put(pod, self.first + index, name)

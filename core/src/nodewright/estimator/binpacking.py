@@ -73,9 +73,7 @@ def estimate(
     if fastpath:
         ordered = [single for group in ordered for single in _singly(group)]
         ordered, fast = move_fastest_last(ordered, template.node)
-    packing.add(_merged(group for group in ordered if group is not fast))
-    if fast is not None:
-        packing.multiply(fast)
+    packing.add(_merged(group for group in ordered if group is not fast), fast)
     return Estimate(packing, is_partial=budget.was_late)
 
 

@@ -22,7 +22,8 @@ def node_limit(thresholds: Iterable[int]) -> int:
 class NodeBudget:
     """Permissions to add nodes, handed out one estimation at a time.
 
-    ``is_over`` tells that time is up: then none is given any more, and ``was_late`` says so.
+    ``is_over`` tells that time is up: then none is given any more, and ``was_late`` says so. ``is_exhausted``: the last
+    time, less was given than was wanted.
     """
 
     def __init__(self, limit: int, is_over: IsOver = never) -> None:
@@ -30,12 +31,13 @@ class NodeBudget:
         self._is_over = is_over
         self.granted = 0
         self.was_late = False
+        self.is_exhausted = False
 
     def grant(self, wanted: int) -> int:
         """Take up to ``wanted`` permissions; answers how many were given."""
         self.was_late = self.was_late or self._is_over()
-        if self.was_late:
-            return 0
-        given = wanted if self._limit == UNLIMITED else min(wanted, max(0, self._limit - self.granted))
+        left = wanted if self._limit == UNLIMITED else max(0, self._limit - self.granted)
+        given = 0 if self.was_late else min(wanted, left)
+        self.is_exhausted = given < wanted
         self.granted += given
         return given

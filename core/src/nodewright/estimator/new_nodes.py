@@ -16,12 +16,14 @@ ReadFree = Callable[[str], Ints]
 class NewNodes:
     """Copies of one template, by index. A resource gets a column when somebody asks for it.
 
-    ``empty`` is what a copy offers before any pending pod is on it, by resource; pods are one of them.
+    ``empty`` is what a copy offers before any pending pod is on it, by resource; pods are one of them. ``turn`` is the
+    index at which the next search for a place begins: the one behind the last that took a pod so.
     """
 
     def __init__(self, empty: Mapping[str, int]) -> None:
         self._empty = empty
         self._count = 0
+        self.turn = 0
         self._buffers: dict[str, Ints] = {}
         self._free: dict[str, Ints] = {}
         self._reread: tuple[int, ReadFree] | None = None
