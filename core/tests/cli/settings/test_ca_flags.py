@@ -93,4 +93,6 @@ def test_a_command_line_from_a_ca_manifest(tmp_path: Path) -> None:
     assert result.exception is None, result.output
     assert "scan-interval" in result.output
     assert "--kube-client-qps: has no effect" in result.output
+    for forms in (["-v=4"], ["-v", "4"], ["--v", "4"]):
+        assert "v: has no effect" in CliRunner().invoke(cli, ["config", "check", str(file), *forms]).output
     assert "--stderrthreshold" not in CliRunner().invoke(cli, ["config", "check", "--help"]).output

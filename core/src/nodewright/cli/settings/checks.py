@@ -1,5 +1,6 @@
 """What settings must not say together, and what of CA nobody can have here. Each raises ConfigError."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,22 @@ from nodewright.model.settings import Settings
 
 _LEAST_CACHE_AGE = 120.0
 
+# What the API server takes for a name; longer ones it refuses itself.
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_NAMES = {
+    "namespace": (_LABEL, "name of a namespace"),
+    "leader-elect-resource-namespace": (_LABEL, "name of a namespace"),
+    "leader-elect-resource-name": (_SUBDOMAIN, "name of a Lease"),
+    "status-config-map-name": (_SUBDOMAIN, "name of a ConfigMap"),
+    "user-agent": (re.compile(r"[!-~]([ -~]*[!-~])?"), "name for a client: it takes printable ASCII"),
+}
+
 
 def check_together(given: Layer, values: Mapping[str, Any]) -> None:
     """``values`` are those of the flags that are ``given``."""
     _check_ca_flags(given, values)
+    _check_names(given, values)
     _check_schedulers(given, values)
     _check_bounds(given, values)
     _check_rules(given, values)
@@ -28,6 +41,14 @@ def _check_ca_flags(given: Layer, values: Mapping[str, Any]) -> None:
         flag = CA_FLAGS.get(name)
         if flag is not None and flag.refuses and value != flag.default:
             raise ConfigError(f"{given[name].origin}: {flag.why}")
+
+
+def _check_names(given: Layer, values: Mapping[str, Any]) -> None:
+    """What goes into paths and headers of every request."""
+    for name, (pattern, what) in _NAMES.items():
+        value = values.get(name)
+        if value is not None and value != SETTINGS[name].default and not pattern.fullmatch(value):
+            raise ConfigError(f"{given[name].origin}: '{printable(value)}' is no {what}")
 
 
 def _check_schedulers(given: Layer, values: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ _BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is
 
 
 class SettingsCommand(click.Command):
-    """A command whose flags also take CA's forms: ``--force-ds=true``, ``--force-ds=false`` and ``--force_ds``."""
+    """A command whose flags also take CA's forms: ``--force-ds=true``, ``--force-ds=false``, ``--force_ds`` and ``-v=4``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -83,8 +83,10 @@ def settings_options(command: F) -> F:
 
 
 def _dashed(arg: str) -> str:
-    """CA takes underscores in the names of flags, too."""
+    """CA takes underscores in the names of flags, too, and one dash for the shortest."""
     name, equals, value = arg.partition("=")
+    if name == "-v":
+        return f"-{arg}"
     return name.replace("_", "-") + equals + value if _UNDERSCORED.fullmatch(name) else arg
 
 
