@@ -168,7 +168,7 @@ def test_deletion_cancels_what_is_under_way() -> None:
 def test_an_engine_that_dies_at_the_call_buys_nothing_twice(after_effect: bool, keeps_memory: bool) -> None:
     asking = make(POOL, minutes=40)
     asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
-    asking.story.simulation.crash_engine(0, after_effect=after_effect, down_seconds=25, keeps_memory=keeps_memory)
+    asking.story.simulation.engine.crash(0, after_effect=after_effect, down_seconds=25, keeps_memory=keeps_memory)
     assert asking.conditions("a")["BookingExpired"] == "True/CapacityReservationTimeExpired"
     assert max(grown[4] for grown in asking.story.writes("increase")) == 5
 
@@ -187,11 +187,11 @@ def test_an_engine_may_die_before_and_after_every_save_call_and_status_write(wit
         asking = make(POOL, minutes=16, switched_off=without, settings={"scale-down-enabled": False})
         asking.ask("a", 5, at=60, kind=BEST_EFFORT_ATOMIC)
         if boundary:
-            asking.story.simulation.kill_engine(boundary, down_seconds=25, keeps_memory=True)
+            asking.story.simulation.engine.kill(boundary, down_seconds=25, keeps_memory=True)
         assert asking.story.result
         return asking
 
-    for boundary in range(len(play(0).story.simulation.boundaries) + 1):
+    for boundary in range(len(play(0).story.simulation.engine.boundaries) + 1):
         asking = play(boundary)
         assert asking.conditions("a")["BookingExpired"] == "True/CapacityReservationTimeExpired", boundary
         assert asking.story.machines("pool") == 5, boundary

@@ -271,7 +271,7 @@ def test_a_restart_between_creation_and_increase_loses_nothing(
 ) -> None:
     story = world()
     story.pods(4, at=15)
-    story.simulation.crash_engine(
+    story.simulation.engine.crash(
         0.0, write=write, after_effect=after_effect, down_seconds=DOWN, keeps_memory=keeps_memory
     )
     assert story.result.final.pending == 0

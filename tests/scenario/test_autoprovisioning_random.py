@@ -90,7 +90,7 @@ def play(case: Case) -> tuple[Story, Watched]:
         selector = {"team": team} if team else {}
         story.pods(count, at=at, until=at + lasts, name=f"p{number}", node_selector=selector)
     if case.crash:
-        story.simulation.crash_engine(
+        story.simulation.engine.crash(
             0.0, write=case.crash, after_effect=case.after_effect, down_seconds=25.0, keeps_memory=True
         )
     return story, watched[0]

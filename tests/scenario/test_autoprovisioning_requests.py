@@ -153,7 +153,7 @@ def test_no_group_is_made_for_a_request_that_cannot_be_told_so() -> None:
 @pytest.mark.parametrize("after_effect", [False, True])
 def test_a_restart_does_not_buy_twice(write: int, *, after_effect: bool) -> None:
     asking = ask_for_five()
-    asking.story.simulation.crash_engine(
+    asking.story.simulation.engine.crash(
         0.0, write=write, after_effect=after_effect, down_seconds=25.0, keeps_memory=True
     )
     assert asking.conditions("a") == PROVISIONED

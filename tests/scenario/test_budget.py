@@ -53,7 +53,7 @@ def test_ten_in_ten_minutes_and_an_alert() -> None:
 @pytest.mark.parametrize("after_effect", [True, False])
 def test_a_restart_grants_no_more(write: int, after_effect: bool) -> None:
     story = forgetful(minutes=49)
-    story.simulation.crash_engine(FORGOTTEN, write=write, after_effect=after_effect, down_seconds=25, keeps_memory=True)
+    story.simulation.engine.crash(FORGOTTEN, write=write, after_effect=after_effect, down_seconds=25, keeps_memory=True)
     untroubled = forgetful(minutes=49)
     assert len(deletions(story)) == len(deletions(untroubled)) == 20
     assert most_in_a_window(deletions(story)) == 10

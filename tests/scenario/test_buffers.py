@@ -139,7 +139,7 @@ def test_a_restart_loses_nothing(keeps_memory: bool) -> None:
     sparing = make()
     sparing.template()
     sparing.buffer(replicas=5)
-    sparing.story.simulation.restart_engine(8 * MINUTE, down_seconds=60, keeps_memory=keeps_memory)
+    sparing.story.simulation.engine.restart(8 * MINUTE, down_seconds=60, keeps_memory=keeps_memory)
     sparing.story.pods(2, at=20 * MINUTE)
     assert sparing.story.writes("delete") == []
     assert sparing.story.machines("pool") == 7

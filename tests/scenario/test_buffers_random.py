@@ -47,7 +47,7 @@ def play(course: Course, *, spare: bool, **flags: object) -> Sparing:
         sparing.buffer(replicas=replicas, at=STEP * (index + 1) - MINUTE)
     if course.restart is not None:
         at = STEP * (course.restart + 1) + 5
-        sparing.story.simulation.restart_engine(at, down_seconds=30, keeps_memory=course.keeps_memory)
+        sparing.story.simulation.engine.restart(at, down_seconds=30, keeps_memory=course.keeps_memory)
     return sparing
 
 

@@ -166,7 +166,7 @@ def test_never_more_than_the_quota_whatever_happens(course: Course) -> None:
     for number, (at, count) in enumerate(course.requests):
         asking.ask(f"r{number}", count, at=at * 10, kind=BEST_EFFORT_ATOMIC)
     for at, keeps in course.restarts:
-        story.simulation.restart_engine(at * 10, down_seconds=20, keeps_memory=keeps)
+        story.simulation.engine.restart(at * 10, down_seconds=20, keeps_memory=keeps)
     assert story.result.violations == ()
     for state, plan in story.loops:
         sizes = sizes_after(state, plan)

@@ -98,7 +98,7 @@ def play(case: Case) -> tuple[Story, Asking]:
     for number, (count, at, lasts) in enumerate(case.pods):
         story.pods(count, at=at, until=at + lasts + MINUTE, name=f"web{number}")
     for at, keeps_memory in case.restarts:
-        story.simulation.restart_engine(at, down_seconds=20, keeps_memory=keeps_memory)
+        story.simulation.engine.restart(at, down_seconds=20, keeps_memory=keeps_memory)
     return story, asking
 
 

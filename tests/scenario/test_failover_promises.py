@@ -25,7 +25,7 @@ KEEPS_ITS_WORD = [{"kind": "partial", "hook": "decrease_target_size", "at_most":
 def test_a_restart_at_any_time_costs_at_most_one_loop(at: float) -> None:
     story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=60)
     story.pods(2, at=5)
-    story.simulation.restart_engine(at)
+    story.simulation.engine.restart(at)
     assert story.asked("a") == [ASKED]
     (instead,) = story.asked("b")
     assert TIMED_OUT - LOOP <= instead <= TIMED_OUT + LOOP
@@ -48,8 +48,8 @@ def test_restarts_with_new_pods_arriving_do_not_move_the_deadline(at: float) -> 
     story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=90)
     for number in range(15):
         story.pods(1, at=5 + number * 60, name=f"web-{number}")
-    story.simulation.restart_engine(at)
-    story.simulation.restart_engine(at + 300)
+    story.simulation.engine.restart(at)
+    story.simulation.engine.restart(at + 300)
     assert TIMED_OUT - LOOP <= story.asked("b")[0] <= TIMED_OUT + LOOP
     assert (story.machines("a"), story.machines("b")) == (0, 15)
 
@@ -57,7 +57,7 @@ def test_restarts_with_new_pods_arriving_do_not_move_the_deadline(at: float) -> 
 def test_a_restart_that_loses_everything_starts_one_provision_time_anew_and_buys_nothing_twice() -> None:
     story = Story(A, B, stock_outs=SOLD_OUT, switched_off=SILENT, minutes=90)
     story.pods(2, at=5)
-    story.simulation.restart_engine(455, keeps_memory=False)
+    story.simulation.engine.restart(455, keeps_memory=False)
     assert story.asked("a") == [ASKED]
     (instead,) = story.asked("b")
     assert 455 + PROVISION < instead <= 455 + PROVISION + 2 * LOOP
@@ -69,7 +69,7 @@ def test_a_restart_in_the_middle_of_a_healthy_scale_up_buys_nothing_twice() -> N
     for keeps_memory in (True, False):
         story = Story({**A, "provision_delay": "5m"}, B, minutes=20)
         story.pods(3, at=5)
-        story.simulation.restart_engine(100, keeps_memory=keeps_memory)
+        story.simulation.engine.restart(100, keeps_memory=keeps_memory)
         assert story.writes() == [(ASKED, "increase", "a", 0, 3)]
 
 

@@ -51,8 +51,8 @@ def test_without_history_the_ordinary_time_holds() -> None:
 
 def test_what_was_learned_survives_a_restart() -> None:
     story = taught(stock_outs=DEAD)
-    story.simulation.restart_engine(TAUGHT - MINUTE)
-    story.simulation.restart_engine(TAUGHT + MINUTE)
+    story.simulation.engine.restart(TAUGHT - MINUTE)
+    story.simulation.engine.restart(TAUGHT + MINUTE)
     asked = story.asked("a")[3]
     assert story.asked("b")[0] <= asked + 240 + 2 * LOOP
 

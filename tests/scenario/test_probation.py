@@ -65,8 +65,8 @@ def test_without_fast_failure_detection_only_the_first_pods_wait_for_a_dead_pool
 def test_a_restart_during_probation_does_not_forget_it() -> None:
     story = pools(end=3 * MINUTE)
     story.pods(2, at=8 * MINUTE + 5, name="first")
-    story.simulation.restart_engine(8 * MINUTE + 30)
-    story.simulation.restart_engine(12 * MINUTE)
+    story.simulation.engine.restart(8 * MINUTE + 30)
+    story.simulation.engine.restart(12 * MINUTE)
     story.pods(10, at=13 * MINUTE + 5, name="second")
     assert [(group, after - before) for _, _, group, before, after in story.writes("increase")[2:]] == [
         ("a", 1),

@@ -61,7 +61,7 @@ def test_a_restart_without_memory_forgets_no_nodes() -> None:
     asking = make(POOL, minutes=8, classes=False)
     put(asking, nodes=8)
     asking.ask("a", 6, at=60, kind="train")
-    asking.story.simulation.restart_engine(250, down_seconds=20, keeps_memory=False)
+    asking.story.simulation.engine.restart(250, down_seconds=20, keeps_memory=False)
     asking.ask("b", 6, at=300, kind="train")
     assert asking.conditions("a")["Provisioned"] == "True/CapacityIsProvisioned"
     assert asking.conditions("b")["Provisioned"] == "False/CapacityIsNotFound"
@@ -126,7 +126,7 @@ def test_never_more_than_a_class_allows_whatever_happens(course: Course) -> None
         if comes:
             asking.consume(name, pods, at=at * 10 + 200, kind=kind)
     for at, keeps in course.restarts:
-        asking.story.simulation.restart_engine(at * 10, down_seconds=20, keeps_memory=keeps)
+        asking.story.simulation.engine.restart(at * 10, down_seconds=20, keeps_memory=keeps)
     assert asking.story.result.violations == ()
     for state, _ in asking.story.loops:
         for kind, (pods, nodes) in most.items():

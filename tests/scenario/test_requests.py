@@ -134,7 +134,7 @@ def test_status_survives_a_restart(keeps_memory: bool) -> None:
     asking = make(POOL, minutes=15)
     asking.ask("a", 3, at=60)
     asking.ask("b", 2, at=200)
-    asking.story.simulation.restart_engine(120, down_seconds=30, keeps_memory=keeps_memory)
+    asking.story.simulation.engine.restart(120, down_seconds=30, keeps_memory=keeps_memory)
     assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [60]
     assert asking.when("b", "Provisioned", "False/CapacityIsNotFound") == [200]  # what a was promised still counts
     assert asking.conditions("a")["BookingExpired"] == "True/CapacityReservationTimeExpired"

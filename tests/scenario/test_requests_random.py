@@ -108,7 +108,7 @@ def play(course: Course) -> Asking:
     for number, (at, count) in enumerate(course.pods):
         story.pods(count, at=at, name=f"web{number}")
     for at, keeps_memory in course.restarts:
-        story.simulation.restart_engine(at, down_seconds=20, keeps_memory=keeps_memory)
+        story.simulation.engine.restart(at, down_seconds=20, keeps_memory=keeps_memory)
     for at, lasts in course.refusals:
         asking.refuse_writes(at, at + lasts)
     return asking

@@ -27,7 +27,7 @@ def test_what_is_on_its_way_in_a_group_that_cannot_be_read_is_not_bought_again(h
     group = {} if hook == "refresh" else {"group": "cheap"}
     story = Story(CHEAP, DEAR, minutes=30, faults=[fault | group])
     story.pods(4, at=15)
-    story.simulation.crash_engine(0, after_effect=after_effect, down_seconds=25, keeps_memory=True)
+    story.simulation.engine.crash(0, after_effect=after_effect, down_seconds=25, keeps_memory=True)
     assert story.result.final.pending == 0
     assert bought(story) == {"fake/cheap": 4}
 
@@ -39,7 +39,7 @@ def test_an_engine_on_a_file_goes_on_where_the_last_one_was(tmp_path: Path) -> N
                   switched_off=SILENT)  # fmt: skip
     on_file(story, path)
     story.pods(2, at=15)
-    story.simulation.crash_engine(0, after_effect=True, down_seconds=25, keeps_memory=True)
+    story.simulation.engine.crash(0, after_effect=True, down_seconds=25, keeps_memory=True)
     assert story.events("ScaleUpTimedOut")
     saved = FileStore(path).load().memory
     assert GroupRef("fake", "cheap") in saved.backoffs

@@ -74,7 +74,7 @@ def restarted(**rest: Any) -> Marking:
     """Somebody's hard taints are there when an engine starts."""
     story = Marking(**rest)
     put(story, TO_BE_DELETED_TAINT, "pool-0", "pool-1", at=AT, cordoned=True)
-    story.simulation.restart_engine(AT + 1, down_seconds=20)
+    story.simulation.engine.restart(AT + 1, down_seconds=20)
     return story
 
 
@@ -107,7 +107,7 @@ def test_soft_taints_go_where_they_are_switched_off(count: int, left: set[str]) 
     story = Marking(settings={"max-bulk-soft-taint-count": count})
     put(story, DELETION_CANDIDATE_TAINT, "pool-0", at=AT)
     put(story, DELETION_CANDIDATE_TAINT, "pool-1", at=AT, value="when it rains")
-    story.simulation.restart_engine(AT + 1)
+    story.simulation.engine.restart(AT + 1)
     assert story.tainted(DELETION_CANDIDATE_TAINT) == left
 
 
@@ -115,5 +115,5 @@ def test_a_young_soft_taint_says_since_when_and_stays() -> None:
     story = Marking(settings={"max-bulk-soft-taint-count": 0, "node-deletion-candidate-ttl": "30m"})
     put(story, DELETION_CANDIDATE_TAINT, "pool-0", at=AT, value=str(int(AT)))
     put(story, DELETION_CANDIDATE_TAINT, "pool-1", at=AT, value="-9000")
-    story.simulation.restart_engine(AT + 1)
+    story.simulation.engine.restart(AT + 1)
     assert story.tainted(DELETION_CANDIDATE_TAINT) == {"pool-0"}

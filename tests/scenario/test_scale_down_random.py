@@ -211,12 +211,12 @@ def test_every_pod_that_moves_has_a_place(cluster: Cluster) -> None:
 def test_an_engine_that_dies_anywhere_loses_nothing(cluster: Cluster, moment: float, keeps_memory: bool) -> None:
     untroubled = cluster.story()
     expected = check(cluster, untroubled, "untroubled")
-    boundaries = untroubled.simulation.boundaries
+    boundaries = untroubled.simulation.engine.boundaries
     if not boundaries:
         return
     number = 1 + int(moment * len(boundaries))
     story = cluster.story()
-    story.simulation.kill_engine(number, down_seconds=25, keeps_memory=keeps_memory)
+    story.simulation.engine.kill(number, down_seconds=25, keeps_memory=keeps_memory)
     result = check(cluster, story, f"killed {boundaries[number - 1]}")
     if cluster.is_uniform:
         assert sum(result.final.nodes.values()) == sum(expected.final.nodes.values()), boundaries[number - 1]

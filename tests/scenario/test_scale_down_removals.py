@@ -465,7 +465,7 @@ def test_in_an_unhealthy_cluster_removals_stand_still(profile: str) -> None:
 def test_a_pause_that_cannot_be_read_is_one() -> None:
     story = make()
     story.remove("pool-2", at=AT)
-    store = story.simulation.store
+    store = story.simulation.engine.store
     story.at(AT + 2, lambda: setattr(store, "unreadable", True))
     story.at(AT + MINUTE, lambda: setattr(store, "unreadable", False))
     assert only(story).result == RemovalResult.OK

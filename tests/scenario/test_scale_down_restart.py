@@ -79,7 +79,7 @@ def test_killed_anywhere(make: Callable[[], Simulation]) -> None:
 def test_what_a_former_engine_marked_is_cleaned_up() -> None:
     """Its removal is forgotten, the reason for it is not."""
     story = make()
-    story.simulation.crash_engine(2 * MINUTE, write=1, down_seconds=DOWN, keeps_memory=True)
+    story.simulation.engine.crash(2 * MINUTE, write=1, down_seconds=DOWN, keeps_memory=True)
     cleaned = story.events("ClusterAutoscalerCleanup")
     assert len(cleaned) == 1
     died = next(fact.at for fact in story.result.journal if fact.what == What.ENGINE_CRASHED)
@@ -91,7 +91,7 @@ def test_a_machine_that_is_being_deleted_stays_marked() -> None:
     group = {**POOL, "delete_delay": "60s"}
     story = Removing(group, minutes=12)
     story.remove("pool-2", at=5 * MINUTE)
-    story.simulation.restart_engine(5 * MINUTE + 8)
+    story.simulation.engine.restart(5 * MINUTE + 8)
     assert [over.result for over in story.ended()] == [RemovalResult.OK] or not story.ended()
     assert story.events("ClusterAutoscalerCleanup") == []
     assert story.machines("pool") == 2
@@ -107,7 +107,7 @@ def test_what_a_restart_called_off_is_charged_no_longer() -> None:
     story = Removing(POOL, minutes=25, settings={"deletion-window": "60m"})
     story.pods(3, at=1, grace=60)
     story.remove("pool-2", at=5 * MINUTE)
-    story.simulation.restart_engine(5 * MINUTE + 30, down_seconds=10)
+    story.simulation.engine.restart(5 * MINUTE + 30, down_seconds=10)
     assert story.events("ClusterAutoscalerCleanup") != []
     assert story.machines("pool") == 3
     assert (charged(story, 10 * MINUTE + 30), charged(story, 20 * MINUTE)) == (1, 0)
@@ -117,7 +117,7 @@ def test_what_the_former_engine_did_delete_stays_charged() -> None:
     """The cloud still lists the machine as running when the next engine looks, and takes it away then."""
     story = Removing(POOL, minutes=25, settings={"deletion-window": "60m"})
     story.remove("pool-2", at=5 * MINUTE)
-    story.simulation.restart_engine(5 * MINUTE + 3, down_seconds=10)
+    story.simulation.engine.restart(5 * MINUTE + 3, down_seconds=10)
     story.at(6 * MINUTE, lambda: story.cloud.lose("fake:///pool/pool-2"))
     assert story.events("ClusterAutoscalerCleanup") != []
     assert len(gone(story.result)) == 1

@@ -46,7 +46,7 @@ def test_ca_tries_again_as_soon_as_the_node_is_unneeded_for_long_enough() -> Non
 
 def test_the_reason_is_there_to_be_read_also_after_a_restart() -> None:
     story = make(minutes=40)
-    story.simulation.restart_engine(30 * MINUTE, down_seconds=20)
+    story.simulation.engine.restart(30 * MINUTE, down_seconds=20)
     over = [over for over in story.result.removals if over.at < 30 * MINUTE][-1]
     state, plan = story.loops[-1]
     told = explain_node(state, plan, Settings(), over.removal.node)

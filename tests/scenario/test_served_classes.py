@@ -100,11 +100,11 @@ def test_an_engine_may_die_before_and_after_every_question(keeps_memory: bool) -
         asking = make(minutes=20, settings={"scale-down-enabled": False})
         asking.ask("a", 5, at=60, kind=QUEUED)
         if boundary:
-            asking.story.simulation.kill_engine(boundary, down_seconds=25, keeps_memory=keeps_memory)
+            asking.story.simulation.engine.kill(boundary, down_seconds=25, keeps_memory=keeps_memory)
         assert asking.story.result
         return asking
 
-    passed = list(play(0).story.simulation.boundaries)
+    passed = list(play(0).story.simulation.engine.boundaries)
     assert Boundary("provision", "after") in passed
     for boundary in range(1, len(passed) + 1):
         asking = play(boundary)

@@ -144,7 +144,7 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
     """What is done to the engine and to nodes; deployments look after their own scaling."""
     match happening:
         case Crash():
-            simulation.crash_engine(
+            simulation.engine.crash(
                 happening.at,
                 write=happening.write,
                 after_effect=happening.after_effect,
@@ -152,7 +152,7 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
                 keeps_memory=happening.keeps_memory,
             )
         case Restart():
-            simulation.restart_engine(happening.at, down_seconds=happening.down, keeps_memory=happening.keeps_memory)
+            simulation.engine.restart(happening.at, down_seconds=happening.down, keeps_memory=happening.keeps_memory)
         case Outage():
             simulation.fail_nodes(happening.at, happening.nodes, happening.lasts)
         case PauseWrites():

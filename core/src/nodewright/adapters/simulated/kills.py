@@ -28,7 +28,7 @@ def kill_everywhere(
     """
     untroubled = make()
     untroubled.run()
-    for number, boundary in enumerate(tuple(untroubled.boundaries), start=1):
+    for number, boundary in enumerate(tuple(untroubled.engine.boundaries), start=1):
         simulation = make()
-        simulation.kill_engine(number, down_seconds=down_seconds, keeps_memory=keeps_memory)
+        simulation.engine.kill(number, down_seconds=down_seconds, keeps_memory=keeps_memory)
         yield Kill(number=number, boundary=boundary, result=simulation.run())
