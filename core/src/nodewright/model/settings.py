@@ -1,25 +1,19 @@
 """Every setting, once: names, units and defaults. Flags, environment and files are all made from this tree.
 
-A field's name with dashes is its flag, and CA's flag where CA has one. Durations are seconds here and
-Go-style text (``10m``, ``1h30m``) outside. Where a default differs from CA's, the docstring says why.
+Here are those on which decisions depend; process_settings.py has the others. A field's name with dashes is its flag, and
+CA's flag where CA has one. Where a default differs from CA's, the docstring says why.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-Duration = Annotated[float, Meta(ge=0, extra={"duration": True})]
-DurationOrAuto = Duration | Literal["auto"]
-Ratio = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=0)]
+from nodewright.model.process_settings import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
+from nodewright.model.section import Count, Duration, Ratio, Section
+
 SizeCorrection = Literal["prompt", "ca", "seed"]
 Profile = Literal["nodewright", "ca"]
 ORDINARY_PROVISION_SECONDS = 900.0
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """Base of the groups of settings."""
 
 
 class LoopSettings(Section, frozen=True, kw_only=True):
@@ -203,7 +197,7 @@ class FailureSettings(Section, frozen=True, kw_only=True):
 
     size_correction: SizeCorrection = "prompt"
     probe_after_backoff: bool = True
-    max_node_provision_time: DurationOrAuto = ORDINARY_PROVISION_SECONDS
+    max_node_provision_time: Duration | Literal["auto"] = ORDINARY_PROVISION_SECONDS
     min_learned_provision_time: Duration = 120.0
     max_learned_provision_time: Duration = 1800.0
     max_node_startup_time: Duration = 900.0
@@ -232,67 +226,6 @@ class SafetySettings(Section, frozen=True, kw_only=True):
 
     max_deletions_per_window: Count = 0
     deletion_window: Duration = 600.0
-
-
-class ClusterSettings(Section, frozen=True, kw_only=True):
-    """The API server, and what is kept there. ``kubernetes`` is its address, where kubeconfig does not say it.
-
-    Without ``kubeconfig``: the cluster around the pod, else kubectl's own choice. What is known of the cluster and
-    older than ``max_cache_age`` is not acted upon. ``user_agent`` is what the API server's logs call us: not
-    "cluster-autoscaler" as in CA, so that the two can be told apart. ``record_duplicated_events`` writes an event
-    as often as it happens, not once in five minutes. The object of a node whose machine was removed is deleted after
-    ``node_object_cleanup_delay``, if the cloud's own controller has not done it by then (0: never).
-    """
-
-    kubeconfig: str = ""
-    kubernetes: str = ""
-    namespace: str = "kube-system"
-    write_status_configmap: bool = True
-    status_config_map_name: str = "cluster-autoscaler-status"
-    max_cache_age: Duration = 180.0
-    user_agent: str = "nodewright"
-    record_duplicated_events: bool = False
-    node_object_cleanup_delay: Duration = 120.0
-
-
-class LeaderSettings(Section, frozen=True, kw_only=True):
-    """One leader among several processes, CA's among them: by its name, the lease excludes both.
-
-    A call to a cloud starts only while the lease outlasts its time-out, so that the lease must be longer than that:
-    90 s where CA has 15 s, and 5 s of retry where it has 2 s. It is released at an orderly end. Its namespace is
-    the daemon's, unless ``leader_elect_resource_namespace`` says otherwise.
-    """
-
-    leader_elect: bool = True
-    leader_elect_resource_name: str = "cluster-autoscaler"
-    leader_elect_resource_namespace: str = ""
-    leader_elect_lease_duration: Duration = 90.0
-    leader_elect_renew_deadline: Duration = 20.0
-    leader_elect_retry_period: Duration = 5.0
-
-
-class ServingSettings(Section, frozen=True, kw_only=True):
-    """What the daemon tells by HTTP, and when its health check fails.
-
-    ``address`` (metrics and health) is by default CA's ``:8085`` inside a pod, and loopback's elsewhere.
-    ``debug_address`` shows pods and nodes: without authentication it belongs on loopback; empty: nowhere.
-    """
-
-    address: str = ""
-    debug_address: str = "127.0.0.1:8086"
-    max_inactivity: Duration = 600.0
-    max_failing_time: Duration = 900.0
-    max_startup_time: Duration = 1200.0
-    emit_per_nodegroup_metrics: bool = False
-
-
-class ProviderSettings(Section, frozen=True, kw_only=True):
-    """One provider: its own options, and node groups in the form its plugin reads."""
-
-    options: dict[str, Any] = {}
-    nodes: tuple[str, ...] = ()
-    node_group_auto_discovery: tuple[str, ...] = ()
-    call_timeout: Duration = 60.0
 
 
 class Settings(Section, frozen=True, kw_only=True):

@@ -14,7 +14,8 @@ from nodewright.adapters.web import HealthCheck, Pages
 from nodewright.cli.daemon.inquiries import Inquiries
 from nodewright.cli.daemon.pages import public_pages
 from nodewright.cli.daemon.parts import health_limits, make_servers, usual_address
-from nodewright.model.settings import ServingSettings, Settings
+from nodewright.model.process_settings import ServingSettings
+from nodewright.model.settings import Settings
 
 CLOCK = VirtualClock(1_800_000_000.0)
 

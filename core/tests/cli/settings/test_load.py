@@ -10,7 +10,8 @@ from nodewright.cli.settings.load import EXPANDERS, load_settings, parse_expande
 from nodewright.cli.settings.names import SECTIONS, SETTINGS
 from nodewright.cli.settings.values import Kind, write_default
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import LimitSettings, LoopSettings, ProviderSettings, ScaleUpSettings, Settings
+from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.settings import LimitSettings, LoopSettings, ScaleUpSettings, Settings
 
 Flags = Mapping[str, str | Sequence[str]]
 

@@ -9,7 +9,8 @@ import msgspec
 from nodewright.model.complaint import printable, suggest
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import Section, Settings
+from nodewright.model.section import Section
+from nodewright.model.settings import Settings
 
 _AT = re.compile(r" - at `\$.*`$")
 

@@ -13,7 +13,8 @@ from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, sourc
 from nodewright.cli.settings.load import Loaded
 from nodewright.cli.settings.names import SECTIONS, SETTINGS
 from nodewright.cli.settings.values import Kind, Setting, write_value
-from nodewright.model.settings import ProviderSettings, Settings
+from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.settings import Settings
 
 SCHEMA = 1
 # Names of options that hold what nobody should read over a shoulder.

@@ -14,7 +14,7 @@ from nodewright.cli.settings.flags import SettingsSource
 from nodewright.cli.settings.names import CONFIG_VARIABLE
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, NodewrightError
-from nodewright.model.settings import ProviderSettings
+from nodewright.model.process_settings import ProviderSettings
 from nodewright.spec.hooks import SPEC_VERSION
 
 

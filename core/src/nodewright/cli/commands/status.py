@@ -9,7 +9,7 @@ from nodewright.cli.status.place import Choice, Place, state_options
 from nodewright.cli.status.view import as_json, print_status
 from nodewright.engine.status import make_status
 from nodewright.model.errors import ConfigError
-from nodewright.model.settings import ServingSettings
+from nodewright.model.process_settings import ServingSettings
 
 
 @click.command("status")

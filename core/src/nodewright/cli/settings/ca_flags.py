@@ -1,6 +1,6 @@
 """CA's flags that change nothing here, or that ask for what is not there; each with the reason, in one place.
 
-All other flags of CA are settings of model/settings.py. A flag with ``refuses`` takes CA's default and nothing else:
+All other flags of CA are settings (model/settings.py). A flag with ``refuses`` takes CA's default and nothing else:
 another value asks for something that nodewright would not do. One without is taken with any value of its type, and
 has no effect; the daemon and ``config check`` say so when it is given.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta
 
 from nodewright.cli.settings.values import Setting
-from nodewright.model.settings import Count, Duration, Ratio
+from nodewright.model.section import Count, Duration, Ratio
 
 _AtLeastOne = Annotated[int, Meta(ge=1)]
 _NOT_THERE = "is not there yet: "

@@ -35,7 +35,8 @@ from nodewright.model.limits import (
     parse_min_max,
     parse_node_group_spec,
 )
-from nodewright.model.settings import ProviderSettings, Settings
+from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.settings import Settings
 from nodewright.model.yaml_text import load_yaml
 
 EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority")

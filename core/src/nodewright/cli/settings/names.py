@@ -7,7 +7,9 @@ import msgspec
 
 from nodewright.cli.settings.ca_flags import CA_FLAGS
 from nodewright.cli.settings.values import Setting
-from nodewright.model.settings import ProviderSettings, Section, Settings
+from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.section import Section
+from nodewright.model.settings import Settings
 
 PREFIX = "NODEWRIGHT_"
 CONFIG_VARIABLE = "NODEWRIGHT_CONFIG"
