@@ -170,9 +170,12 @@ def test_what_is_named_is_stronger_than_the_environment(path: Path) -> None:
         assert "give one of them, not both" in err.getvalue().decode()
 
 
-def test_a_pause_where_no_engine_ever_was_is_doubted(nodewright: Nodewright, tmp_path: Path, path: Path) -> None:
+@pytest.mark.parametrize("words", [("pause", "--for", "1h"), ("resume",)])
+def test_an_order_where_no_engine_ever_was_is_doubted(
+    nodewright: Nodewright, tmp_path: Path, path: Path, words: tuple[str, ...]
+) -> None:
     new = tmp_path / "new.json"
-    assert nodewright("pause", "--for", "1h", "--state", new).err == (
+    assert nodewright(*words, "--state", new).err == (
         f"No engine has saved anything in {new} yet: is it the right place?\n"
     )
-    assert nodewright("pause", "--for", "1h", "--state", path).err == ""
+    assert nodewright(*words, "--state", path).err == ""

@@ -6,11 +6,10 @@ import click
 
 from nodewright.act import Pause
 from nodewright.cli.clock import SystemClock
-from nodewright.cli.status.place import Choice, Place, state_options
+from nodewright.cli.status.place import Choice, state_options, warn_without_engine
 from nodewright.model.duration import parse_duration
-from nodewright.model.errors import ConfigError, NodewrightError
+from nodewright.model.errors import ConfigError
 from nodewright.model.moment import format_moment
-from nodewright.registry.state import Memory
 
 _LONGEST = 366 * 86_400.0
 
@@ -35,15 +34,7 @@ def command(length: str, choice: Choice) -> None:
         _make_folder(place.path.parent)
     place.state.save_pause(ordered)
     click.echo(f"Writes to clouds are paused until {format_moment(ordered.until)} ({place.name}).")
-    if not _has_engine(place):
-        click.echo(f"No engine has saved anything in {place.name} yet: is it the right place?", err=True)
-
-
-def _has_engine(place: Place) -> bool:
-    try:
-        return place.state.peek() != Memory()
-    except NodewrightError:
-        return True  # whatever it is, it is there
+    warn_without_engine(place)
 
 
 def _read_length(text: str) -> float:

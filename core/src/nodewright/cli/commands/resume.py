@@ -2,7 +2,7 @@
 
 import click
 
-from nodewright.cli.status.place import Choice, state_options
+from nodewright.cli.status.place import Choice, state_options, warn_without_engine
 
 
 @click.command("resume")
@@ -15,3 +15,4 @@ def command(choice: Choice) -> None:
     place = choice.open()
     place.state.save_pause(None)
     click.echo(f"Writes to clouds are not paused ({place.name}).")
+    warn_without_engine(place)

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from nodewright.act import Pause
 from nodewright.adapters.store import FileStore
 from nodewright.cli.settings.names import PREFIX
-from nodewright.model.errors import ConfigError
+from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.registry.state import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,3 +95,13 @@ def state_options(command: F) -> F:
     for option in options:
         decorated = option(decorated)
     return cast("F", decorated)
+
+
+def warn_without_engine(place: Place) -> None:
+    """An order that no engine sees changes nothing: most likely it was meant for another place."""
+    try:
+        is_used = place.state.peek() != Memory()
+    except NodewrightError:
+        is_used = True  # whatever it is, it is there
+    if not is_used:
+        click.echo(f"No engine has saved anything in {place.name} yet: is it the right place?", err=True)
