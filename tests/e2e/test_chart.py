@@ -155,7 +155,7 @@ def test_nothing_runs_as_root_or_writes_to_its_image(farm_binary: Path) -> None:
         ({"mode": "walk"}, "mode"),
         ({"cloudprovider": "aws"}, "cloudprovider"),
         ({"autoscalingGroups": [{"name": "a"}]}, "minSize"),
-        ({"settings": {"providers": {}}}, "settings"),
+        ({"settings": {"providers": {}}}, "settings.providers"),
     ],
 )
 def test_values_that_are_wrong_are_refused(farm_binary: Path, values: dict[str, Any], said: str) -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.helm import CHART, render, run_helm
 
+from nodewright.expander.priority import parse_priorities
+
 SELECTED = {"app.kubernetes.io/name": "nodewright", "app.kubernetes.io/instance": "nodewright"}
 OVERLAPPING: dict[str, Any] = {
     "awsRegion": "eu-central-1",
@@ -110,6 +112,27 @@ def test_a_budget_has_one_number(farm_binary: Path, given: dict[str, Any], budge
     assert farm_binary.exists()
     spec = find("PodDisruptionBudget", {"podDisruptionBudget": given})["spec"]
     assert {name: spec[name] for name in spec if name != "selector"} == budget
+
+
+def test_a_parent_chart_may_have_its_condition_among_the_values(farm_binary: Path) -> None:
+    assert farm_binary.exists()
+    assert render({"enabled": True, "global": {"region": "here"}}) == render({})
+
+
+@pytest.mark.parametrize("given", [{"10": [".*"], "50": ["a\\.b", "c # d"]}, "10: ['.*']\n50: ['a\\.b', 'c # d']"])
+def test_priorities_are_those_that_the_expander_reads(farm_binary: Path, given: object) -> None:
+    assert farm_binary.exists()
+    made = [document for document in render({"expanderPriorities": given}) if "priorities" in document.get("data", {})]
+    [text] = [document["data"]["priorities"] for document in made]
+    assert parse_priorities(text) == {10: [".*"], 50: ["a\\.b", "c # d"]}
+
+
+def test_a_section_of_which_all_lines_are_commented_out_is_as_if_it_were_not_there(farm_binary: Path) -> None:
+    """It is null to helm."""
+    assert farm_binary.exists()
+    maps = ("settings", "providers", "extraArgs", "extraEnv", "podLabels", "podAnnotations", "additionalLabels")
+    lists = ("customArgs", "autoscalingGroups", "tolerations", "extraVolumes", "extraVolumeMounts", "extraObjects")
+    assert render(dict.fromkeys(maps + lists)) == render({})
 
 
 def test_no_budget(farm_binary: Path) -> None:

@@ -21,19 +21,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "nodewright.labels" -}}
 {{- $own := dict "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/version" .Chart.AppVersion -}}
 {{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version) -}}
-{{- toYaml (merge (include "nodewright.selector" . | fromYaml) .Values.additionalLabels $own) -}}
+{{- toYaml (merge (include "nodewright.selector" . | fromYaml) (default dict .Values.additionalLabels) $own) -}}
 {{- end -}}
 
 {{- define "nodewright.podLabels" -}}
-{{- $given := merge (include "nodewright.selector" . | fromYaml) .Values.podLabels -}}
+{{- $given := merge (include "nodewright.selector" . | fromYaml) (default dict .Values.podLabels) -}}
 {{- toYaml (merge $given (include "nodewright.labels" . | fromYaml)) -}}
 {{- end -}}
 
 {{- define "nodewright.podAnnotations" -}}
 {{- /* The node that it runs on is not removed under it. And it starts anew with other providers, unlike other settings. */ -}}
 {{- $own := dict "cluster-autoscaler.kubernetes.io/safe-to-evict" "false" -}}
-{{- $_ := set $own "checksum/providers" (toJson .Values.providers | sha256sum) -}}
-{{- toYaml (merge (dict) .Values.podAnnotations $own) -}}
+{{- $_ := set $own "checksum/providers" (toJson (default dict .Values.providers) | sha256sum) -}}
+{{- toYaml (merge (dict) (default dict .Values.podAnnotations) $own) -}}
 {{- end -}}
 
 {{/* A number as it was written: 1000000, not Go's 1e+06. */}}
@@ -56,9 +56,10 @@ label:cluster-autoscaler-enabled=true,cluster-autoscaler-name={{ $name }}
 {{/* What no schema can say: fails with a sentence. */}}
 {{- define "nodewright.check" -}}
 {{- range $flag, $where := dict "address" "service.servicePort" "config" "settings" "namespace" "the release's namespace" "dry-run" "mode" "shadow" "mode" -}}
-{{- if hasKey $.Values.extraArgs $flag -}}{{- fail (printf "extraArgs.%s: the chart gives this flag, from %s" $flag $where) -}}{{- end -}}
+{{- if hasKey (default dict $.Values.extraArgs) $flag -}}{{- fail (printf "extraArgs.%s: the chart gives this flag, from %s" $flag $where) -}}{{- end -}}
 {{- end -}}
-{{- if hasKey .Values.extraEnv "NODEWRIGHT_NAMESPACE" -}}
+{{- if hasKey (default dict .Values.settings) "providers" -}}{{- fail "settings.providers: providers is a value of its own, beside settings" -}}{{- end -}}
+{{- if hasKey (default dict .Values.extraEnv) "NODEWRIGHT_NAMESPACE" -}}
 {{- fail "extraEnv.NODEWRIGHT_NAMESPACE: the chart gives this, from the release's namespace" -}}
 {{- end -}}
 {{- if and .Values.serviceMonitor.enabled (not .Values.service.create) -}}
@@ -77,14 +78,17 @@ label:cluster-autoscaler-enabled=true,cluster-autoscaler-name={{ $name }}
 {{/* A setting that the chart must know, wherever somebody gave it: flag, variable, file, then default. */}}
 {{- define "nodewright.setting" -}}
 {{- $root := index . 0 -}}{{- $flag := index . 1 -}}{{- $default := index . 2 -}}
-{{- $found := index $root.Values.settings $flag -}}
-{{- range $section := values $root.Values.settings -}}
+{{- $settings := default dict $root.Values.settings -}}
+{{- $env := default dict $root.Values.extraEnv -}}
+{{- $args := default dict $root.Values.extraArgs -}}
+{{- $found := index $settings $flag -}}
+{{- range $section := values $settings -}}
 {{- if and (kindIs "map" $section) (hasKey $section $flag) -}}{{- $found = index $section $flag -}}{{- end -}}
 {{- end -}}
 {{- $variable := printf "NODEWRIGHT_%s" ($flag | upper | replace "-" "_") -}}
-{{- if hasKey $root.Values.extraEnv $variable -}}{{- $found = index $root.Values.extraEnv $variable -}}{{- end -}}
-{{- if hasKey $root.Values.extraArgs $flag -}}
-{{- $found = index $root.Values.extraArgs $flag -}}{{- if kindIs "invalid" $found -}}{{- $found = true -}}{{- end -}}
+{{- if hasKey $env $variable -}}{{- $found = index $env $variable -}}{{- end -}}
+{{- if hasKey $args $flag -}}
+{{- $found = index $args $flag -}}{{- if kindIs "invalid" $found -}}{{- $found = true -}}{{- end -}}
 {{- end -}}
 {{- default $default $found -}}
 {{- end -}}
