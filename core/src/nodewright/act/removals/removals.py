@@ -12,7 +12,7 @@ from nodewright.act.ports import ClusterWrites, EventSink, Eviction, EvictionAns
 from nodewright.act.removals import tell
 from nodewright.act.removals.batch import Batch, find_batches
 from nodewright.act.removals.deleter import Calls, Deleter
-from nodewright.act.removals.marks import hard_tainted, hard_untainted
+from nodewright.act.removals.marked_nodes import MarkedNodes
 from nodewright.act.removals.places import Places
 from nodewright.act.removals.priorities import find_ranks
 from nodewright.act.removals.removal import End, Evict, Going, Step, Tell
@@ -29,7 +29,6 @@ from nodewright.model.action import Done, Failed
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, NodewrightError, TargetChanged
 from nodewright.model.group import GroupRef
-from nodewright.model.node import Node
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import Settings
 from nodewright.registry.quarantine import DELETION_SECONDS
@@ -63,8 +62,7 @@ class Removals:
         self._name = name
         self._calls = 0
         self._going: dict[str, Going] = {}
-        # Nodes that are to be given back, and when that is tried again.
-        self._owed: dict[str, float] = {}
+        self._marked = MarkedNodes(outlet.cluster, outlet.clock)
         # Zero-or-max groups that have lost a removal since removals were last started: the others may not go either.
         self._spoiled: set[GroupRef] = set()
         self._rests_until = -math.inf
@@ -86,7 +84,7 @@ class Removals:
         """When ``step`` is due (epoch seconds); infinity: not before something else happens."""
         moments = [going.next_at for going in self._going.values()]
         moments += [self._due_at(batch) for batch in self._batches()]
-        moments += self._owed.values()
+        moments += self._marked.due()
         return max(min(moments, default=math.inf), self._rests_until)
 
     # Beginning
@@ -108,14 +106,14 @@ class Removals:
     def _mark(self, kind: Sequence[NodeRemoval]) -> bool:
         now, marked, problems = self._clock.now(), list[Going](), dict[str, str]()
         for removal in kind:
-            node, problem = self._taint(removal.node, now)
+            node, problem = self._marked.mark(removal.node, now, self._settings)
             if node is not None:
                 marked.append(begin(removal, node, now, self._settings))
             else:
                 problems[removal.node] = problem
         if problems:
             for going in marked:
-                self._give_back(going.name)
+                self._marked.give_back(going.name, self._settings)
             first = f"{next(iter(problems))} could not be marked"
             for removal in kind:
                 message = problems.get(removal.node, first)
@@ -126,17 +124,6 @@ class Removals:
             for event in tell.started(going.removal):
                 self._events.record(event)
         return True
-
-    def _taint(self, name: str, now: float) -> tuple[Node | None, str]:
-        """The node as it was, or why it could not be tainted."""
-        cordon = self._settings.drain.cordon_node_before_terminating
-        try:
-            node = self._cluster.edit_node(name, lambda held: hard_tainted(held, now, cordon=cordon))
-        except KubeApiError as error:
-            self._owed[name] = now + EVICTION_RETRY_SECONDS  # it may be written, and only the answer lost
-            return None, str(error)
-        self._owed.pop(name, None)
-        return node, "the node is gone"
 
     def call_off(self, groups: Collection[GroupRef], why: str) -> None:
         """Nodes of these groups stay, unless their machines are being deleted already."""
@@ -151,7 +138,7 @@ class Removals:
         deleted.
         """
         now = self._clock.now()
-        self._repay(now)
+        self._marked.repay(now, self._settings)
         if now < paused_until:
             self._rest(now, paused_until)
             return ()
@@ -263,7 +250,7 @@ class Removals:
     def _end(self, going: Going, end: End) -> None:
         del self._going[going.name]
         if end.result != RemovalResult.OK:
-            self._give_back(going.name)
+            self._marked.give_back(going.name, self._settings)
         self._conclude(going.removal, going.started, end, going.evicted)
         if end.result != RemovalResult.OK and going.removal.batch > 1:
             self._spoil(going.removal.group)
@@ -286,17 +273,3 @@ class Removals:
         )
         self._inbox.post_ended(over)
         self._events.record(tell.ended(over))
-
-    def _repay(self, now: float) -> None:
-        for name in [name for name, due in self._owed.items() if due <= now]:
-            self._give_back(name)
-
-    def _give_back(self, name: str) -> None:
-        """Take the taint off again; while that cannot be done it is owed."""
-        uncordon, whoever = self._settings.drain.cordon_node_before_terminating, self._settings.is_ca
-        try:
-            self._cluster.edit_node(name, lambda held: hard_untainted(held, uncordon=uncordon, whoever=whoever))
-        except KubeApiError:
-            self._owed[name] = self._clock.now() + EVICTION_RETRY_SECONDS
-        else:
-            self._owed.pop(name, None)
