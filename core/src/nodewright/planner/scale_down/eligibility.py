@@ -14,7 +14,8 @@ from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.taints import tainted_at
-from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
+from nodewright.planner.scale_down.utilization import Measure
+from nodewright.planner.scale_down.utilization_columns import Utilizations, utilizations
 from nodewright.registry.accelerators import Accelerators
 from nodewright.registry.quarantine import DELETION_SECONDS
 from nodewright.registry.readiness import is_ready
