@@ -109,11 +109,12 @@ class Caches:
             self._threads.append(thread)
 
     def stop(self, seconds: float = 5.0) -> None:
-        """End every watch; waits so long for each thread."""
+        """End every watch; waits so long for all threads: one that lists may wait for an answer that does not come."""
         for reflector in self._reflectors.values():
             reflector.stop()
+        deadline = self._clock.now() + seconds
         for thread in self._threads:
-            thread.join(seconds)
+            thread.join(min(seconds, max(0.0, deadline - self._clock.now())))
         self._threads.clear()
 
     def wait_synced(self, seconds: float) -> bool:

@@ -30,8 +30,8 @@ LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, seed: int | None) -> int:
     """Scale the node groups of the cluster that --kubeconfig names, or of the one around this pod, until told to stop.
 
-    What it does and why is told in JSON on stderr, in metrics, in events and in the status ConfigMap. SIGTERM and
-    SIGINT let the action at hand finish, then release the lease.
+    What it does and why is told in JSON on stderr, in metrics, in events and in the status ConfigMap. SIGTERM, SIGINT
+    and SIGHUP let the action at hand finish, then release the lease.
 
     Exit codes: 0 stopped as asked, or with --once the loop was run; 2 bad input or a plugin that cannot be used;
     3 with --once, the loop could not be run; 4 another process leads by now.
@@ -52,7 +52,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
 
 
 def _stop_when_told(engine: LiveEngine) -> None:
-    """SIGTERM and SIGINT stop the engine, from a thread: a handler that takes a lock which the main thread holds would
+    """These signals stop the engine, from a thread: a handler that takes a lock which the main thread holds would
     wait for ever, and a SimpleQueue takes none.
     """
     told: SimpleQueue[int] = SimpleQueue()
@@ -62,5 +62,5 @@ def _stop_when_told(engine: LiveEngine) -> None:
         engine.stop()
 
     threading.Thread(target=obey, name="signals", daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: told.put(number))

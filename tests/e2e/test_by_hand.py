@@ -1,0 +1,49 @@
+"""What people do by hand to a daemon that runs, and to what it keeps in the cluster."""
+
+import signal
+import urllib.error
+
+from tests.e2e.cloud import SharedCloud
+from tests.e2e.conftest import StartDaemon
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.daemon import wait_until
+from tests.e2e.test_scale_up import count_running, deploy
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
+STATE = "/api/v1/namespaces/kube-system/configmaps/nodewright-state"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+def test_its_lease_is_deleted_and_its_memory_broken(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """It goes on, alone, and nothing waits for a restart; told to hang up it says good-bye."""
+    leader = start()
+    wait_until(lambda: leader.says("loop"), "leader")
+    other = start()
+    wait_until(lambda: other.says("waiting to become the leader"), "second replica")
+    deploy(clean, "web", 4)
+    wait_until(lambda: count_running(clean) == 4, "four running pods")
+    before = holder(clean)
+    clean.request(LEASE, method="DELETE")
+    clean.request(STATE, method="PATCH", body={"data": {"digest": "rubbish"}}, content=MERGE_PATCH)
+    deploy(clean, "more", 4)
+    wait_until(lambda: count_running(clean) == 8, "eight running pods")
+    assert shared.calls == [("increase", ("small", 0, 1)), ("increase", ("small", 1, 2))]
+    wait_until(lambda: holder(clean) == before, "lease of the one that had it")
+    assert not other.says("leading")
+    leader.process.send_signal(signal.SIGHUP)
+    assert leader.wait() == 0
+    wait_until(lambda: other.says("leading"), "successor")
+    assert other.end() == 0
+
+
+def holder(plane: ControlPlane) -> str:
+    """Empty while there is no lease."""
+    try:
+        found: str = plane.request(LEASE)["spec"]["holderIdentity"]
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return ""
+    return found
