@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.helm import CHART, render, run_helm
 
@@ -51,6 +52,15 @@ def test_what_is_given_twice_stands_once_and_the_users_counts(farm_binary: Path)
     assert len(names) == len(set(names))
     for kind, owner in (("ServiceMonitor", "prometheus"), ("PrometheusRule", "prometheus"), ("Service", "platform")):
         assert find(kind, OVERLAPPING)["metadata"]["labels"]["owner"] == owner
+
+
+@pytest.mark.parametrize("name", ["n", "on", "123"])
+def test_a_release_may_have_any_name(farm_binary: Path, name: str) -> None:
+    """YAML has other meanings for these."""
+    assert farm_binary.exists()
+    result = run_helm("template", name, str(CHART), "--kube-version=1.36.2", values={"fullnameOverride": "x"})
+    labels = [document["metadata"]["labels"] for document in yaml.safe_load_all(result.stdout) if document]
+    assert {found["app.kubernetes.io/instance"] for found in labels} == {name}
 
 
 def test_numbers_stay_as_they_are_written(farm_binary: Path) -> None:

@@ -13,8 +13,8 @@
 {{- end -}}
 
 {{- define "nodewright.selector" -}}
-app.kubernetes.io/name: {{ include "nodewright.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "nodewright.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Ours, with what a user adds or puts in their place; but the selector's. */}}
