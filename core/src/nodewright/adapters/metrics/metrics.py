@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from nodewright.act.actor import Ended
+from nodewright.adapters.metrics.groups import MADE, GroupMetrics
 from nodewright.adapters.metrics.nodes import NodeMetrics
 from nodewright.adapters.metrics.surroundings import Sources, Surroundings
 from nodewright.engine.report import LoopReport
@@ -18,7 +19,6 @@ from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
 from nodewright.planner.plan import Plan
-from nodewright.registry.backoff import is_active
 from nodewright.registry.state import ClusterState, GroupState
 
 _CA = "cluster_autoscaler"
@@ -37,8 +37,6 @@ _ERRORS = (
 )
 # What CA last did, in its words; here one plan does all of it.
 _PLANNED = ("autoscaling", "updateClusterState", "scaleUp", "scaleDown", "findUnneeded")
-# CA's word for node groups that were made on demand.
-_MADE = "autoprovisioned"
 _LIMITS = {"cpu": "CpuResourceLimit", "memory": "MemoryResourceLimit"}
 
 
@@ -49,12 +47,11 @@ class Metrics:
         self._settings = settings
         self.registry = CollectorRegistry()
         self._node_metrics = NodeMetrics(self.registry)
+        self._group_metrics = GroupMetrics(self.registry, each=settings.serving.emit_per_nodegroup_metrics)
         self._surroundings = Surroundings(self.registry, sources or Sources())
         self._make_counts()
         self._make_totals()
         self._make_own()
-        if settings.serving.emit_per_nodegroup_metrics:
-            self._make_group_metrics()
         self._set_limits()
 
     def page(self) -> bytes:
@@ -76,6 +73,7 @@ class Metrics:
         self._violations.inc(len(report.violations))
         if report.state is not None:
             self._observe_state(report.state)
+            self._group_metrics.observe(report.state, self._settings.limits.max_nodes_total)
             self._node_metrics.observe(report.state, report.plan, self._settings.templates)
         if report.plan is not None:
             self._observe_plan(report.plan)
@@ -113,9 +111,7 @@ class Metrics:
     def _make_counts(self) -> None:
         self._safe = self._gauge("cluster_safe_to_autoscale", "1 when the cluster is healthy enough to act on.")
         self._nodes = self._gauge("nodes_count", "Nodes and instances by state.", "state")
-        self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
         self._pods = self._gauge("unschedulable_pods_count", "Pods without a place.", "type")
-        self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
         self._activity = self._gauge("last_activity", "When something was last done (epoch seconds).", "activity")
         self._unneeded = self._gauge("unneeded_nodes_count", "Nodes that could go.")
         self._unremovable = self._gauge("unremovable_nodes_count", "Nodes that cannot go.", "reason")
@@ -156,8 +152,8 @@ class Metrics:
         for why in ("empty", "underutilized", "unready"):
             self._shrunk.labels(why, "", "", "")
         self._added.labels("", "", "")
-        self._created.labels(_MADE)
-        self._deleted.labels(_MADE)
+        self._created.labels(MADE)
+        self._deleted.labels(MADE)
         self._safe.set(0)
 
     def _make_own(self) -> None:
@@ -171,23 +167,12 @@ class Metrics:
             "shadow_comparisons_total", "What another autoscaler did, beside ours.", "what", "verdict", prefix=_OWN
         )
         self._reload_failed = self._gauge("config_reload_failed", "1 while the settings file is no good.", prefix=_OWN)
-        self._backed_off = self._gauge("groups_in_backoff", "Node groups that are left alone for now.", prefix=_OWN)
-        self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
-        self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
         self._capacity = self._gauge(
             "capacity_requests", "ProvisioningRequests by class and state.", "class", "state", prefix=_OWN
         )
         self._booked = self._gauge("booked_pods", "Pods of requests for which room is held.", prefix=_OWN)
         self._buffers = self._gauge("capacity_buffers", "CapacityBuffers by state.", "state", prefix=_OWN)
         self._spare = self._gauge("buffer_pods", "Pods that buffers hold room for.", "room", prefix=_OWN)
-        self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
-
-    def _make_group_metrics(self) -> None:
-        self._minimum = self._gauge("node_group_min_count", "Smallest size.", "node_group")
-        self._maximum = self._gauge("node_group_max_count", "Largest size.", "node_group")
-        self._target = self._gauge("node_group_target_count", "Target size.", "node_group")
-        self._healthy = self._gauge("node_group_healthiness", "1 for a healthy group.", "node_group")
-        self._backoff = self._gauge("node_group_backoff_status", "1 while backed off.", "node_group", "reason")
 
     def _set_limits(self) -> None:
         limits = make_resource_limits(self._settings.limits)
@@ -203,17 +188,7 @@ class Metrics:
         self._safe.set(state.healthy)
         for name, count in _node_counts(groups).items():
             self._nodes.labels(name).set(count)
-        made = sum(bool(group.seen.group.autoprovisioned) for group in groups)
-        self._groups.labels("autoscaled").set(len(groups) - made)
-        self._groups.labels(_MADE).set(made)
-        most = sum(group.seen.group.max_size for group in groups)
-        total = self._settings.limits.max_nodes_total
-        self._most_nodes.set(min(most, total) if total else most)
         self._deleting.set(len(state.observation.removing))
-        self._unknown.set(sum(group.seen.target is None for group in groups))
-        self._backed_off.set(sum(is_active(group.backoff, state.now) for group in groups))
-        self._unhealthy.set(sum(not group.healthy for group in groups))
-        self._full.set(sum((group.seen.target or 0) >= group.seen.group.max_size > 0 for group in groups))
         leaving = state.observation.removing
         nodes = [node for _, node in state.observation.snapshot.nodes() if node.name not in leaving]
         self._cores.set(sum(node.status.capacity["cpu"].nano for node in nodes if "cpu" in node.status.capacity) / 1e9)
@@ -228,18 +203,6 @@ class Metrics:
         for group in groups:
             for failure in group.new_failures:
                 self._broken.labels(failure.code).inc(failure.count)
-            if self._settings.serving.emit_per_nodegroup_metrics:
-                self._observe_group(group, state.now)
-
-    def _observe_group(self, group: GroupState, now: float) -> None:
-        name, seen = group.ref.group_id, group.seen
-        self._minimum.labels(name).set(seen.group.min_size)
-        self._maximum.labels(name).set(seen.group.max_size)
-        if seen.target is not None:
-            self._target.labels(name).set(seen.target)
-        self._healthy.labels(name).set(group.healthy)
-        backoff = group.backoff
-        self._backoff.labels(name, backoff.code if backoff is not None else "").set(is_active(backoff, now))
 
     def _observe_plan(self, plan: Plan) -> None:
         if plan.halted:
@@ -283,9 +246,9 @@ class Metrics:
                 case Failed(action=IncreaseSize()):
                     self._refused.labels(outcome.code, "", "", "").inc()
                 case Done(action=CreateNodeGroup()):
-                    self._created.labels(_MADE).inc(outcome.accepted)
+                    self._created.labels(MADE).inc(outcome.accepted)
                 case Done(action=DeleteNodeGroup()):
-                    self._deleted.labels(_MADE).inc(outcome.accepted)
+                    self._deleted.labels(MADE).inc(outcome.accepted)
                 case Done(action=DeleteInstances(failure_ids=())):
                     self._removed.inc(outcome.accepted)
                 case _:
