@@ -59,7 +59,7 @@ def test_a_pause_holds_until_somebody_ends_it(clean: ControlPlane, shared: Share
 
 
 def test_who_only_looks_sees_a_pause_and_orders_none(clean: ControlPlane) -> None:
-    looks = str(clean.kubeconfig("dry-run"))
+    looks = str(clean.kubeconfig("onlooker"))  # what the other one asks for is audited
     nodewright("pause", "--for", "1h", "--kubeconfig", str(clean.kubeconfig()))
     assert read_status(Path(looks))["paused_until"]
     refused = run("resume", "--kubeconfig", looks)
