@@ -140,11 +140,31 @@ def test_a_file_that_cannot_be_used_changes_nothing(file: Path) -> None:
     assert change is not None
     assert "No such file" in change.problem
     assert reloader.look() is None
-    file.write_text("scan-interval: 50s\nproviders: {}\n")
+    file.write_text("scan-interval: 50s\nproviders: {fake: {}}\n")
     change = reloader.look()
     assert change is not None
     assert change.settings.loop.scan_interval == 50.0
     assert "providers" in change.waiting
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no providers"),
+        (TEXT.replace("false", "true, leader-elect-lease-duration: 1s"), "--leader-elect-lease-duration"),
+        (f"{TEXT}\ndebug-address: 0.0.0.0:8086\n", "--debug-address"),
+    ],
+)
+def test_what_could_not_be_started_with_changes_nothing(file: Path, text: str, said: str) -> None:
+    """An editor empties a file before it writes it: no limit is lifted meanwhile."""
+    file.write_text(f"{TEXT}\nmax-nodes-total: 7\n")
+    source = SettingsSource({}, str(file))
+    reloader = Reloader(source, source.load().settings)
+    file.write_text(text)
+    change = reloader.look()
+    assert change is not None
+    assert said in change.problem
+    assert change.settings.limits.max_nodes_total == 7
 
 
 def test_without_a_file_there_is_nothing_to_look_at() -> None:

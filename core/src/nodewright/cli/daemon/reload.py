@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.cli.settings.names import SETTINGS
 from nodewright.cli.settings.values import Setting
@@ -47,6 +48,7 @@ class Reloader:
             return Change(self._settings, problem=text)
         try:
             wanted = self._source.load().settings
+            self._check(wanted)
         except ConfigError as error:
             return Change(self._settings, problem=str(error))
         changed = [setting for setting in SETTINGS.values() if _get(wanted, setting) != _get(self._settings, setting)]
@@ -55,6 +57,14 @@ class Reloader:
         providers = [] if wanted.providers == self._settings.providers else ["providers"]
         self._settings = _take_over(self._settings, wanted, safe)
         return Change(self._settings, applied=tuple(setting.flag for setting in safe), waiting=(*fixed, *providers))
+
+    def _check(self, wanted: Settings) -> None:
+        """What could not be started with is not taken over either: a file that is being written is empty for a moment,
+        and would lift every limit.
+        """
+        check_daemon(wanted)
+        if self._settings.providers and not wanted.providers:
+            raise ConfigError(f"{self._source.config}: it names no providers any more")
 
 
 def is_safe(setting: Setting) -> bool:
