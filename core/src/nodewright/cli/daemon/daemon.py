@@ -1,6 +1,5 @@
 """Builds what ``nodewright run`` runs, in the order in which its parts depend on one another, and ends it again."""
 
-import math
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -27,18 +26,18 @@ from nodewright.adapters.web import HealthCheck
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.daemon.dry_brain import DryBrain
-from nodewright.cli.daemon.inquiries import NO_LOOP, Inquiries
+from nodewright.cli.daemon.inquiries import Inquiries
 from nodewright.cli.daemon.pages import public_pages
 from nodewright.cli.daemon.parts import (
     CloudMeter,
     DaemonOptions,
-    count_lease,
     health_limits,
     make_leadership,
     make_servers,
 )
 from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowTeller
+from nodewright.cli.daemon.tenure import Tenure
 from nodewright.cli.daemon.waiting import ThreadAlarm
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.engine.autoscaler import Autoscaler
@@ -67,7 +66,6 @@ class LiveEngine:
         self._alarm = ThreadAlarm()
         self._random = Random(options.seed)
         self._stopping = False
-        self._leading = False
         self.lost_leadership = False
         self.last_report: LoopReport | None = None
         self.log = JsonLog(log, self._clock)
@@ -77,9 +75,10 @@ class LiveEngine:
         self._api = MeteredApi(server)
         elects = settings.leader.leader_elect and not looks
         tell = partial(self._lasting.see, "the lease")
-        self._leadership = make_leadership(self._api, settings, self._clock, self._random, tell) if elects else None
+        leadership = make_leadership(self._api, settings, self._clock, self._random, tell) if elects else None
+        self._tenure = Tenure(leadership, self.log, only_looks=looks)
         # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
-        self._guarded = GuardedApi(self._api, self._remaining)
+        self._guarded = GuardedApi(self._api, self._tenure.remaining)
         self._caches = self._make_caches()
         maps = ConfigMaps(self._guarded, cluster.namespace)
         shows = cluster.write_status_configmap and not looks
@@ -91,7 +90,7 @@ class LiveEngine:
         self._meter = CloudMeter(lambda: self._providers)
         self._metrics = Metrics(settings, self._sources())
         self._health = HealthCheck(health_limits(settings), self._clock)
-        self._inquiries = Inquiries(self._clock, self._excuse)
+        self._inquiries = Inquiries(self._clock, self._tenure.excuse)
         self._shadow = self._make_shadow() if options.shadow else None
         private = {**self._inquiries.pages(), **(self._shadow.pages() if self._shadow is not None else {})}
         self._servers = make_servers(settings, public_pages(self._metrics, self._health, self._caches), private)
@@ -113,12 +112,11 @@ class LiveEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing of ours is under way here: the loop has ended."""
-        if self._status is not None and self._leads and not self._options.once:
+        if self._status is not None and self._tenure.leads and not self._options.once:
             self._status.remove()
         if self._events is not None:
             self._events.stop()
-        if self._leadership is not None:
-            self._leadership.release()
+        self._tenure.release()
         self._caches.stop()
         for server in self._servers:
             server.stop()
@@ -128,14 +126,12 @@ class LiveEngine:
         """From any thread but not from a signal handler."""
         self._stopping = True
         self._alarm.ring()
-        if self._leadership is not None and not self._leading:
-            self._leadership.stop()
+        self._tenure.stop()
 
     def run(self) -> LoopReport | None:
         """Until told to stop, the lease is lost or, with ``once``, one loop has run; answers its report."""
-        if not self._wait_synced() or not self._wait_leader():
+        if not self._wait_synced() or not self._tenure.begin(self._settings.leader.leader_elect_resource_name):
             return self.last_report
-        self._leading = True
         self._health.begin()
         if self._status is not None:
             self._status.start(self._clock.now())
@@ -161,7 +157,7 @@ class LiveEngine:
             clock=self._clock,
             seed=self._random.randrange(2**32),
             dry_run=self._options.only_looks,
-            make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._remaining_for_clouds),
+            make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._tenure.remaining_for_clouds),
         )
         return connector.connect_all(self._settings.providers)
 
@@ -197,7 +193,7 @@ class LiveEngine:
     def _sources(self) -> Sources:
         return Sources(
             kube_requests=self._api.counts,
-            lease=lambda: count_lease(self._leadership),
+            lease=self._tenure.counts,
             hooks=self._meter.hooks,
             cloud_calls=self._meter.cloud_calls,
             dropped_events=lambda: self._events.dropped if self._events is not None else 0,
@@ -206,25 +202,11 @@ class LiveEngine:
 
     # While it runs
 
-    @property
-    def _leads(self) -> bool:
-        return self._leadership is None or self._leadership.remaining() > 0
-
-    def _remaining(self) -> float:
-        """How long this process may write to the API server: for ever if it elects nobody, never if it only looks."""
-        if self._options.only_looks:
-            return 0.0
-        return self._leadership.remaining() if self._leadership is not None else math.inf
-
-    def _remaining_for_clouds(self) -> float:
-        """Before it leads a process only asks plugins who they are; in a dry run their clients withhold writes."""
-        return self._remaining() if self._leading and not self._options.only_looks else math.inf
-
     def _may_go_on(self) -> bool:
-        if self._leadership is not None and not self._leads:
+        if not self._tenure.leads:
             self.lost_leadership = not self._stopping
             if self.lost_leadership:
-                self.log.say("another process may lead by now", level="error", holder=self._leadership.holder)
+                self.log.say("another process may lead by now", level="error", holder=self._tenure.holder)
             return False
         return not self._stopping and not (self._options.once and self.last_report is not None)
 
@@ -254,7 +236,7 @@ class LiveEngine:
         self.log.loop = report.loop
         self._metrics.observe(report)
         self._metrics.cache_age(max(self._caches.ages().values(), default=0.0))
-        self._metrics.leads(self._leads)
+        self._metrics.leads(self._tenure.leads)
         self._metrics.refresh_seconds(self._meter.take())
         self._health.ran(succeeded=not report.problem)
         if self._status is not None and report.state is not None and report.plan is not None:
@@ -300,21 +282,6 @@ class LiveEngine:
                 return False
             self.log.say("waiting for the API server", level="warning", missing=self._caches.missing())
         return not self._stopping
-
-    def _wait_leader(self) -> bool:
-        if self._leadership is None:
-            return True
-        self.log.say("waiting to become the leader", lease=self._settings.leader.leader_elect_resource_name)
-        leads = self._leadership.acquire() and not self._stopping
-        if leads:
-            self.log.say("leading")
-        return leads
-
-    def _excuse(self) -> str:
-        """Why there was no loop yet."""
-        if self._leadership is None or self._leading:
-            return NO_LOOP
-        return f"it does not lead, so it has no picture: ask {self._leadership.holder or 'again'}"
 
     def _read_pause(self) -> str | None:
         for held in self._caches.config_map(PAUSE_NAME).all():

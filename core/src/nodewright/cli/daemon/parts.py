@@ -9,7 +9,7 @@ from random import Random
 
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.lease import Leadership, LeaseOptions
-from nodewright.adapters.metrics import LeaseCounts, ProviderCalls
+from nodewright.adapters.metrics import ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import Pages, WebServer
 from nodewright.adapters.web.health import HealthLimits
@@ -113,9 +113,3 @@ class CloudMeter:
             {hook: held.seconds for hook, held in provider.stats().items()} for provider in self._providers()
         ]
         return sum(held.get("refresh", 0.0) for held in stats)
-
-
-def count_lease(leadership: Leadership | None) -> LeaseCounts:
-    if leadership is None:
-        return LeaseCounts()
-    return LeaseCounts(leadership.renewed, leadership.failed, leadership.remaining())
