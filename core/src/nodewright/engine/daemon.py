@@ -1,5 +1,6 @@
 """When the loop runs in real time: one scan interval after the other, and at once when somebody rings."""
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -45,10 +46,23 @@ class Daemon:
 
     def run(self) -> None:
         while self._may_go_on():
-            self._before_loop()
-            report = self._engine.run_once()
-            self._on_report(report)
-            self._rest(self._engine.next_loop_at(report))
+            self._rest(self._engine.next_loop_at(self._loop()))
+
+    def run_one(self) -> None:
+        """One loop, and the removals that are under way after it: nobody comes back for nodes that were tainted."""
+        if self._may_go_on():
+            self._loop()
+        while self._may_go_on() and (step_at := self._engine.next_step_at()) < math.inf:
+            if step_at <= self._clock.now():
+                self._engine.step_removals()
+            else:
+                self._alarm.wait(step_at - self._clock.now())
+
+    def _loop(self) -> LoopReport:
+        self._before_loop()
+        report = self._engine.run_once()
+        self._on_report(report)
+        return report
 
     def _rest(self, until: float) -> None:
         """Until the next loop is due or somebody rings; steps of removals are taken when they are due."""

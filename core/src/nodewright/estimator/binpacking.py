@@ -33,7 +33,7 @@ class Estimate:
     been tried.
     """
 
-    def __init__(self, packing: Packing, *, is_partial: bool = False) -> None:
+    def __init__(self, packing: Packing, *, is_partial: bool) -> None:
         self._packing = packing
         self.node_count = packing.node_count
         self.is_partial = is_partial

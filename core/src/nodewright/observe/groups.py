@@ -60,7 +60,7 @@ class ProviderWatch:
     ``kept_seconds`` is how long a group that is not listed any more counts as one that cannot be read.
     """
 
-    def __init__(self, provider: ProviderReads, defaults: GroupOptions, kept_seconds: float = KEPT_SECONDS) -> None:
+    def __init__(self, provider: ProviderReads, defaults: GroupOptions, kept_seconds: float) -> None:
         self._provider = provider
         self._defaults = defaults
         self._kept_seconds = kept_seconds

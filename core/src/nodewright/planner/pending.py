@@ -147,9 +147,7 @@ def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = 
     return take_fitting_classes(snapshot, snapshot.vocabulary.classes.sort(pods), hints)
 
 
-def take_fitting_classes(
-    snapshot: Snapshot, by_class: ByClass, hints: Hints | None = None
-) -> tuple[list[Pod], list[Pod]]:
+def take_fitting_classes(snapshot: Snapshot, by_class: ByClass, hints: Hints | None) -> tuple[list[Pod], list[Pod]]:
     """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
 
     Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go

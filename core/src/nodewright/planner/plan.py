@@ -27,6 +27,10 @@ class Expansion:
     target: int
     maximum: int
 
+    @property
+    def added(self) -> int:
+        return self.target - self.current
+
     def __str__(self) -> str:
         return f"{self.group} {self.current}->{self.target} (max: {self.maximum})"
 

@@ -130,5 +130,5 @@ def _created(pod: Pod) -> float:
 
 def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> bool:
     """Whether a group on probation got all that it may be asked for, so that more may have been wanted."""
-    grown = {expansion.group: expansion.target - expansion.current for expansion in expansions}
+    grown = {expansion.group: expansion.added for expansion in expansions}
     return any(grown.get(ref, 0) >= most for ref, most in limits.items())

@@ -57,6 +57,6 @@ def fill_machines(ground: Ground, report: ScaleUpReport) -> tuple[list[Pod], lis
     snapshot = ground.snapshot
     for expansion in report.expansions:
         template = ground.templates[expansion.group]
-        rows = snapshot.add_copies(template.node, expansion.target - expansion.current)
+        rows = snapshot.add_copies(template.node, expansion.added)
         place_daemons(snapshot, template, range(rows.start, rows.stop))
     return take_fitting(snapshot, report.triggered)

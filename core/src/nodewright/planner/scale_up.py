@@ -72,7 +72,7 @@ class ScaleUp:
         if not expansions:
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
         if is_probe:
-            nodes = sum(expansion.target - expansion.current for expansion in expansions)
+            nodes = sum(expansion.added for expansion in expansions)
             trial = self._probes.try_out(chosen, self._probes.offered(chosen.group, self._groups), nodes)
             if trial.rest:
                 return self._probe(options, chosen, trial, expansions)

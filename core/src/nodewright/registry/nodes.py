@@ -18,7 +18,7 @@ def find_members(
     groups: Mapping[GroupRef, GroupSeen],
     providers: Mapping[str, ProviderSeen],
     held: Mapping[str, GroupRef],
-    before: Membership | None = None,
+    before: Membership | None,
 ) -> Membership:
     """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone.
 

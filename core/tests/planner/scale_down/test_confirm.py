@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace as changed
 
+from nodewright.estimator.limits import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
@@ -30,7 +31,7 @@ def world(*, whole: bool = False) -> ClusterState:
 def look_again(state: ClusterState, *names: str, stuck: str = "", batch: int = 1) -> tuple[Confirmed, list[list[str]]]:
     """What is confirmed of these nodes where every look has time for one only; and the names of each look."""
     snapshot, looks = state.observation.snapshot, list[list[str]]()
-    found = examine(snapshot, list(snapshot.names)[:-1], PodPlaces(), state, Settings())
+    found = examine(snapshot, list(snapshot.names)[:-1], PodPlaces(), state, Settings(), never)
 
     def look(asked: Sequence[str]) -> Examination:
         looks.append(list(asked))

@@ -4,6 +4,7 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
 from msgspec.structs import replace as changed
 
+from nodewright.estimator.limits import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL, Taint
@@ -44,7 +45,7 @@ def keep(loops: Loops, name: str) -> None:
 def test_row_17_a_node_that_left_the_picture_is_told() -> None:
     loops = loops_of(g=1)
     state = loops.world.state()
-    found = examine(state.observation.snapshot, ["ghost"], PodPlaces(), state, Settings())
+    found = examine(state.observation.snapshot, ["ghost"], PodPlaces(), state, Settings(), never)
     assert str(found.unremovable["ghost"].code) == "NoNodeInfo"
 
 

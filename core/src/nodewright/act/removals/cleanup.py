@@ -25,7 +25,7 @@ class Leftovers(NamedTuple):
         return frozenset((*self.hard, *self.soft, *self.going))
 
 
-def find_leftovers(state: ClusterState, settings: Settings, among: frozenset[str] | None = None) -> Leftovers:
+def find_leftovers(state: ClusterState, settings: Settings, among: frozenset[str] | None) -> Leftovers:
     """Hard taints on nodes of groups, and where soft taints are switched off, those on any node.
 
     A machine that is being deleted keeps its taint, unless all is to be as in CA. ``among``: no other nodes.

@@ -1,7 +1,6 @@
 """The events of removals (behaviour/down.md A18)."""
 
 from nodewright.act.ports import NORMAL, STATUS_KIND, STATUS_NAME, WARNING, Event
-from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult
 
 
@@ -42,7 +41,7 @@ def still_held(node: str) -> Event:
     return _of_node(node, "ScaleDown", "somebody still wants its deletion delayed; it goes on all the same", WARNING)
 
 
-def cleaned(node: str, key: str = TO_BE_DELETED_TAINT) -> Event:
+def cleaned(node: str, key: str) -> Event:
     return _of_node(node, "ClusterAutoscalerCleanup", f"removed {key} taint from node {node}")
 
 

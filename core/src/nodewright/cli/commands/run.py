@@ -24,7 +24,7 @@ LOOP_FAILED, LEADERSHIP_LOST = 3, 4
     is_flag=True,
     help="Beside a running cluster-autoscaler: write nothing, and tell what it does that we would not, and why.",
 )
-@click.option("--once", is_flag=True, help="One loop, then end.")
+@click.option("--once", is_flag=True, help="One loop and what it begins, then end.")
 @click.option("--seed", type=int, help="Chance of the random expander. Default: a new one each time.")
 @source_options
 def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, seed: int | None) -> int:

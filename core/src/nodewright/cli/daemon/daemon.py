@@ -129,7 +129,9 @@ class LiveEngine:
         self._tenure.stop()
 
     def run(self) -> LoopReport | None:
-        """Until told to stop, the lease is lost or, with ``once``, one loop has run; answers its report."""
+        """Until told to stop, the lease is lost or, with ``once``, one loop has run and what it began is over; answers
+        the last report.
+        """
         if not self._wait_synced() or not self._tenure.begin(self._settings.leader.leader_elect_resource_name):
             return self.last_report
         self._health.begin()
@@ -144,7 +146,10 @@ class LiveEngine:
             on_report=self._take,
             before_loop=self._reload,
         )
-        daemon.run()
+        if self._options.once:
+            daemon.run_one()
+        else:
+            daemon.run()
         return self.last_report
 
     # Parts
@@ -204,11 +209,11 @@ class LiveEngine:
 
     def _may_go_on(self) -> bool:
         if not self._tenure.leads:
-            self.lost_leadership = not self._stopping
-            if self.lost_leadership:
+            if not self._stopping and not self.lost_leadership:
+                self.lost_leadership = True
                 self.log.say("another process may lead by now", level="error", holder=self._tenure.holder)
             return False
-        return not self._stopping and not (self._options.once and self.last_report is not None)
+        return not self._stopping
 
     def _see_unschedulable(self) -> None:
         if self._settings.loop.frequent_loops_enabled:

@@ -175,7 +175,7 @@ def _why_pod(verdict: Verdict) -> Text:
 def _conclusion(trial: Trial, verdicts: Iterable[Verdict]) -> Text:
     """The plan in one sentence."""
     grown = list(_expansions(trial))
-    added = sum(expansion.target - expansion.current for expansion in grown)
+    added = sum(expansion.added for expansion in grown)
     fates = [verdict.fate for verdict in verdicts]
     lost = sum(fate in (Fate.UNHELPED, Fate.HALTED) for fate in fates)
     helped = fates.count(Fate.HELPED)

@@ -46,7 +46,7 @@ def planned_picture(state: ClusterState, plan: Plan, settings: Settings, *, spar
     return snapshot
 
 
-def destinations(snapshot: Snapshot, state: ClusterState, name: str = "") -> Mask:
+def destinations(snapshot: Snapshot, state: ClusterState, name: str) -> Mask:
     """The rows of nodes that may take pods of the node ``name``."""
     rows: Mask = snapshot.alive.copy()
     for other in (*state.observation.removing, name):

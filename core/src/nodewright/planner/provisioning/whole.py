@@ -34,7 +34,7 @@ class WholeScaleUp(ScaleUp):
         if chosen is None:
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
         expansions, _ = self._spread(chosen)
-        if sum(expansion.target - expansion.current for expansion in expansions) < chosen.node_count:
+        if sum(expansion.added for expansion in expansions) < chosen.node_count:
             self._postponed = NOT_WHOLE
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
         actions = increases(expansions, chosen.pods)
@@ -63,7 +63,7 @@ class SizedScaleUp(WholeScaleUp):
     It is spread over groups alike where those are balanced, and also where one alone has not room enough.
     """
 
-    def __init__(self, ground: Ground, pods: Sequence[Pod], random: Random, cap: NodeCap | None = None) -> None:
+    def __init__(self, ground: Ground, pods: Sequence[Pod], random: Random, cap: NodeCap | None) -> None:
         super().__init__(ground, pods, random)
         self.refusals: Mapping[GroupRef, str] = {}
         self._cap = cap
@@ -107,7 +107,7 @@ class SizedScaleUp(WholeScaleUp):
         if allowed < wanted:
             return f"it takes {wanted} nodes, and {_name(exceeded)} leave {allowed}"
         expansions = spread_over(replace(ground, quota=ground.quota.fork()), self._refs(option), wanted, {})
-        dealt = _sum(expansions)
+        dealt = sum(expansion.added for expansion in expansions)
         return "" if dealt == wanted else f"it takes {wanted} nodes, and the cluster's limits leave {dealt}"
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
@@ -134,7 +134,3 @@ def _name(exceeded: Iterable[Exceeded]) -> str:
         where = "the cluster's limits" if quota == CLUSTER_WIDE else f"the limits of {quota}"
         said.append(f"{where} ({', '.join(resources)})")
     return " and ".join(said)
-
-
-def _sum(expansions: Collection[Expansion]) -> int:
-    return sum(expansion.target - expansion.current for expansion in expansions)

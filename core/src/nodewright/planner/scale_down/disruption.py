@@ -46,14 +46,6 @@ class DisruptionBudgets:
         """Whether there are any."""
         return bool(self._budgets)
 
-    def fork(self) -> "DisruptionBudgets":
-        """Counters of its own over the same budgets."""
-        forked = DisruptionBudgets.__new__(DisruptionBudgets)
-        forked._budgets, forked._namespaces = self._budgets, self._namespaces
-        forked._refuses_several = self._refuses_several
-        forked._allowed = self._allowed.copy()
-        return forked
-
     def covers(self, pod: Pod) -> bool:
         """Whether any budget is about this pod."""
         return bool(self._matching(pod))
@@ -91,10 +83,6 @@ class DisruptionBudgets:
         for pod in pods:
             for number in self._matching(pod):
                 self._allowed[number] -= 1
-
-    def allowed(self) -> dict[str, int]:
-        """``namespace/name`` of each budget → how many pods may still go."""
-        return {budget.key: left for budget, left in zip(self._budgets, self._allowed, strict=True)}
 
     def _matching(self, pod: Pod) -> tuple[int, ...]:
         known = self._namespaces.get(pod.metadata.namespace)

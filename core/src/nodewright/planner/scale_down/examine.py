@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nodewright.estimator.limits import IsOver, never
+from nodewright.estimator.limits import IsOver
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.atomic import is_atomic
@@ -57,7 +57,7 @@ def examine(
     hints: PodPlaces,
     state: ClusterState,
     settings: Settings,
-    is_over: IsOver = never,
+    is_over: IsOver,
 ) -> Examination:
     """Try to empty the named nodes in order; pods may go to all others that take any, those with ``hints`` there first.
 

@@ -151,7 +151,7 @@ def _rough_rows(snapshot: Snapshot) -> Mask:
 
 
 def _rough_nodes(table: NodeTable, window: slice) -> Mask:
-    return np.array([_is_rough_node(table.template(row)) for row in _range(window)], dtype=np.bool_)
+    return np.array([_is_rough_node(table.template(row)) for row in range(window.start, window.stop)], dtype=np.bool_)
 
 
 def _is_rough_node(node: Node) -> bool:
@@ -175,10 +175,8 @@ def _devices(snapshot: Snapshot, accelerators: Accelerators) -> Ids:
         return np.full(len(snapshot), NO_GPU)
 
     def of_nodes(table: NodeTable, window: slice) -> Ids:
-        return np.array([device_of(table.template(row), accelerators) for row in _range(window)], dtype=np.int64)
+        return np.array(
+            [device_of(table.template(row), accelerators) for row in range(window.start, window.stop)], dtype=np.int64
+        )
 
     return snapshot.column(("device", accelerators), of_nodes)
-
-
-def _range(window: slice) -> range:
-    return range(window.start, window.stop)
