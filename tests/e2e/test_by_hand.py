@@ -38,6 +38,25 @@ def test_its_lease_is_deleted_and_its_memory_broken(
     assert other.end() == 0
 
 
+def test_one_loop_finishes_the_removal_that_it_begins(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon
+) -> None:
+    """No next loop would take the taint off, or go on."""
+    with shared.lock:
+        shared.cloud.increase("small", 0, 1)
+    wait_until(lambda: ready_nodes(clean), "ready node")
+    daemon = start("--once", "--scale-down-unneeded-time=0s", "--node-delete-delay-after-taint=1s")
+    assert daemon.wait() == 0
+    assert [what for what, _ in shared.calls] == ["delete"]
+    assert daemon.says("node removed by cluster autoscaler")
+
+
+def ready_nodes(plane: ControlPlane) -> list[str]:
+    nodes = plane.request("/api/v1/nodes")["items"]
+    conditions = [(node["metadata"]["name"], one) for node in nodes for one in node["status"]["conditions"]]
+    return [name for name, one in conditions if (one["type"], one["status"]) == ("Ready", "True")]
+
+
 def holder(plane: ControlPlane) -> str:
     """Empty while there is no lease."""
     try:

@@ -44,12 +44,14 @@ class Script:
         return False
 
 
-def run(prepare: Callable[[Script], None], until: float = 31.0) -> list[tuple[str, float]]:
+def run(
+    prepare: Callable[[Script], None], until: float = 31.0, way: Callable[[Daemon], None] = Daemon.run
+) -> list[tuple[str, float]]:
     clock = VirtualClock()
     script = Script(clock)
     prepare(script)
     reports: list[LoopReport] = []
-    Daemon(script, clock, script, may_go_on=lambda: clock.now() < until, on_report=reports.append).run()
+    way(Daemon(script, clock, script, may_go_on=lambda: clock.now() < until, on_report=reports.append))
     assert len(reports) == sum(what == "loop" for what, _ in script.told)
     return script.told
 
@@ -79,6 +81,16 @@ def test_steps_of_removals_are_taken_when_they_are_due() -> None:
     steps = [at for what, at in told if what == "step"]
     assert steps == [4.0, 4.0, 12.0, 25.0]
     assert [at for what, at in told if what == "loop"] == [0, 10, 20, 30]
+
+
+def test_one_loop_finishes_what_it_began() -> None:
+    def remove(script: Script) -> None:
+        script.steps.extend([4.0, 12.0, 25.0])
+        script.rings.append(13.0)
+
+    assert run(remove, way=Daemon.run_one) == [("loop", 0), ("step", 4.0), ("step", 12.0), ("step", 25.0)]
+    assert run(remove, 5, way=Daemon.run_one) == [("loop", 0), ("step", 4.0)]
+    assert run(lambda _: None, 0, way=Daemon.run_one) == []
 
 
 def test_nothing_begins_once_it_may_not() -> None:
