@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from tests.scenario.kills import Kill, kill_everywhere
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
 from nodewright.act import AuditRecord
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.kills import Kill, kill_everywhere
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import TolerationSpec
 from nodewright.adapters.simulated.simulation import Simulation

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from tests.scenario.kills import kill_everywhere
 from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.kills import kill_everywhere
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import PodTemplate, Seconds
 from nodewright.adapters.simulated.simulation import Simulation

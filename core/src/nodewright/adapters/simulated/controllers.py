@@ -1,6 +1,5 @@
 """Controllers that keep pods alive: Deployments, Jobs and DaemonSets of a simulated cluster."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -20,8 +19,6 @@ from nodewright.model.cluster import Deployment as DeploymentObject
 from nodewright.model.meta import ObjectMeta, OwnerReference
 from nodewright.model.pod import Pod, Toleration
 from nodewright.predicates import feasible
-
-Lifetime = Callable[[], float]
 
 # What the DaemonSet controller adds to every pod it makes.
 _NODE = "node.kubernetes.io/"
