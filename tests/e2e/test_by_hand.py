@@ -32,6 +32,7 @@ def test_its_lease_is_deleted_and_its_memory_broken(
     assert shared.calls == [("increase", ("small", 0, 1)), ("increase", ("small", 1, 2))]
     wait_until(lambda: holder(clean) == before, "lease of the one that had it")
     assert not other.says("leading")
+    assert all(line["loop"] == line["write"]["loop"] for line in leader.says("cloud write"))
     leader.process.send_signal(signal.SIGHUP)
     assert leader.wait() == 0
     wait_until(lambda: other.says("leading"), "successor")

@@ -28,6 +28,14 @@ def test_intent_is_saved_before_anything_is_written(desk: Any) -> None:
     assert (report.started, report.finished, report.problem) == (1000.0, 1000.0, "")
 
 
+def test_a_loop_is_known_by_its_name_before_it_runs(desk: Any) -> None:
+    """Its lines in the log bear it."""
+    engine = desk.engine()
+    names = [(engine.next_loop, engine.run_once().loop) for _ in range(2)]
+    assert all(before == after for before, after in names)
+    assert len({name for pair in names for name in pair}) == 2
+
+
 class Wall:
     """A clock that people set."""
 

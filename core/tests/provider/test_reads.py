@@ -81,6 +81,34 @@ def test_what_a_cloud_says_can_be_saved_and_sent(client: ProviderClient, scripte
         client.instances("g")
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("POST https://me:hunter2@cloud/api failed", "POST https://***@cloud/api failed"),
+        (
+            "GET /v1?a=1&access_token=abc&X-Amz-Signature=de:ad&n=2",
+            "GET /v1?a=1&access_token=***&X-Amz-Signature=***&n=2",
+        ),
+        ("/blob?sv=1&sig=a%2Fb client_secret='x'", "/blob?sv=1&sig=*** client_secret='***'"),
+        ("header Authorization: Bearer abc.def, retry", "header Authorization: Bearer ***, retry"),
+        ("{'authorization': 'bearer abc'}", "{'authorization': 'bearer ***'}"),
+        ('{"password": "hunter2", "zone": "a"}', '{"password": "***", "zone": "a"}'),
+        ("ExpiredToken: the security token is expired", "ExpiredToken: the security token is expired"),
+        ("no token is left; sign in at https://cloud/login", "no token is left; sign in at https://cloud/login"),
+        ("zone=a signals=3 https://a/b@c", "zone=a signals=3 https://a/b@c"),
+    ],
+)
+def test_no_secret_leaves_with_an_error(client: ProviderClient, scripted: Any, said: str, told: str) -> None:
+    """It goes into the log, into events and into the status ConfigMap."""
+    scripted.script["target_size"] = [failing(ProviderError(said)), failing(OSError(said))]
+    for whole in (told, f"scripted raised OSError in target_size: {told}"):
+        with pytest.raises(ProviderError) as caught:
+            client.target_size("g")
+        assert str(caught.value) == whole
+    [failure] = failures([FailedInstance(failure_id="f", error_class=ErrorClass.OTHER, code="C", message=said)])
+    assert failure.message == told
+
+
 def test_a_foreign_error_is_translated_with_its_cause(client: ProviderClient, scripted: Any) -> None:
     scripted.script["target_size"] = [failing(KeyError("desired"))]
     with pytest.raises(ProviderError, match="scripted raised KeyError in target_size") as caught:

@@ -123,6 +123,11 @@ class Autoscaler:
     def _loop_name(self) -> str:
         return f"{self._name}-{self._loops}"
 
+    @property
+    def next_loop(self) -> str:
+        """The id that the next loop will have."""
+        return f"{self._name}-{self._loops + 1}"
+
     def next_loop_at(self, report: LoopReport) -> float:
         """When to run again: at once after a refusal, else one scan interval after the start of this loop."""
         if report.was_refused:

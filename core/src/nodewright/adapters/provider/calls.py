@@ -8,8 +8,9 @@ import msgspec
 import pluggy
 from tenacity import RetryCallState, Retrying, retry_if_exception
 
-from nodewright.adapters.provider.checks import Unfit, writable
+from nodewright.adapters.provider.checks import Unfit
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
+from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
 from nodewright.model.errors import BadAnswer, ProviderError, ProviderUnavailable, Throttled
 
@@ -101,7 +102,7 @@ class HookCaller:
         except ProviderError as error:
             error.provider = error.provider or self._provider
             error.group_id = error.group_id or group_id
-            error.args, error.code = (writable(str(error)),), writable(error.code)
+            error.args, error.code = (tellable(str(error)),), writable(error.code)
             raise
         finally:
             self._record(hook, self._clock.now() - started, failed=failed)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.capability import Capability
 from nodewright.model.group import (
     FailedInstance,
@@ -33,11 +34,6 @@ _NEEDED_RESOURCES = ("cpu", "memory", "pods")
 
 class Unfit(ValueError):
     """The answer breaks the contract."""
-
-
-def writable(text: str) -> str:
-    """As it can be saved and sent: JSON of a cloud may hold half a character, of which UTF-8 knows nothing."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def a(kind: type[T]) -> Callable[[Any], T]:
@@ -189,7 +185,7 @@ def failures(answer: Any) -> tuple[FailedInstance, ...]:
         if size(failure.count) < 1 or failure.instance_id == "":
             raise Unfit(f"failure {failure.failure_id} that stands for no machine")
     return tuple(
-        msgspec.structs.replace(failure, code=writable(failure.code), message=writable(failure.message))
+        msgspec.structs.replace(failure, code=writable(failure.code), message=tellable(failure.message))
         for failure in found
     )
 

@@ -96,7 +96,6 @@ class LiveEngine:
         self._servers = make_servers(settings, public_pages(self._metrics, self._health, self._caches), private)
         self._providers: tuple[ProviderClient, ...] = ()
         self._providers = self._connect()
-        self._autoscaler: Autoscaler | None = None
 
     def __enter__(self) -> Self:
         ports = {server.name: server.port for server in self._servers}
@@ -137,14 +136,14 @@ class LiveEngine:
         self._health.begin()
         if self._status is not None:
             self._status.start(self._clock.now())
-        self._autoscaler = self._make_autoscaler()
+        autoscaler = self._make_autoscaler()
         daemon = Daemon(
-            self._inquiries.in_turn(self._autoscaler),
+            self._inquiries.in_turn(autoscaler),
             self._clock,
             self._alarm,
             may_go_on=self._may_go_on,
             on_report=self._take,
-            before_loop=self._reload,
+            before_loop=partial(self._prepare, autoscaler),
         )
         if self._options.once:
             daemon.run_one()
@@ -219,17 +218,18 @@ class LiveEngine:
         if self._settings.loop.frequent_loops_enabled:
             self._alarm.ring()
 
-    def _reload(self) -> None:
-        """Take over what is safe of a settings file that has changed."""
+    def _prepare(self, autoscaler: Autoscaler) -> None:
+        """A loop comes: from now on it is told of, and runs by what is safe of a settings file that has changed."""
+        self.log.loop = autoscaler.next_loop
         change = self._reloader.look()
-        if change is None or self._autoscaler is None:
+        if change is None:
             return
         self._metrics.reloaded(succeeded=not change.problem)
         if change.problem:
             self.log.say(f"the settings stay as they are: {change.problem}", level="error")
             return
         self._settings = change.settings
-        self._autoscaler.use(change.settings)
+        autoscaler.use(change.settings)
         self._metrics.use(change.settings)
         self.log.say("settings were read again", applied=change.applied)
         if change.waiting:
@@ -238,7 +238,6 @@ class LiveEngine:
     def _take(self, report: LoopReport) -> None:
         """A loop has ended: tell everybody."""
         self.last_report = report
-        self.log.loop = report.loop
         self._metrics.observe(report)
         self._metrics.cache_age(max(self._caches.ages().values(), default=0.0))
         self._metrics.leads(self._tenure.leads)
