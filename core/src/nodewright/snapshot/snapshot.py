@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from nodewright.snapshot.pod_class import PodClass
 # Row → how many pods of one class are there.
 Placements = Mapping[int, int]
 Trait = Callable[[PodClass], bool]
+_IS_GUARDED = attrgetter("has_anti_affinity")
 T = TypeVar("T")
 _MANY = 256
 
@@ -211,7 +213,7 @@ class Snapshot(NodeTable):
     @property
     def guarded(self) -> tuple[PodClass, ...]:
         """Classes with required anti-affinity that have, or had, pods on nodes: they keep others away."""
-        return self.placed_classes(_is_guarded)
+        return self.placed_classes(_IS_GUARDED)
 
     def request_row(self, pod_class: PodClass, *, placed: bool = False) -> Ints:
         """What one pod adds to a row of ``used``: as an incoming pod, or as one that runs."""
@@ -291,10 +293,6 @@ class Snapshot(NodeTable):
             self._placed[pod_class] = dict(self._placed.get(pod_class, ()))
             self._owned.add(pod_class)
         return self._placed[pod_class]
-
-
-def _is_guarded(pod_class: PodClass) -> bool:
-    return pod_class.has_anti_affinity
 
 
 def _at(held: Sequence[T], places: Iterable[int]) -> tuple[T, ...]:
