@@ -91,6 +91,13 @@ def test_pages(server: WebServer) -> None:
     assert ask(server, "/metrics", "POST")[0] == 501
 
 
+def test_whoever_only_asks_whether_it_is_well_gets_no_page(server: WebServer) -> None:
+    """Some load balancers ask so; Go's servers answer them without being told to."""
+    assert ask(server, "/metrics", "HEAD") == (200, b"")
+    assert ask(server, "/health-check", "HEAD") == (500, b"")
+    assert ask(server, "/snapshotz", "HEAD") == (404, b"")
+
+
 def find_loopbacks() -> list[str]:
     """This machine's: there may be none of IPv6."""
     found = []

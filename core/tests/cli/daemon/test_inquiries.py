@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_what_is_wrong_is_told() -> None:
     desk.learn(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
     assert read(ask(desk, "/status"))["problems"] == ["the state cannot be saved"]
     assert b"the state cannot be saved" in ask(desk, "/status", output="table").body
+
+
+def test_a_pause_that_cannot_be_read_is_told() -> None:
+    desk = Inquiries(FakeClock(NOW))
+    report = make_report(make_world())
+    assert report.plan is not None
+    held = replace(report, plan=replace(report.plan, paused="paused: it cannot be understood"))
+    desk.learn(held, Settings(), None)
+    assert read(ask(desk, "/status"))["problems"] == ["writes to clouds are paused: it cannot be understood"]
+    desk.learn(held, Settings(), Pause(since=NOW, until=NOW + 600))
+    assert read(ask(desk, "/status"))["problems"] == []
 
 
 class SlowEngine:

@@ -1,4 +1,4 @@
-"""A small HTTP server for a few pages: GET only, nothing is ever changed by a request."""
+"""A small HTTP server for a few pages: GET and HEAD only, nothing is ever changed by a request."""
 
 import socket
 import threading
@@ -44,13 +44,19 @@ class WebServer:
             timeout = _SLOWEST_CLIENT
 
             def do_GET(self) -> None:
+                self.wfile.write(self._answer())
+
+            def do_HEAD(self) -> None:
+                self._answer()
+
+            def _answer(self) -> bytes:
                 path, _, query = self.path.partition("?")
                 page = _render(pages.get(path), dict(parse_qsl(query)))
                 self.send_response(page.status)
                 self.send_header("Content-Type", page.content_type)
                 self.send_header("Content-Length", str(len(page.body)))
                 self.end_headers()
-                self.wfile.write(page.body)
+                return page.body
 
             def log_message(self, *_: object) -> None:
                 """Probes come every few seconds: nobody wants to read of them."""

@@ -108,7 +108,7 @@ class Inquiries:
             if report is None or report.state is None:
                 return _refuse(self._why_not(report), 503)
             status = self._make_status(report)
-            health = _health(report)
+            health = _health(report, self._pause)
         if query.get("output") != _TABLE:
             return _write(status_json(status) | health)
         text = io.StringIO()
@@ -163,11 +163,13 @@ class _InTurn:
             return self._engine.step_removals()
 
 
-def _health(report: LoopReport) -> dict[str, Any]:
-    """What only a running daemon knows."""
+def _health(report: LoopReport, pause: Pause | None) -> dict[str, Any]:
+    """What only a running daemon knows; a pause that cannot be read holds, too."""
     state = report.state
     assert state is not None
     problems = [report.problem] if report.problem else []
+    if pause is None and report.plan is not None and report.plan.paused:
+        problems.append(f"writes to clouds are {report.plan.paused}")
     if not state.healthy:
         problems.append("the cluster is unhealthy: too many nodes are not ready")
     problems += [
