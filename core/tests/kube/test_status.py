@@ -119,12 +119,14 @@ def test_it_is_written_when_it_is_news_and_every_minute(server: ApiServer) -> No
 def test_somebody_elses_write_is_overcome_in_the_next_loop(server: ApiServer) -> None:
     status = make_status(server)
     status.start(NOW)
-    server.put(PATH, {"metadata": {"name": "cluster-autoscaler-status", "annotations": {"mine": "1"}}, "data": {}})
+    marks = {"labels": {"my": "own"}, "annotations": {"mine": "1"}}
+    server.put(PATH, {"metadata": {"name": "cluster-autoscaler-status", **marks}, "data": {}})
     status.update(make_state(), Plan())
     assert "modified" in status.problem
     status.update(make_state(), Plan())
     assert not status.problem
-    assert server.objects[PATH]["metadata"]["annotations"]["mine"] == "1"
+    held = server.objects[PATH]["metadata"]
+    assert (held["labels"], held["annotations"]["mine"]) == ({"my": "own"}, "1")
 
 
 def test_an_api_server_that_fails_does_not_fail_the_loop(server: ApiServer) -> None:

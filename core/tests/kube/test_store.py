@@ -147,6 +147,20 @@ def test_somebody_touches_what_is_saved(server: ApiServer, what: str) -> None:
     assert len(open_store(server).load().memory.backoffs) == 2
 
 
+def test_labels_and_annotations_of_others_stay(server: ApiServer) -> None:
+    """Backups and audits go by them."""
+    store = open_store(server)
+    store.load()
+    store.save_if_changed(make_memory(1))
+    server.put(HEAD, {**server.objects[HEAD], "metadata": {"labels": {"backup": "no"}, "annotations": {"by": "me"}}})
+    with pytest.raises(ApiError):
+        store.save_if_changed(make_memory(2))
+    for groups in (2, 3):
+        store.save_if_changed(make_memory(groups))
+    held = server.objects[HEAD]["metadata"]
+    assert (held["labels"], held["annotations"]) == ({"backup": "no"}, {"by": "me"})
+
+
 def damage_shard(head: dict[str, Any]) -> None:
     head["binaryData"]["state"] = "AAAA"
 

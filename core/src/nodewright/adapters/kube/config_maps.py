@@ -9,10 +9,13 @@ from nodewright.adapters.kube.resources import collection_path
 
 
 class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A ConfigMap; ``version`` is empty for one that is not there yet."""
+    """A ConfigMap; ``version`` is empty for one that is not there yet. Labels and annotations may be other people's:
+    whoever writes it anew writes them again.
+    """
 
     data: dict[str, str] = {}
     binary_data: dict[str, bytes] = {}
+    labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     uid: str = ""
     version: str = ""
@@ -21,6 +24,7 @@ class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: str = ""
     uid: str = ""
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -45,7 +49,8 @@ class ConfigMaps:
 
     def write(self, name: str, content: StoredMap) -> StoredMap:
         """Create it, or replace the version that ``content`` names; a conflict when somebody else did meanwhile."""
-        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace, "annotations": content.annotations}
+        marks = {"labels": content.labels, "annotations": content.annotations}
+        metadata: dict[str, Any] = {"name": name, "namespace": self.namespace, **marks}
         if content.version:
             metadata["resourceVersion"] = content.version
         body: dict[str, Any] = {
@@ -73,6 +78,7 @@ def _decode(raw: bytes) -> StoredMap:
     return StoredMap(
         data=found.data or {},
         binary_data=found.binary_data or {},
+        labels=meta.labels or {},
         annotations=meta.annotations or {},
         uid=meta.uid,
         version=meta.resource_version,

@@ -65,9 +65,7 @@ class StatusMap:
         self.writes += 1
 
     def _write(self, text: str, at: str) -> None:
-        held = self._held or self._maps.read(self._name)
-        annotations = {**(held.annotations if held is not None else {}), UPDATED_ANNOTATION: at}
-        version = held.version if held is not None else ""
-        self._held = self._maps.write(
-            self._name, StoredMap(data={_KEY: text}, annotations=annotations, version=version)
-        )
+        held = self._held or self._maps.read(self._name) or StoredMap()
+        annotations = {**held.annotations, UPDATED_ANNOTATION: at}
+        written = StoredMap(data={_KEY: text}, labels=held.labels, annotations=annotations, version=held.version)
+        self._held = self._maps.write(self._name, written)

@@ -104,14 +104,16 @@ class ConfigMapStore:
         self._maps.write(PAUSE_NAME, StoredMap(data={_PAUSE_KEY: text}, version=held.version if held else ""))
 
     def _replace(self, digest: str, shards: list[bytes]) -> None:
-        before = self._head
-        turn = "b" if before is not None and before.data.get("turn") == "a" else "a"
+        before = self._head or StoredMap()
+        turn = "b" if before.data.get("turn") == "a" else "a"
         for number, shard in enumerate(shards[1:], start=1):
             self._write_shard(shard_name(turn, number), shard)
         head = StoredMap(
             data={"digest": digest, "shards": str(len(shards)), "turn": turn},
             binary_data={_SHARD_KEY: shards[0]},
-            version=before.version if before is not None else "",
+            labels=before.labels,
+            annotations=before.annotations,
+            version=before.version,
         )
         self._known.add(digest)
         try:
@@ -162,10 +164,10 @@ class ConfigMapStore:
         version = held.version if held is not None else ""
         self._maps.write(name, StoredMap(binary_data={_SHARD_KEY: shard}, version=version))
 
-    def _sweep(self, before: StoredMap | None) -> None:
+    def _sweep(self, before: StoredMap) -> None:
         """Delete the shards that the former head named; those that stay by a failure only take room."""
-        count = before.data.get("shards", "") if before is not None else ""
-        if before is None or not count.isdecimal():
+        count = before.data.get("shards", "")
+        if not count.isdecimal():
             return
         turn = before.data.get("turn", "")
         try:
