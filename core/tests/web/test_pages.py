@@ -91,6 +91,13 @@ def test_pages(server: WebServer) -> None:
     assert ask(server, "/metrics", "POST")[0] == 501
 
 
+def test_who_answers_is_told_and_not_by_what(server: WebServer) -> None:
+    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    line.request("GET", "/metrics")
+    assert (line.getresponse().getheader("Server") or "").strip() == "nodewright"
+    line.close()
+
+
 def test_whoever_only_asks_whether_it_is_well_gets_no_page(server: WebServer) -> None:
     """Some load balancers ask so; Go's servers answer them without being told to."""
     assert ask(server, "/metrics", "HEAD") == (200, b"")

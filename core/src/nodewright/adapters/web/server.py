@@ -13,6 +13,8 @@ from nodewright.model.errors import ConfigError
 
 _PLAIN = "text/plain; charset=utf-8"
 _SLOWEST_CLIENT = 10.0
+# What its answers bear as ``Server``: whoever asks must know that it is not somebody else at that address.
+SERVER_NAME = "nodewright"
 
 
 class Page(NamedTuple):
@@ -42,6 +44,7 @@ class WebServer:
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _SLOWEST_CLIENT
+            server_version, sys_version = SERVER_NAME, ""
 
             def do_GET(self) -> None:
                 self.wfile.write(self._answer())

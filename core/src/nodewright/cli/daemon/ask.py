@@ -4,7 +4,7 @@ import http.client
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from nodewright.adapters.web.server import parse_address
+from nodewright.adapters.web.server import SERVER_NAME, parse_address
 from nodewright.cli.screen import make_console
 from nodewright.model.errors import ConfigError
 
@@ -31,6 +31,8 @@ def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
         raise ConfigError(f"{_FLAG}: {address}: {error or type(error).__name__}") from None
     finally:
         line.close()
+    if (reply.getheader("Server") or "").strip() != SERVER_NAME:
+        raise ConfigError(f"{_FLAG}: {address}: what answers there is not nodewright")
     if reply.status != http.HTTPStatus.OK:
         raise ConfigError(f"the daemon at {address}: {text.strip()}")
     return text
