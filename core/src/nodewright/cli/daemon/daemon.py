@@ -34,6 +34,7 @@ from nodewright.cli.daemon.parts import (
     health_limits,
     make_leadership,
     make_servers,
+    tell_unreadable,
 )
 from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowTeller
@@ -248,6 +249,8 @@ class LiveEngine:
             self._lasting.see("the status ConfigMap", self._status.problem)
         if self._events is not None:
             self._lasting.see("events", self._events.problem)
+        if report.state is not None:
+            tell_unreadable(self._lasting, report.state.observation)
         self.log.say(
             report.problem or "loop",
             level="warning" if report.problem else "info",

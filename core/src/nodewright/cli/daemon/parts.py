@@ -9,6 +9,7 @@ from random import Random
 
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.lease import Leadership, LeaseOptions
+from nodewright.adapters.logs import Lasting
 from nodewright.adapters.metrics import ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import Pages, WebServer
@@ -17,6 +18,7 @@ from nodewright.cli.daemon.waiting import BootClock
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ProviderError
 from nodewright.model.settings import Settings
+from nodewright.snapshot.observation import Observation
 
 _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 
@@ -71,6 +73,15 @@ def health_limits(settings: Settings) -> HealthLimits:
     return HealthLimits(
         inactivity=serving.max_inactivity, failing=serving.max_failing_time, startup=serving.max_startup_time
     )
+
+
+def tell_unreadable(lasting: Lasting, seen: Observation) -> None:
+    """Say which providers and groups begin to fail: what nobody asked of them would else be told nowhere."""
+    failing = {name: provider.problem for name, provider in seen.providers.items()}
+    for name, problem in failing.items():
+        lasting.see(f"provider {name}", problem)
+    for ref, group in seen.groups.items():
+        lasting.see(f"group {ref}", "" if failing.get(ref.provider) else group.problem)
 
 
 class CloudMeter:
