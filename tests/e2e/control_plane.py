@@ -4,6 +4,7 @@ Nothing of it outlives this process: every part ends when its standard input clo
 """
 
 import csv
+import io
 import json
 import os
 import secrets
@@ -73,8 +74,13 @@ class ControlPlane:
         }
         asked = urllib.request.Request(self.server + path, data=data, method=method, headers=headers)  # noqa: S310 - https to our own server
         context = ssl.create_default_context(cafile=str(self._authority))
-        with urllib.request.urlopen(asked, context=context, timeout=240) as reply:  # noqa: S310 - as above
-            raw = reply.read()
+        try:
+            with urllib.request.urlopen(asked, context=context, timeout=240) as reply:  # noqa: S310 - as above
+                raw = reply.read()
+        except urllib.error.HTTPError as error:
+            with error:  # its connection would stay open for as long as somebody holds the error
+                said = io.BytesIO(error.read())
+            raise urllib.error.HTTPError(error.url, error.code, error.reason, error.headers, said) from None
         return json.loads(raw) if raw.startswith((b"{", b"[")) else raw
 
     def restart_apiserver(self, *, down: float = 0.0) -> None:
@@ -191,4 +197,5 @@ def _free_ports(count: int) -> list[int]:
 def _ask(url: str) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    urllib.request.urlopen(url, context=context, timeout=2).read()  # noqa: S310 - our own processes on loopback
+    with urllib.request.urlopen(url, context=context, timeout=2) as reply:  # noqa: S310 - our own processes on loopback
+        reply.read()
