@@ -42,12 +42,24 @@ def test_a_wrong_result_is_told_from_a_right_one() -> None:
 @pytest.mark.parametrize(("seconds", "meets"), [(1.9, True), (2.1, False)])
 def test_some_may_take_so_much_more_than_another(seconds: float, meets: bool) -> None:
     base, slow = (run.measure(name, BENCHMARKS[name], runs=1, share=SHARE) for name in ("many-groups", "groups-slow"))
-    base["seconds"]["median"], slow["seconds"]["median"], slow["meets"] = 1.0, seconds, True
-    run.compare([slow, base])
+    base["seconds"]["median"], slow["seconds"]["median"] = 1.0, seconds
+    for row in (base, slow):  # alone, as in a process of its own, and then together
+        run.judge([row])
+    assert (base["meets"], slow["meets"]) == (True, None)
+    run.judge([slow, base])
     assert slow["meets"] is meets
-    slow["meets"] = True
-    run.compare([slow])
-    assert slow["meets"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "meets"),
+    [({}, True), ({"times": 79.9}, False), ({"limit": 0.9}, False), ({"limit": 1.0}, True), ({"limit_mib": 9}, False)],
+)
+def test_every_target_counts(changes: dict[str, float], meets: bool) -> None:
+    row = run.measure("estimate-pods", BENCHMARKS["estimate-pods"], runs=1, share=SHARE)
+    row["seconds"]["median"], row["times"], row["peak_mib"] = 1.0, 80.0, 10.0
+    row.update(changes)  # type: ignore[typeddict-item]  # of fields that it has
+    run.judge([row])
+    assert row["meets"] is meets
 
 
 def test_what_may_take_more_than_another_names_one_that_there_is() -> None:
