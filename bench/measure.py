@@ -67,6 +67,11 @@ def scaled(number: int, share: float) -> int:
     return max(1, round(number * share))
 
 
+def make_store() -> FileStore:
+    """For what a loop saves."""
+    return FileStore(Path(mkdtemp(prefix="bench-")) / "state")
+
+
 @dataclass
 class Loop:
     """Turns of the engine's loop without reads, events and writes: fold, plan, check, save."""
@@ -75,7 +80,7 @@ class Loop:
     memory: Memory = field(default_factory=Memory)
     brain: Brain = field(default_factory=Brain)
     random: Random = field(default_factory=lambda: Random(1))
-    store: FileStore = field(default_factory=lambda: FileStore(Path(mkdtemp(prefix="bench-")) / "state"))
+    store: FileStore = field(default_factory=make_store)
 
     def turn(self, seen: Observation) -> Plan:
         state = fold(self.memory, seen, [], self.settings)

@@ -1,11 +1,9 @@
 """The whole engine with a cloud that takes its time: reading and writing, as the daemon does it."""
 
-from pathlib import Path
 from random import Random
-from tempfile import mkdtemp
 
 from loops import MOST_OF_MANY, many_pods, many_shapes
-from measure import Benchmark, Prepared, Result
+from measure import Benchmark, Prepared, Result, make_store
 from nodewright.adapters.provider import connect_provider
 from nodewright.adapters.simulated.agenda import Agenda
 from nodewright.adapters.simulated.api_server import ApiServer
@@ -14,7 +12,6 @@ from nodewright.adapters.simulated.crash import Tripwire
 from nodewright.adapters.simulated.journal import Journal
 from nodewright.adapters.simulated.recorder import Recorder
 from nodewright.adapters.simulated.scheduler import Scheduler
-from nodewright.adapters.store.file import FileStore
 from nodewright.cli.clock import SystemClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.ports import World
@@ -43,7 +40,7 @@ def prepare_slow_groups(share: float) -> Prepared:
     world = World(
         cluster=ApiServer(cluster, Agenda(), clock, Tripwire()),
         providers=(provider,),
-        store=FileStore(Path(mkdtemp(prefix="bench-")) / "state"),
+        store=make_store(),
         events=recorder,
         audit=recorder.audit,
     )

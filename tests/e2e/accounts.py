@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,12 @@ from typing import Any
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
 from tests.e2e.helm import render_mode
-from tests.e2e.rights import read_roles
+from tests.e2e.rights import path_of, read_roles
 
 from nodewright.adapters.kube.credentials import Pod
 
 CORE = "/api/v1/namespaces/kube-system"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_PATHS = {
-    "ClusterRole": f"{RBAC}/clusterroles",
-    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
-    "Role": f"{RBAC}/namespaces/kube-system/roles",
-    "RoleBinding": f"{RBAC}/namespaces/kube-system/rolebindings",
-    "ServiceAccount": f"{CORE}/serviceaccounts",
-}
+_ACCOUNTS = f"{CORE}/serviceaccounts"
 _REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _SHORTEST_SECONDS = 600  # the API server issues none for less
 
@@ -43,7 +35,7 @@ class Account:
         secret = self._plane.request(f"{CORE}/secrets", method="POST", body={"metadata": meta})["metadata"]
         bound = {"apiVersion": "v1", "kind": "Secret", "name": secret["name"], "uid": secret["uid"]}
         spec = {"expirationSeconds": _SHORTEST_SECONDS, "boundObjectRef": bound}
-        path = f"{CORE}/serviceaccounts/{self._name}/token"
+        path = f"{_ACCOUNTS}/{self._name}/token"
         issued = self._plane.request(path, method="POST", body={"spec": spec})
         token: str = issued["status"]["token"]
         wait_until(lambda: not is_refused(self._plane, token), "new token that is taken")
@@ -53,11 +45,11 @@ class Account:
 @contextmanager
 def make_account(plane: ControlPlane, name: str) -> Iterator[Account]:
     """One without rights."""
-    plane.request(_PATHS["ServiceAccount"], method="POST", body={"metadata": {"name": name}})
+    plane.request(_ACCOUNTS, method="POST", body={"metadata": {"name": name}})
     try:
         yield Account(plane, name)
     finally:
-        plane.request(f"{_PATHS['ServiceAccount']}/{name}", method="DELETE")
+        plane.request(f"{_ACCOUNTS}/{name}", method="DELETE")
 
 
 @contextmanager
@@ -65,18 +57,14 @@ def make_account_of_chart(plane: ControlPlane) -> Iterator[Account]:
     """As helm would install it; the roles have names of their own, since a user has those of the chart."""
     [found] = [document for document in render_mode("run") if document["kind"] == "ServiceAccount"]
     name = found["metadata"]["name"]
-    made = [deepcopy(found), *read_roles("nodewright")]
-    for document in made[1:]:
-        document["metadata"]["name"] = "in-a-pod"
-        if "roleRef" in document:
-            document["roleRef"]["name"] = "in-a-pod"
-    for document in made:
-        plane.request(_PATHS[document["kind"]], method="POST", body=document)
+    made = [(_ACCOUNTS, found), *((path_of(role), role) for role in read_roles("nodewright", name="in-a-pod"))]
+    for path, document in made:
+        plane.request(path, method="POST", body=document)
     try:
         yield Account(plane, name)
     finally:
-        for document in made:
-            plane.request(f"{_PATHS[document['kind']]}/{document['metadata']['name']}", method="DELETE")
+        for path, document in made:
+            plane.request(f"{path}/{document['metadata']['name']}", method="DELETE")
 
 
 class PodFolder:

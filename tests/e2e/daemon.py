@@ -28,6 +28,12 @@ def wait_until(probe: Callable[[], object], what: str, seconds: float = PATIENCE
         threading.Event().wait(_LOOK_EVERY)
 
 
+def run_command(*words: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A command of nodewright, to its end; ``environ`` is added to ours."""
+    command, env = [sys.executable, "-m", "nodewright", *words], {**os.environ, **(environ or {})}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+
 class DaemonProcess:
     """The daemon with the shared cloud as its only provider; it loops every second. ``settings`` stand in its file.
 

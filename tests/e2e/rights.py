@@ -35,28 +35,32 @@ MODES = {"nodewright": "run", "dry-run": "shadow", "onlooker": "shadow"}
 Settings = Mapping[str, Any] | None
 
 
-def read_roles(user: str, settings: Settings = None) -> list[dict[str, Any]]:
-    """Roles and their bindings, under names of their own."""
+def read_roles(user: str, settings: Settings = None, name: str = "") -> list[dict[str, Any]]:
+    """Roles of the user and their bindings, under its name or ``name``."""
     wanted, mode = (*_PLURALS, *_NAMESPACED), MODES[user]
     rendered = render({"mode": mode, "settings": settings}) if settings else render_mode(mode)
     found = [deepcopy(document) for document in rendered if document["kind"] in wanted]
     for document in found:
-        document["metadata"]["name"] = user
+        document["metadata"]["name"] = name or user
         if "roleRef" in document:
-            document["roleRef"]["name"] = user
+            document["roleRef"]["name"] = name or user
     return found
+
+
+def path_of(document: Mapping[str, Any]) -> str:
+    """Where roles and bindings of its kind are."""
+    kind = document["kind"]
+    if kind in _PLURALS:
+        return f"{_RBAC}/{_PLURALS[kind]}"
+    return f"{_RBAC}/namespaces/{document['metadata']['namespace']}/{_NAMESPACED[kind]}"
 
 
 def bind_role(plane: ControlPlane, user: str = "nodewright", settings: Settings = None) -> None:
     """``user`` may do what the chart lets its service account do, and nothing else that it might before."""
     for document in read_roles(user, settings):
-        kind, namespace = document["kind"], document["metadata"].get("namespace")
         if "subjects" in document:
             document["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
-        place = (
-            f"{_RBAC}/{_PLURALS[kind]}" if kind in _PLURALS else f"{_RBAC}/namespaces/{namespace}/{_NAMESPACED[kind]}"
-        )
-        plane.request(f"{place}/{document['metadata']['name']}", method="PUT", body=document)
+        plane.request(f"{path_of(document)}/{document['metadata']['name']}", method="PUT", body=document)
 
 
 def granted(user: str = "nodewright", settings: Settings = None) -> set[Right]:

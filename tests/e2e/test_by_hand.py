@@ -7,11 +7,10 @@ from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
-from tests.e2e.test_scale_up import count_running, deploy
+from tests.e2e.requesting import MERGE_PATCH
+from tests.e2e.test_scale_up import LEASE, count_ready, count_running, deploy, find_lease
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
 STATE = "/api/v1/namespaces/kube-system/configmaps/nodewright-state"
-MERGE_PATCH = "application/merge-patch+json"
 
 
 def test_its_lease_is_deleted_and_its_memory_broken(
@@ -45,23 +44,17 @@ def test_one_loop_finishes_the_removal_that_it_begins(
     """No next loop would take the taint off, or go on."""
     with shared.lock:
         shared.cloud.increase("small", 0, 1)
-    wait_until(lambda: ready_nodes(clean), "ready node")
+    wait_until(lambda: count_ready(clean), "ready node")
     daemon = start("--once", "--scale-down-unneeded-time=0s", "--node-delete-delay-after-taint=1s")
     assert daemon.wait() == 0
     assert [what for what, _ in shared.calls] == ["delete"]
     assert daemon.says("node removed by cluster autoscaler")
 
 
-def ready_nodes(plane: ControlPlane) -> list[str]:
-    nodes = plane.request("/api/v1/nodes")["items"]
-    conditions = [(node["metadata"]["name"], one) for node in nodes for one in node["status"]["conditions"]]
-    return [name for name, one in conditions if (one["type"], one["status"]) == ("Ready", "True")]
-
-
 def holder(plane: ControlPlane) -> str:
     """Empty while there is no lease."""
     try:
-        found: str = plane.request(LEASE)["spec"]["holderIdentity"]
+        found: str = find_lease(plane)["holderIdentity"]
     except urllib.error.HTTPError as error:
         if error.code != 404:
             raise

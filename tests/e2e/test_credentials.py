@@ -1,22 +1,18 @@
 """Credentials that run out or are withdrawn while the connection goes on."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from tests.e2e.accounts import Account, PodFolder, is_refused, make_account, make_account_of_chart
 from tests.e2e.cloud import RealClock, SharedCloud
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.daemon import DaemonProcess, wait_until
+from tests.e2e.daemon import DaemonProcess, run_command, wait_until
 from tests.e2e.test_scale_up import PODS, count_running, deploy
 
 from nodewright.adapters.kube.api import ApiError, Request
@@ -158,25 +154,21 @@ def status_of(connection: Connection) -> int:
 # Service accounts
 
 
-def test_a_pod_is_its_service_account_and_follows_its_token(
-    mounted: PodFolder, account: Account, other: Account
+@pytest.mark.parametrize(
+    "connect_by",
+    [lambda mounted: connect(pod=mounted.pod), lambda mounted: connect(kubeconfig=str(mounted.kubeconfig()))],
+    ids=["in a pod", "by a tokenFile"],
+)
+def test_a_service_account_follows_its_token(
+    mounted: PodFolder, account: Account, other: Account, connect_by: Callable[[PodFolder], Connection]
 ) -> None:
     """The next call goes with the new token; nobody waits for a minute to pass."""
-    connection = connect(pod=mounted.pod)
+    connection = connect_by(mounted)
     assert who_asks(connection) == account.user == "system:serviceaccount:kube-system:nodewright"
     mounted.mount(other)
     assert who_asks(connection) == other.user
     mounted.mount(account)
     assert who_asks(connection) == account.user
-
-
-def test_a_kubeconfig_that_names_a_token_file_follows_it_too(
-    mounted: PodFolder, account: Account, other: Account
-) -> None:
-    connection = connect(kubeconfig=str(mounted.kubeconfig()))
-    assert who_asks(connection) == account.user
-    mounted.mount(other)
-    assert who_asks(connection) == other.user
 
 
 def test_a_token_that_ran_out_fails_calls_until_there_is_another(
@@ -292,8 +284,6 @@ def test_the_daemon_and_its_commands_in_a_pod(
 
 
 def nodewright(environ: dict[str, str], *words: str) -> str:
-    command = [sys.executable, "-m", "nodewright", *words]
-    env: dict[str, Any] = {**os.environ, **environ}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    result = run_command(*words, environ=environ)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout

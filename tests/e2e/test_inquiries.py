@@ -1,9 +1,7 @@
 """What the running daemon answers, and settings that change under it."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +9,12 @@ import yaml
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.daemon import PLUGIN, DaemonProcess, wait_until
+from tests.e2e.daemon import PLUGIN, DaemonProcess, run_command, wait_until
 from tests.e2e.test_scale_up import count_running, deploy
 
 
 def nodewright(*words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(PLUGIN), "COLUMNS": "200"}
-    command = [sys.executable, "-m", "nodewright", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    return run_command(*words, environ={"PYTHONPATH": str(PLUGIN), "COLUMNS": "200"})
 
 
 def ask(daemon: DaemonProcess, *words: str) -> Any:

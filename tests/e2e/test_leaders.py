@@ -1,7 +1,6 @@
 """Two processes, one leader: on the real lease, with real processes that freeze and die."""
 
 import signal
-from typing import Any
 
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
@@ -9,15 +8,9 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
 from tests.e2e.rights import read_asked
 from tests.e2e.test_inquiries import address_of, nodewright
-from tests.e2e.test_scale_up import PODS, count_running, deploy
+from tests.e2e.test_scale_up import PODS, count_running, deploy, find_lease
 
 from nodewright.adapters.kube.store import STATE_NAME
-
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
-
-
-def find_lease(plane: ControlPlane) -> Any:
-    return plane.request(LEASE)["spec"]
 
 
 def test_a_frozen_leader_writes_nothing_when_it_wakes(

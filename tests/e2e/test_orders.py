@@ -1,29 +1,21 @@
 """What people order and ask of the daemon of a cluster, through the cluster alone."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.daemon import wait_until
+from tests.e2e.daemon import run_command, wait_until
 from tests.e2e.rights import find_refused, granted, is_used, read_asked
 from tests.e2e.test_scale_up import count_running, deploy, find_events
 
 from nodewright.adapters.kube.store import PAUSE_NAME
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nodewright", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
-
-
 def nodewright(*words: str) -> str:
-    result = run(*words)
+    result = run_command(*words)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -62,6 +54,6 @@ def test_who_only_looks_sees_a_pause_and_orders_none(clean: ControlPlane) -> Non
     looks = str(clean.kubeconfig("onlooker"))  # what the other one asks for is audited
     nodewright("pause", "--for", "1h", "--kubeconfig", str(clean.kubeconfig()))
     assert read_status(Path(looks))["paused_until"]
-    refused = run("resume", "--kubeconfig", looks)
+    refused = run_command("resume", "--kubeconfig", looks)
     assert refused.returncode == 2
     assert 'configmaps "nodewright-pause" is forbidden' in refused.stderr

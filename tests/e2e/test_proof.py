@@ -13,8 +13,7 @@ from tests.e2e.conftest import StartDaemon, make_group
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
 from tests.e2e.test_inquiries import nodewright
-from tests.e2e.test_leaders import find_lease
-from tests.e2e.test_scale_up import PODS, count_running, deploy
+from tests.e2e.test_scale_up import PODS, count_running, deploy, find_lease
 
 from nodewright.model.capability import Capability
 from nodewright_fake import CloudOptions, GroupConfig, StockOut

@@ -14,7 +14,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.daemon import wait_until
 from tests.e2e.requesting import Asking, increases, install_crds
 from tests.e2e.rights import bind_role, find_refused, granted, is_used, read_asked
-from tests.e2e.test_scale_up import count_running, find_events
+from tests.e2e.test_scale_up import count_ready, count_running, find_events
 
 from nodewright.model.capability import Capability
 from nodewright.model.moment import format_moment
@@ -85,11 +85,6 @@ def group(**changes: Any) -> pytest.MarkDecorator:
 
 def names_in(plane: ControlPlane, path: str) -> set[str]:
     return {held["metadata"]["name"] for held in plane.request(path)["items"]}
-
-
-def count_ready(plane: ControlPlane) -> int:
-    conditions = [one for node in plane.request("/api/v1/nodes")["items"] for one in node["status"]["conditions"]]
-    return sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 @group(size=2)

@@ -13,6 +13,7 @@ from tests.e2e.daemon import wait_until
 
 PODS = "/api/v1/namespaces/default/pods"
 SYSTEM = "/api/v1/namespaces/kube-system"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
 
 
 def make_deployment(name: str, replicas: int, cpu: str = "1", **spec: Any) -> dict[str, Any]:
@@ -39,6 +40,15 @@ def deploy(plane: ControlPlane, name: str, replicas: int, cpu: str = "1", **spec
 
 def count_running(plane: ControlPlane) -> int:
     return sum(pod["status"]["phase"] == "Running" for pod in plane.request(PODS)["items"])
+
+
+def count_ready(plane: ControlPlane) -> int:
+    conditions = [one for node in plane.request("/api/v1/nodes")["items"] for one in node["status"]["conditions"]]
+    return sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def find_lease(plane: ControlPlane) -> Any:
+    return plane.request(LEASE)["spec"]
 
 
 def find_events(plane: ControlPlane, reason: str, namespace: str = "default") -> list[dict[str, Any]]:
@@ -95,8 +105,7 @@ def test_once_grows_and_ends(clean: ControlPlane, shared: SharedCloud, start: St
     daemon = start("--once")
     assert daemon.wait() == 0
     assert shared.calls == [("increase", ("small", 0, 1))]
-    lease = clean.request("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler")
-    assert not lease["spec"].get("holderIdentity")
+    assert not find_lease(clean).get("holderIdentity")
     wait_until(lambda: count_running(clean) == 2, "running pods")
 
 

@@ -30,6 +30,15 @@ def candidate(
     return Leadership(server, options, clock, clock, Random(1))
 
 
+def leader_and_candidate(server: ApiServer) -> tuple[VirtualClock, Leadership, Leadership]:
+    """The first one leads, the second has seen it."""
+    clock = VirtualClock(1000.0)
+    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
+    assert a._try()
+    assert not b._try()
+    return clock, a, b
+
+
 def test_what_keeps_it_from_the_lease_is_told(server: ApiServer) -> None:
     """Of a right that is missing nobody would hear otherwise: a process that waits to lead is healthy."""
     clock, heard = VirtualClock(1000.0), list[str]()
@@ -55,10 +64,7 @@ def held(server: ApiServer) -> dict[str, Any]:
 
 
 def test_the_first_one_leads_and_the_other_waits(server: ApiServer) -> None:
-    clock = VirtualClock(1000.0)
-    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
-    assert a._try()
-    assert not b._try()
+    clock, a, b = leader_and_candidate(server)
     assert (a.remaining(), b.remaining()) == (15.0, 0.0)
     assert b.holder == "a"
     for _ in range(30):
@@ -70,10 +76,7 @@ def test_the_first_one_leads_and_the_other_waits(server: ApiServer) -> None:
 
 
 def test_a_holder_that_stops_renewing_is_followed_when_its_lease_is_over(server: ApiServer) -> None:
-    clock = VirtualClock(1000.0)
-    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
-    assert a._try()
-    assert not b._try()
+    clock, a, b = leader_and_candidate(server)
     clock.sleep(15)
     assert not b._try()
     assert a.remaining() == 0.0
@@ -167,10 +170,7 @@ def test_who_takes_over_without_a_good_bye_waits_for_calls_under_way(server: Api
 
 
 def test_a_lease_that_somebody_deletes_stays_with_its_holder(server: ApiServer) -> None:
-    clock = VirtualClock(1000.0)
-    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
-    assert a._try()
-    assert not b._try()
+    clock, a, b = leader_and_candidate(server)
     server.drop(LEASE)
     clock.sleep(2)
     assert not b._try()
@@ -183,10 +183,7 @@ def test_a_lease_that_somebody_deletes_stays_with_its_holder(server: ApiServer) 
 
 def test_who_waited_for_a_lease_that_is_deleted_waits_as_long_as_it_said(server: ApiServer) -> None:
     """Its holder may be in the middle of a call to a cloud."""
-    clock = VirtualClock(1000.0)
-    a, b = candidate(server, "a", clock), candidate(server, "b", clock)
-    assert a._try()
-    assert not b._try()
+    clock, a, b = leader_and_candidate(server)
     server.drop(LEASE)
     clock.sleep(15)
     assert not b._try()
