@@ -7,7 +7,7 @@ from typing import Any
 from tests.faults.schedules import Schedule
 
 _TRIES = 200
-_LISTS = ("faults", "stock_outs", "failures", "dead_boots", "slow_boots", "interference", "groups")
+_LISTS = ("faults", "stock_outs", "failures", "dead_boots", "slow_boots", "false_failures", "interference", "groups")
 _COUNTS = ("replicas", "count", "nodes", "machines", "size")
 
 

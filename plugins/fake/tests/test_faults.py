@@ -82,3 +82,28 @@ def test_a_crash_is_translated(set_up: Any) -> None:
     stage = set_up(faults=[{"kind": "crash", "hook": "instances", "message": "oops"}])
     with pytest.raises(ProviderError, match="fake raised RuntimeError in instances: oops"):
         stage.client.instances("a")
+
+
+def test_a_machine_that_runs_is_reported_as_failed_for_half_of_each_period(set_up: Any) -> None:
+    rule = {"group": "a", "start": "10s", "end": "1m", "flaps_every": "20s", "machines": 1, "code": "ODD"}
+    stage = set_up(false_failures=[rule])
+    assert stage.cloud.next_change() == 1010
+    machine, told = stage.client.instances("a")[0].id, dict[float, list[str]]()
+    for second in (0, 10, 19, 20, 30, 40, 50, 60):
+        stage.later(1000 + second - stage.clock.now())
+        told[second] = [failure.failure_id for failure in stage.client.failed_instances("a") or ()]
+        assert len(stage.client.instances("a")) == 1 - len(told[second])
+    assert [second for second, ids in told.items() if ids] == [10, 19, 30, 50]
+    assert told[10] == told[19] != told[30]
+    stage.later(0)
+    assert stage.cloud.living("a") == {machine}
+    assert stage.cloud.next_change() > 1_000_000
+
+
+def test_a_machine_reported_as_failed_can_be_deleted_for_real(set_up: Any) -> None:
+    stage = set_up(false_failures=[{"also_listed": True, "error_class": "out_of_resources"}])
+    [failure] = stage.client.failed_instances("a")
+    [machine] = stage.client.instances("a")
+    assert failure.instance_id == machine.id
+    assert stage.client.delete_instances("a", [machine.id], 1) == (machine.id,)
+    assert stage.cloud.living("a") == frozenset()

@@ -16,6 +16,7 @@ from nodewright.spec import (
     QuotaExceeded,
     TargetChanged,
 )
+from nodewright_fake.false_failures import FalseFailures
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
@@ -40,6 +41,8 @@ class FakeCloud:
         self.supply.slow_boots.extend(options.slow_boots)
         self._clock = clock
         self._built = clock.now()
+        tells = Capability.FAST_FAILURE_DETECTION not in options.switched_off
+        self._false_failures = FalseFailures(options.false_failures if tells else (), self._built)
         self._interference = sorted(options.interference, key=lambda change: change.start)
         self._orders: dict[str, list[Machine]] = {}
         self._before_write: list[Callable[[], object]] = []
@@ -56,9 +59,9 @@ class FakeCloud:
         return tuple(self._groups)
 
     def view(self, group_id: str) -> GroupView:
-        """The group as it is now; raises NodeGroupNotFound."""
+        """Return the group as the cloud reports it now; raise NodeGroupNotFound."""
         self._catch_up()
-        return view_of(self.group(group_id))
+        return self._false_failures.apply(view_of(self.group(group_id)), self._clock.now())
 
     def group(self, group_id: str) -> Group:
         """Raises NodeGroupNotFound."""
@@ -85,7 +88,7 @@ class FakeCloud:
         """Epoch seconds at which something happens next by itself, at the earliest."""
         self._catch_up()
         by_others = self._built + self._interference[0].start if self._interference else float("inf")
-        return min(self._life.next_due(), by_others)
+        return min(self._life.next_due(), by_others, self._false_failures.next_change(self._clock.now()))
 
     def coming_interference(self) -> tuple[Resize | TakeBack, ...]:
         """What others will do that has not happened yet."""

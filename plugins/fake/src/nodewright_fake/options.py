@@ -130,6 +130,21 @@ class SlowBoot(Window, frozen=True, kw_only=True):
     ready: Delay = fixed(0)
 
 
+class FalseFailure(Window, frozen=True, kw_only=True):
+    """Machines that run are reported as failed creations, the oldest ``machines`` of each group; the nodes stay Ready.
+
+    With ``flaps_every``, the report comes and goes: it is there for the first half of each such period.
+    ``also_listed``: ``instances`` still lists the machines.
+    """
+
+    machines: Count | None = None
+    flaps_every: Seconds | None = None
+    also_listed: bool = False
+    error_class: ErrorClass = ErrorClass.OTHER
+    scope: FailureScope = FailureScope.GROUP
+    code: str = "PROVISIONING_STATE_FAILED"
+
+
 class Interference(Strict, frozen=True, kw_only=True, tag_field="do"):
     """What somebody else does to a group, ``start`` after the cloud was built."""
 
@@ -196,6 +211,7 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     dead_boots: tuple[DeadBoot, ...] = ()
     slow_boots: tuple[SlowBoot, ...] = ()
+    false_failures: tuple[FalseFailure, ...] = ()
     interference: tuple[Resize | TakeBack, ...] = ()
     faults: tuple[Fault, ...] = ()
     gpu: Gpu = Gpu()
@@ -218,6 +234,9 @@ def load_options(raw: Mapping[str, Any], node_group_specs: Sequence[str] = ()) -
         options = decode_options(_read_yaml(path), CloudOptions, source, decode_hook)
     check_groups(options.groups, source)
     _check_interference(options, source)
+    for rule in options.false_failures:
+        if rule.flaps_every is not None and rule.flaps_every <= 0:
+            raise ConfigError(f"{source}: false_failures: flaps_every must be more than 0s")
     if not node_group_specs:
         return options
     return msgspec.structs.replace(options, groups=_select(options.groups, node_group_specs))

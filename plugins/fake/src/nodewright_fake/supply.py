@@ -114,10 +114,11 @@ class Supply:
 
     def _in_force(self, rules: list[W], config: GroupConfig, now: float) -> list[W]:
         age = now - self._built
-        return [rule for rule in rules if rule.start <= age < rule.end and _meets(rule, config)]
+        return [rule for rule in rules if rule.start <= age < rule.end and meets(rule, config)]
 
 
-def _meets(rule: Window, config: GroupConfig) -> bool:
+def meets(rule: Window, config: GroupConfig) -> bool:
+    """Return whether the rule is about the group."""
     named = ((rule.zone, config.zone), (rule.instance_type, config.instance_type), (rule.group, config.name))
     return all(pattern in ("*", value) for pattern, value in named)
 
