@@ -63,16 +63,17 @@ class Desk:
         self.warning = ""
         self.unreadable = False
         self.audit = AuditLog()
+        self.settings = Settings()
 
     def engine(self, *, strict: bool = False, memory: Memory | None = None) -> Autoscaler:
         if memory is not None:
             self.saved.append(memory)
         world = World(cluster=self, providers=(self,), store=self, events=self, audit=self.audit)
         brain = Brain(make_plan=self._plan, check_actions=self._check, strict=strict)
-        return Autoscaler(world, self.clock, Settings(), Random(1), brain=brain)
+        return Autoscaler(world, self.clock, self.settings, Random(1), brain=brain)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        assert settings == Settings()
+        assert settings == self.settings
         assert random.random() >= 0
         self.order.append("plan")
         self.states.append(state)
@@ -80,7 +81,7 @@ class Desk:
 
     def _check(self, seen: Observation, actions: Sequence[PlannedAction], settings: Settings) -> tuple[Violation, ...]:
         assert seen.now == self.states[-1].now
-        assert settings == Settings()
+        assert settings == self.settings
         return tuple(violation for violation in self.violations if violation.action in actions)
 
     # The cluster

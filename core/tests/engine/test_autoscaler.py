@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import InvariantError, KubeApiError, NodewrightError, OutOfCapacity, ProviderUnavailable
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import ObjectMeta
+from nodewright.model.settings import LoopSettings, Settings
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.validate import Violation
@@ -126,6 +128,26 @@ def test_a_loop_longer_than_the_interval_is_followed_at_once(desk: Any) -> None:
     desk.call_seconds = 25.0
     engine = desk.engine()
     assert engine.next_loop_at(engine.run_once()) == 1025.0
+
+
+def test_only_profile_ca_follows_work_with_two_loops_at_once(desk: Any) -> None:
+    """As CA's loop trigger: it does not wait while one of the last two loops did something."""
+    waits = {}
+    for profile in ("nodewright", "ca"):
+        desk.plans, desk.target = [Plan(), Plan(actions=(GROW,)), Plan(), Plan(), Plan()], 1
+        engine = desk.engine()
+        desk.settings = Settings(loop=LoopSettings(profile=profile))
+        engine.use(desk.settings)
+        reports = (engine.run_once() for _ in range(5))
+        waits[profile] = [engine.next_loop_at(report) - report.finished for report in reports]
+    assert waits == {"nodewright": [10.0] * 5, "ca": [10.0, 0.0, 0.0, 10.0, 10.0]}
+
+
+def test_profile_ca_gathers_no_batch(desk: Any) -> None:
+    engine = desk.engine()
+    assert engine.batch_window() == BatchWindow(idle=1.0, longest=10.0)
+    engine.use(Settings(loop=LoopSettings(profile="ca")))
+    assert engine.batch_window() == BatchWindow(idle=0.0, longest=0.0)
 
 
 def test_a_rule_that_is_broken_drops_that_action_with_an_alert(desk: Any) -> None:

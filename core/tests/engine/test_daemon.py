@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.engine.daemon import Daemon
+from nodewright.engine.daemon import BatchWindow, Daemon
 from nodewright.engine.report import LoopReport
 
 
@@ -14,6 +14,7 @@ class Script:
     def __init__(self, clock: VirtualClock) -> None:
         self.told: list[tuple[str, float]] = []
         self.refused = False
+        self.window = BatchWindow(1.0, 5.0)
         self.steps: list[float] = []
         self.rings: list[float] = []
         self._clock = clock
@@ -27,6 +28,9 @@ class Script:
     def next_loop_at(self, report: LoopReport) -> float:
         return report.finished if self.refused else report.started + 10
 
+    def batch_window(self) -> BatchWindow:
+        return self.window
+
     def next_step_at(self) -> float:
         return self.steps[0] if self.steps else math.inf
 
@@ -37,8 +41,8 @@ class Script:
     def wait(self, seconds: float) -> bool:
         ring = self.rings[0] if self.rings else math.inf
         if ring <= self._clock.now() + seconds:
-            self.rings.pop(0)
             self._clock.advance_to(max(ring, self._clock.now()))
+            self.rings = [later for later in self.rings if later > self._clock.now()]
             return True
         self._clock.sleep(seconds)
         return False
@@ -60,13 +64,56 @@ def test_a_loop_each_interval() -> None:
     assert run(lambda _: None) == [("loop", 0), ("loop", 10), ("loop", 20), ("loop", 30)]
 
 
-def test_a_ring_starts_a_loop_at_once() -> None:
-    told = run(lambda script: script.rings.append(13.0), 20)
-    assert told == [("loop", 0), ("loop", 10), ("loop", 13)]
+def loops(told: list[tuple[str, float]]) -> list[float]:
+    return [at for what, at in told if what == "loop"]
 
 
-def test_a_ring_during_a_loop_is_not_lost() -> None:
-    assert run(lambda script: script.rings.append(1.0), 11)[:2] == [("loop", 0), ("loop", 2)]
+def test_a_pod_in_a_quiet_cluster_waits_no_longer_than_the_idle_second() -> None:
+    assert loops(run(lambda script: script.rings.append(13.0), 20)) == [0, 10, 14]
+
+
+def test_a_loop_waits_until_arrivals_pause() -> None:
+    told = run(lambda script: script.rings.extend([3.0, 3.5, 4.4, 5.2]), 16)
+    assert loops(told) == [0, 6.2]
+
+
+def test_arrivals_without_a_pause_wait_no_longer_than_the_longest_batch() -> None:
+    told = run(lambda script: script.rings.extend(3.0 + 0.5 * number for number in range(60)), 20)
+    # 3 s: the first arrival. A loop takes 2 s; those that came meanwhile open the next batch when it ends.
+    assert loops(told) == [0, 8, 15]
+
+
+def test_a_batch_that_is_open_when_the_scan_interval_ends_is_gathered_whole() -> None:
+    told = run(lambda script: script.rings.extend([9.5, 10.2, 10.9]), 20)
+    assert loops(told) == [0, 11.9]
+
+
+def test_pods_that_arrive_during_a_loop_start_the_next_one() -> None:
+    assert loops(run(lambda script: script.rings.append(1.0), 11))[:2] == [0, 3]
+
+
+def test_a_loop_that_follows_a_refusal_waits_for_no_batch() -> None:
+    def refuse(script: Script) -> None:
+        script.refused = True
+        script.rings.append(1.0)
+
+    assert loops(run(refuse, 5)) == [0, 2, 4]
+
+
+def test_without_a_window_a_ring_starts_a_loop_at_once() -> None:
+    def prepare(script: Script) -> None:
+        script.window = BatchWindow(0.0, 0.0)
+        script.rings.append(13.0)
+
+    assert loops(run(prepare, 20)) == [0, 10, 13]
+
+
+def test_removals_go_on_while_a_batch_is_gathered() -> None:
+    def prepare(script: Script) -> None:
+        script.rings.extend([3.0, 3.8, 4.6])
+        script.steps.extend([3.5, 4.5])
+
+    assert run(prepare, 6) == [("loop", 0), ("step", 3.5), ("step", 4.5), ("loop", 5.6)]
 
 
 def test_after_a_refusal_the_next_loop_is_at_once() -> None:

@@ -1,7 +1,7 @@
 """What the engine sees of the caches, and when it must not act on it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 
 import pytest
@@ -56,9 +56,11 @@ def open_site(site: Site) -> Site:
     return site
 
 
-def pod(name: str, *, condition: bool = True, node: str = "") -> dict[str, object]:
+def pod(
+    name: str, *, condition: bool = True, node: str = "", labels: Mapping[str, str] | None = None
+) -> dict[str, object]:
     return {
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "labels": labels or {}},
         "spec": {"nodeName": node},
         "status": {"conditions": [UNSCHEDULABLE] if condition else []},
     }
@@ -99,6 +101,7 @@ def test_only_news_of_pods_without_a_place_ring(site: Site) -> None:
     site.server.put(f"{PODS}/known", pod("known"))
     open_site(site)
     assert site.rings == 1
+    site.server.put(f"{PODS}/known", pod("known", labels={"changed": "yes"}))  # it was told of already: no arrival
     site.server.put(f"{PODS}/unseen", pod("unseen", condition=False))
     site.server.put(f"{PODS}/bound", pod("bound", node="a"))
     site.clock.sleep(11)  # the scheduler said so longer ago than that

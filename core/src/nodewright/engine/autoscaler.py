@@ -12,6 +12,7 @@ from nodewright.act.conditions import Clerk
 from nodewright.act.quotas import write_quotas
 from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
 from nodewright.engine.brain import Brain, without_violations
+from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.ports import World
 from nodewright.engine.report import LoopReport
@@ -69,6 +70,8 @@ class Autoscaler:
         self._has_looked = False
         self._name = f"{clock.now():.3f}"
         self._loops = 0
+        # Whether each of the last two loops grew a group, began a removal or served a request.
+        self._did_something = (False, False)
         outlet = Outlet(cluster=world.cluster, calls=self._actor, inbox=self._inbox, events=world.events, clock=clock)
         self._removals = Removals(outlet, settings, self._name)
         # Nodes that a former engine left tainted; None: nobody has looked yet.
@@ -102,7 +105,7 @@ class Autoscaler:
             timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
             timer = min(timer, self._called_off.next_at())
         ended, self._learned = self._clock.now(), ()
-        return LoopReport(
+        report = LoopReport(
             started=started,
             finished=ended,
             loop=self._loop_name,
@@ -110,6 +113,8 @@ class Autoscaler:
             removing=self.under_way(),
             **vars(step),
         )
+        self._did_something = (self._did_something[-1], report.did_something)
+        return report
 
     def under_way(self) -> tuple[Removing, ...]:
         """Nodes on their way out."""
@@ -129,10 +134,23 @@ class Autoscaler:
         return f"{self._name}-{self._loops + 1}"
 
     def next_loop_at(self, report: LoopReport) -> float:
-        """When to run again: at once after a refusal, else one scan interval after the start of this loop."""
-        if report.was_refused:
+        """Return when to run again: at once after a refusal, else one scan interval after the start of this loop.
+
+        Profile "ca" also runs twice at once after a loop that grew a group, began a removal or served a request: CA
+        does not wait while one of its last two loops did something.
+        """
+        loop = self._settings.loop
+        follows_work = self._settings.is_ca and loop.frequent_loops_enabled and any(self._did_something)
+        if report.was_refused or follows_work:
             return report.finished
-        return max(report.finished, report.started + self._settings.loop.scan_interval)
+        return max(report.finished, report.started + loop.scan_interval)
+
+    def batch_window(self) -> BatchWindow:
+        """Return how long a loop that pending pods start waits for more of them."""
+        if self._settings.is_ca:
+            return BatchWindow(0.0, 0.0)
+        loop = self._settings.loop
+        return BatchWindow(loop.batch_idle_duration, loop.batch_max_duration)
 
     def next_step_at(self) -> float:
         """When ``step_removals`` is due (epoch seconds); infinity: no removal waits for time to pass."""

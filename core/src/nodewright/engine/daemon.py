@@ -1,11 +1,21 @@
-"""When the loop runs in real time: one scan interval after the other, and at once when somebody rings."""
+"""When the loop runs in real time: every scan interval, soon after pods arrive, and at once after a refusal."""
 
 import math
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nodewright.engine.report import LoopReport
 from nodewright.model.clock import Clock
+
+
+class BatchWindow(NamedTuple):
+    """How long a loop that pending pods start waits for more of them, in seconds.
+
+    It waits until no pod arrived for ``idle``, and at most for ``longest`` after the first.
+    """
+
+    idle: float
+    longest: float
 
 
 class Engine(Protocol):
@@ -15,13 +25,14 @@ class Engine(Protocol):
     def next_loop_at(self, report: LoopReport) -> float: ...
     def next_step_at(self) -> float: ...
     def step_removals(self) -> object: ...
+    def batch_window(self) -> BatchWindow: ...
 
 
 class Alarm(Protocol):
     """Waits, and is woken by other threads."""
 
     def wait(self, seconds: float) -> bool:
-        """Returns after so long, or at once when somebody rings or has rung since: then True."""
+        """Return after so long, or at once when another thread rings or has rung since: then True."""
 
 
 class Daemon:
@@ -45,11 +56,12 @@ class Daemon:
         self._before_loop = before_loop
 
     def run(self) -> None:
+        """Loop until ``may_go_on`` says no."""
         while self._may_go_on():
             self._rest(self._engine.next_loop_at(self._loop()))
 
     def run_one(self) -> None:
-        """One loop, and the removals that are under way after it: nobody comes back for nodes that were tainted."""
+        """Run one loop, and the removals that are under way after it: no later loop would finish tainted nodes."""
         if self._may_go_on():
             self._loop()
         while self._may_go_on() and (step_at := self._engine.next_step_at()) < math.inf:
@@ -65,11 +77,21 @@ class Daemon:
         return report
 
     def _rest(self, until: float) -> None:
-        """Until the next loop is due or somebody rings; steps of removals are taken when they are due."""
+        """Wait until the next loop is due; take the steps of removals that fall due meanwhile.
+
+        A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A
+        loop that is due at once (``until`` is over) does not wait for a batch.
+        """
+        if until <= self._clock.now():
+            return
+        batch, latest = self._engine.batch_window(), math.inf
         while self._may_go_on():
             now, step_at = self._clock.now(), self._engine.next_step_at()
             if step_at <= now:
                 self._engine.step_removals()
-                continue
-            if until <= now or self._alarm.wait(min(until, step_at) - now):
+            elif until <= now:
                 return
+            elif self._alarm.wait(min(until, step_at) - now):
+                rung = self._clock.now()
+                latest = min(latest, rung + batch.longest)
+                until = min(rung + batch.idle, latest)

@@ -48,6 +48,12 @@ class LoopReport:
         )
 
     @property
+    def did_something(self) -> bool:
+        """Whether a group grew, a removal began or a request for capacity was examined: CA's loop trigger asks that."""
+        grew = any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
+        return grew or bool(self.begun) or (self.plan is not None and self.plan.provisioning.examined)
+
+    @property
     def is_settled(self) -> bool:
         """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:

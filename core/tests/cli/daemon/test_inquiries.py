@@ -9,6 +9,7 @@ from typing import Any
 from nodewright.act import Pause
 from nodewright.adapters.web import Page
 from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.report import LoopReport
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
@@ -120,6 +121,9 @@ class SlowEngine:
 
     def next_step_at(self) -> float:
         return NOW
+
+    def batch_window(self) -> BatchWindow:
+        return BatchWindow(0.0, 0.0)
 
     def step_removals(self) -> object:
         return None

@@ -78,6 +78,8 @@ class Caches:
     ) -> None:
         self._clock = clock
         self._on_unschedulable = on_unschedulable
+        # When each pod that was told of lately was found unschedulable: the Pod reflector's thread alone uses it.
+        self._told: dict[str, float] = {}
         self._reflectors: dict[str, Reflector[Any]] = {}
         for resource in _resources(options):
             cache: ObjectCache[Any] = ObjectCache(self._see_pod) if resource.kind == "Pod" else ObjectCache()
@@ -148,19 +150,22 @@ class Caches:
         return {name: reflector.lists for name, reflector in self._reflectors.items()}
 
     def _see_pod(self, pod: Pod) -> None:
-        if is_news(pod, self._clock.now()):
-            self._on_unschedulable()
+        """Tell of a pod once each time that the scheduler finds no place for it: its other updates are no arrivals."""
+        now = self._clock.now()
+        since = unschedulable_since(pod)
+        if since is None or since + _FRESH_SECONDS < now or self._told.get(pod.metadata.uid) == since:
+            return
+        self._told = {uid: at for uid, at in self._told.items() if at + _FRESH_SECONDS >= now}
+        self._told[pod.metadata.uid] = since
+        self._on_unschedulable()
 
 
-def is_news(pod: Pod, now: float) -> bool:
-    """Whether the scheduler has just found no place for the pod."""
+def unschedulable_since(pod: Pod) -> float | None:
+    """Return when the scheduler found no place for the pod (epoch seconds); None if it has one, or is not asked for."""
     if pod.spec.node_name or pod.is_terminal:
-        return False
-    for condition in pod.status.conditions:
-        if condition.finds_no_place:
-            since = condition.last_transition_time
-            return since is not None and since.timestamp() + _FRESH_SECONDS >= now
-    return False
+        return None
+    times = (c.last_transition_time for c in pod.status.conditions if c.finds_no_place)
+    return next((time.timestamp() for time in times if time is not None), None)
 
 
 def _resources(options: CacheOptions) -> list[Resource[Any]]:

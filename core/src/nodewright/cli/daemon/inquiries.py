@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from nodewright.cli.explain.view import print_answer
 from nodewright.cli.screen import make_console, safe
 from nodewright.cli.status.view import as_json as status_json
 from nodewright.cli.status.view import print_status
+from nodewright.engine.daemon import Engine
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.clock import Clock
@@ -33,15 +34,6 @@ _JSON = "application/json"
 _TABLE = "table"
 # A loop may wait for a cloud: who asks meanwhile waits as long, but not for ever.
 _PATIENCE_SECONDS = 90.0
-
-
-class Engine(Protocol):
-    """As Autoscaler."""
-
-    def run_once(self) -> LoopReport: ...
-    def next_loop_at(self, report: LoopReport) -> float: ...
-    def next_step_at(self) -> float: ...
-    def step_removals(self) -> object: ...
 
 
 class Inquiries:
@@ -153,6 +145,7 @@ class _InTurn:
         self._turn = turn
         self.next_loop_at = engine.next_loop_at
         self.next_step_at = engine.next_step_at
+        self.batch_window = engine.batch_window
 
     def run_once(self) -> LoopReport:
         with self._turn:
