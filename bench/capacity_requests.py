@@ -138,10 +138,12 @@ REQUESTS: dict[str, Benchmark] = {
         workload="5,000 requests for room for 2 pods each on 1,000 nodes, until each is decided",
         start="requests",
         prepare=prepare_small,
+        limit=30,
     ),
     "requests-huge": Benchmark(
         workload="one request of all or nothing for 32 sets of 16,384 pods; one plan",
         start="requests",
         prepare=prepare_huge,
+        limit=4,
     ),
 }

@@ -8,6 +8,7 @@ from nodewright.model.node import ZONE_LABEL
 from nodewright.model.pod import Pod, PodCondition, PodStatus, TopologySpreadConstraint
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.pending import DELAY_ANNOTATION, drop_passed_over, is_pending, split_young, take_fitting
+from nodewright.snapshot.pod_class import PodClass, PodClasses
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import World, grown
@@ -119,3 +120,33 @@ def test_daemon_pods_take_room_and_cause_no_growth() -> None:
     assert grown(world.plan()) == {"g": (1, 2)}
     world.pending = [daemon, build_pod("other", cpu="3", owner=("DaemonSet", "e"))]
     assert grown(world.plan()) == {}
+
+
+class CountingClasses(PodClasses):
+    """Counts how often the class of a pod was looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lookups = 0
+
+    def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
+        self.lookups += 1
+        return super().of(pod, placed=placed)
+
+
+def test_a_class_is_looked_up_once_for_each_template_and_not_for_each_pod() -> None:
+    snapshot, classes = Snapshot(), CountingClasses()
+    snapshot.vocabulary.classes = classes
+    snapshot.add_nodes([build_node(f"n-{number}", pods=512) for number in range(10)])
+    templates = [build_pod(f"set-{number}", f"{number + 1}m", "1Ki", unschedulable=False) for number in range(4)]
+    pods = [
+        structs.replace(pod, metadata=structs.replace(pod.metadata, name=f"{pod.name}-{number}"))
+        for pod in templates
+        for number in range(500)
+    ]
+    fitting, _ = take_fitting(snapshot, pods)
+    assert len(fitting) == len(pods)
+    assert classes.lookups <= 2 * len(templates)
+    assert [[held.spec for held in snapshot.pod_classes(row)] for row in range(10)] == [
+        [pod.spec for pod in snapshot.pods(row)] for row in range(10)
+    ]

@@ -76,10 +76,10 @@ def test_known_pods_come_and_go_with_their_nodes() -> None:
     assert [known.name for known in fork.pods(0)] == ["second"]
     assert [known.name for known in snapshot.pods(0)] == ["first", "second"]
     assert (list(fork.pod_classes(0)), list(snapshot.pod_classes(0))) == (classes[1:], classes)
-    fork.recall(0, ())
+    fork.forget_pods(0, lambda pod_class: pod_class is classes[1])
     assert (fork.pods(0), fork.pod_classes(0)) == ((), ())
-    fork.recall(0, (second,))
-    assert list(fork.pod_classes(0)) == classes[1:]
+    fork.name_pods(classes[1], 0, [second])
+    assert (fork.pods(0), list(fork.pod_classes(0))) == ((second,), classes[1:])
     fork.remove_node(0)
     assert (fork.pods(0), fork.pod_classes(0)) == ((), ())
     assert list(fork.placements()) == []

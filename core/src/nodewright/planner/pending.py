@@ -44,7 +44,7 @@ def _drop(snapshot: Snapshot, wanted: Callable[[PodSpec], bool]) -> None:
         for row, count in rows.items():
             snapshot.unplace(pod_class, row, count)
     for row in {row for _, rows in held for row in rows}:
-        snapshot.recall(row, [pod for pod in snapshot.pods(row) if not wanted(pod.spec)])
+        snapshot.forget_pods(row, lambda pod_class: wanted(pod_class.spec))
 
 
 def is_pending(pod: Pod, settings: PodSettings) -> bool:
@@ -234,7 +234,7 @@ def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: 
     for pod, row in zip(pods, turns, strict=False):
         by_row.setdefault(row, []).append(pod)
     for row, arrived in by_row.items():
-        snapshot.recall(row, (*snapshot.pods(row), *arrived))
+        snapshot.name_pods(pod_class, row, arrived)
     return turns, cursor
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from operator import attrgetter
 from typing import TypeVar
 
@@ -167,10 +167,15 @@ class Snapshot(NodeTable):
         """The class of each of ``pods``."""
         return self._pod_classes.get(row, ())
 
-    def recall(self, row: int, pods: Iterable[Pod]) -> None:
-        """Say which pods those of a node are; they must have been placed there."""
-        self._pods[row] = pods = tuple(pods)
-        self._pod_classes[row] = tuple([self.class_of(pod, placed=True) for pod in pods])
+    def name_pods(self, pod_class: PodClass, row: int, pods: Sequence[Pod]) -> None:
+        """Remember which pods of a class were placed on a node; ``place_many`` counts them only."""
+        self._pods[row] = (*self._pods.get(row, ()), *pods)
+        self._pod_classes[row] = (*self._pod_classes.get(row, ()), *repeat(pod_class, len(pods)))
+
+    def forget_pods(self, row: int, is_gone: Callable[[PodClass], bool]) -> None:
+        """Remember no pods of these classes on a node any more; ``unplace`` has counted them off."""
+        kept = [place for place, pod_class in enumerate(self.pod_classes(row)) if not is_gone(pod_class)]
+        self._pods[row], self._pod_classes[row] = _at(self.pods(row), kept), _at(self.pod_classes(row), kept)
 
     def of_pods(self, key: Hashable, rows: Iterable[int], compute: Callable[[tuple[Pod, ...]], T]) -> list[T]:
         """What follows from the known pods of each node and from nothing else; computed again only if they change."""

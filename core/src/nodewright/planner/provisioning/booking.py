@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import BOOKING_EXPIRED, CONSUMED, FAILED, PROVISIONED, ProvisioningRequest
@@ -9,6 +10,7 @@ from nodewright.planner.pending import take_fitting
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.housekeeping import is_over
 from nodewright.planner.provisioning.pods import MissingTemplates, consumed_request, is_stand_in, make_pods
+from nodewright.snapshot.pod_class import ask_once
 from nodewright.snapshot.snapshot import Snapshot
 
 _CONSUMERS = "pods that consume requests"
@@ -62,8 +64,7 @@ def left_to_come(pods: Sequence[Pod], running: Iterable[Pod], snapshot: Snapshot
     """Those of a request's pods in whose place none runs yet: a running pod stands for one that asks for as much."""
     came = Counter(_size(snapshot, pod, placed=True) for pod in running)
     left = []
-    for pod in pods:
-        size = _size(snapshot, pod)
+    for pod, size in ask_once(pods, partial(_size, snapshot)):
         if came[size] > 0:
             came[size] -= 1
         else:
