@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from nodewright.estimator.binpacking import Template
+from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.pod import Pod
+from nodewright.model.quantity import Quantity
 from nodewright.model.settings import ScaleUpSettings
 from nodewright.planner.similar import are_similar, share_a_label
 from nodewright.testkit.builders import build_node, build_pod
@@ -44,3 +47,54 @@ def test_a_shared_label_of_the_provider_settles_it() -> None:
     assert share_a_label(a, b, ["pool"])
     assert not share_a_label(a, other, ["pool"])
     assert not share_a_label(other, other, ["pool"])
+
+
+REGION_LABEL = "topology.kubernetes.io/region"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+
+# The definition of seed 002, clause by clause; the last two say how to get it where the default differs (ADR 24).
+
+
+def offering(memory: str = "100Gi", allocatable: str = "", **labels: str) -> Template:
+    """Of one machine type; ``allocatable``: memory, where it is less than the capacity."""
+    node = build_node("n", memory=memory, labels=labels)
+    left = {**node.status.allocatable, "memory": Quantity.of(allocatable or memory)}
+    return Template(replace(node, status=replace(node.status, allocatable=left)))
+
+
+def test_groups_of_other_machines_are_not_similar() -> None:
+    small, large = Template(build_node("n", cpu="2")), Template(build_node("n", cpu="32"))
+    assert not are_similar(small, large, ScaleUpSettings())
+    wider = Template(build_node("n", cpu="2", extended={"example.com/device": "1"}))
+    assert not are_similar(small, wider, ScaleUpSettings())
+
+
+def test_allocatable_and_what_is_free_of_it_may_differ_by_five_in_a_hundred() -> None:
+    whole = offering()
+    assert are_similar(whole, offering(allocatable="95Gi"), ScaleUpSettings())
+    assert not are_similar(whole, offering(allocatable="94Gi"), ScaleUpSettings())
+    for asked, similar in (("5Gi", True), ("6Gi", False)):
+        agent = build_pod("agent", cpu="0", memory=asked, owner=("DaemonSet", "agent"))
+        assert are_similar(whole, Template(whole.node, (agent,)), ScaleUpSettings()) is similar
+
+
+def test_of_labels_only_those_of_places_may_differ() -> None:
+    a, b = offering(**{ZONE_LABEL: "a", HOSTNAME_LABEL: "x"}), offering(**{ZONE_LABEL: "b"})
+    assert are_similar(a, b, ScaleUpSettings())
+    assert not are_similar(a, offering(team="red"), ScaleUpSettings())
+
+
+def test_memory_may_differ_a_little_unless_the_flag_says_it_must_not() -> None:
+    one, other = offering("100Gi"), offering("99Gi")
+    assert are_similar(one, other, ScaleUpSettings())
+    assert not are_similar(one, offering("98Gi"), ScaleUpSettings())
+    assert not are_similar(one, other, ScaleUpSettings(memory_difference_ratio=0.0))
+
+
+def test_regions_may_differ_unless_the_flag_names_the_label() -> None:
+    kind = {INSTANCE_TYPE_LABEL: "m"}
+    east, west = offering(**{REGION_LABEL: "east", **kind}), offering(**{REGION_LABEL: "west", **kind})
+    assert are_similar(east, west, ScaleUpSettings())
+    within = ScaleUpSettings(balancing_label=(REGION_LABEL, INSTANCE_TYPE_LABEL))
+    assert not are_similar(east, west, within)
+    assert are_similar(east, offering(**{REGION_LABEL: "east", ZONE_LABEL: "b", **kind}), within)

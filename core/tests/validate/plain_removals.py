@@ -39,10 +39,10 @@ class _Plain:
         self._spent: Counter[str] = Counter()
 
     def follow(self, removal: NodeRemoval) -> Iterator[str]:
-        budgets, drain = self._seen.workloads.budgets, self._settings.drain
+        budgets = self._seen.workloads.budgets
         moving = []
         for pod in self._seen.snapshot.pods(self._seen.snapshot.row(removal.node)):
-            why = "" if self._is_void(pod) else why_immovable(pod, budgets, drain, self._seen.now)
+            why = "" if self._is_void(pod) else why_immovable(pod, budgets, self._settings, self._seen.now)
             if why is None:
                 moving.append(pod)
             elif why:

@@ -41,6 +41,7 @@ SHAPES: list[dict[str, Any]] = [
     {"deleted_at": NOW - 100.0},
     {"namespace": "kube-system", "created_at": NOW - 60.0},
     {"namespace": "kube-system", "created_at": NOW - 7200.0},
+    {"namespace": "kube-system", "created_at": NOW - 7200.0, "annotations": {SAFE: "false"}},
     {"volumes": [Volume(name="v", empty_dir=EmptyDir())]},
     {"host_ports": [80]},
     {"priority": -20},

@@ -132,6 +132,16 @@ def test_minima_of_the_cluster() -> None:
         (on_node(volumes=[Volume(name="v", host_path=HostPath(path="/x"))]), "it keeps data on its node"),
         (on_node(volumes=[Volume(name="v", empty_dir=EmptyDir())]), "it keeps data on its node"),
         (on_node(namespace="kube-system", created_at=NOW - HOUR), "it is a young system pod"),
+        (
+            on_node(namespace="kube-system", created_at=NOW - 2 * HOUR, annotations={SAFE: "false"}),
+            "it is annotated as not safe to evict",
+        ),
+        (
+            on_node(
+                namespace="kube-system", created_at=NOW - 2 * HOUR, volumes=[Volume(name="v", empty_dir=EmptyDir())]
+            ),
+            "it keeps data on its node",
+        ),
     ],
 )
 def test_pods_that_may_not_be_moved(pod: Pod, why: str) -> None:
@@ -150,6 +160,11 @@ def test_pods_that_may_not_be_moved(pod: Pod, why: str) -> None:
 )
 def test_pods_that_may(pod: Pod) -> None:
     assert moved(pod, world(pod)) == []
+
+
+def test_ca_moves_an_old_system_pod_whatever_keeps_others() -> None:
+    pod = on_node(namespace="kube-system", created_at=NOW - 2 * HOUR, annotations={SAFE: "false"})
+    assert moved(pod, world(pod), profile="ca") == []
 
 
 def test_pods_alike_but_for_their_times_are_told_apart() -> None:

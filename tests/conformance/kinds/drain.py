@@ -43,7 +43,8 @@ def check(case: Mapping[str, Any]) -> list[str]:
     workloads = _workloads(given)
     budgets = DisruptionBudgets(workloads.budgets)
     settings = DrainSettings(**{_OPTIONS[key]: value for key, value in given["options"].items()})
-    verdict = judge_pods(pods, workloads, budgets, settings, datetime.fromisoformat(given["now"]).timestamp())
+    now = datetime.fromisoformat(given["now"]).timestamp()
+    verdict = judge_pods(pods, workloads, budgets, settings, now, as_ca=True)
     decided = _decided(verdict)
     if "pdbCheck" in expected:
         decided["pdbCheck"] = _checked(budgets, verdict.pods)

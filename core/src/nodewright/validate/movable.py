@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.meta import LabelSelector, OwnerReference, Requirement
 from nodewright.model.pod import Pod, Volume
-from nodewright.model.settings import DrainSettings
+from nodewright.model.settings import DrainSettings, Settings
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -14,8 +14,9 @@ _GRACE = 30.0
 _KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
 
-def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: DrainSettings, now: float) -> str | None:
+def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Settings, now: float) -> str | None:
     """None: the pod is moved. Empty: it goes with its node. Else why it must stay."""
+    drain = settings.drain
     if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
         return ""
     said = pod.metadata.annotations.get(SAFE_TO_EVICT)
@@ -23,13 +24,16 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Dr
         return None
     if said == "on-completion":
         return "it is to run to its end"
-    alone = _why_not_created_again(pod.metadata.controller, settings)
+    alone = _why_not_created_again(pod.metadata.controller, drain)
     if alone:
         return alone
-    if pod.metadata.namespace == SYSTEM_NAMESPACE and settings.skip_nodes_with_system_pods:
-        fine = _is_old(pod, settings, now) or any(matches(budget, pod) for budget in budgets)
-        return None if fine else "it is a young system pod"
-    return _why_kept(pod, settings)
+    is_exempt = False
+    if pod.metadata.namespace == SYSTEM_NAMESPACE and drain.skip_nodes_with_system_pods:
+        is_covered = any(matches(budget, pod) for budget in budgets)
+        if not is_covered and not _is_old(pod, drain, now):
+            return "it is a young system pod"
+        is_exempt = settings.is_ca and not is_covered  # CA asks no further rule of an old one
+    return None if is_exempt else _why_kept(pod, drain)
 
 
 def _why_not_created_again(owner: OwnerReference | None, settings: DrainSettings) -> str:

@@ -131,9 +131,8 @@ class _Course:
     def _fate(self, kind: Kind) -> str | None:
         """``why_immovable``; pods that count for nothing go with their node."""
         if kind not in self._fates:
-            budgets, drain = self._seen.workloads.budgets, self._settings.drain
-            void = self._room.is_void(kind)
-            self._fates[kind] = "" if void else why_immovable(kind.pod, budgets, drain, self._seen.now)
+            budgets, void = self._seen.workloads.budgets, self._room.is_void(kind)
+            self._fates[kind] = "" if void else why_immovable(kind.pod, budgets, self._settings, self._seen.now)
         return self._fates[kind]
 
     def _broken_budgets(self, moving: Crew) -> Iterator[str]:

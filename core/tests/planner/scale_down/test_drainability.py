@@ -29,11 +29,12 @@ def judge(
     *,
     controllers: Iterable[Controller] | None = None,
     budgets: Iterable[PodDisruptionBudget] = (),
+    as_ca: bool = False,
     **settings: Any,
 ) -> PodVerdict:
     listed = None if controllers is None else {(type(one).__name__, one.key): one for one in controllers}
     workloads = Workloads(controllers=listed)
-    return Court(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW).judge(pod)
+    return Court(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW, as_ca).judge(pod)
 
 
 def safe(value: str) -> Mapping[str, str]:
@@ -83,11 +84,25 @@ def test_row_44_a_system_pod_without_a_budget_moves_after_an_hour() -> None:
 
 
 @pytest.mark.parametrize(
-    "extras", [{"annotations": safe("false")}, {"volumes": (Volume(name="h", host_path=HostPath(path="/x")),)}]
+    ("extras", "code"),
+    [
+        ({"annotations": safe("false")}, BlockingCode.NOT_SAFE_TO_EVICT),
+        ({"volumes": (Volume(name="h", host_path=HostPath(path="/x")),)}, BlockingCode.LOCAL_STORAGE),
+    ],
 )
-def test_row_45_an_old_system_pod_moves_whatever_the_rules_after_that(extras: Mapping[str, Any]) -> None:
-    assert judge(system_pod(2 * HOUR, **extras)).fate == Fate.MOVE
-    assert judge(build_pod("p", **extras)).fate == Fate.BLOCK, "elsewhere they hold"
+def test_row_45_what_keeps_other_pods_keeps_an_old_system_pod_too(
+    extras: Mapping[str, Any], code: BlockingCode
+) -> None:
+    """CA asks nothing more of a pod that is old enough, so that it loses its data, or is moved against its annotation."""
+    assert judge(system_pod(2 * HOUR, **extras)).code == code
+    assert judge(system_pod(2 * HOUR, **extras), as_ca=True).fate == Fate.MOVE
+    assert judge(build_pod("p", **extras), as_ca=True).code == code, "elsewhere CA's rules hold, too"
+
+
+def test_a_long_patience_keeps_the_nodes_of_system_pods_for_good() -> None:
+    """As seed 003 has it: such a pod keeps its node, however old it is, unless a budget is about it."""
+    ten_years = 10 * 365 * 24 * HOUR
+    assert judge(system_pod(ten_years / 2), blocking_system_pod_distruption_timeout=ten_years).fate == Fate.BLOCK
 
 
 def test_row_46_a_system_pod_of_unknown_age_never_moves() -> None:
@@ -277,7 +292,7 @@ def test_pods_that_are_judged_as_one_kind_are_those_that_are_judged_alike(
         DrainSettings(),
         NOW,
     )
-    verdict = judge_pods(pods, *court)
+    verdict = judge_pods(pods, court.workloads, court.budgets, court.settings, court.now)
     alone = [court.judge(pod) for pod in pods]
     stop = next((at for at, one in enumerate(alone) if one.code is not None), len(pods))
     assert (verdict.blocking.pod if verdict.blocking else None) == (pods[stop].key if stop < len(pods) else None)

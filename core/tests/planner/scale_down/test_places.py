@@ -60,6 +60,28 @@ def test_row_32_what_one_node_takes_another_cannot_have() -> None:
     assert loops.world.memory.scale_down.recheck_at["b-0"] == loops.world.now + 5 * MINUTE
 
 
+def test_seed_003_who_depended_on_the_room_waits_anew_and_others_go_at_once() -> None:
+    """The example of the overview: a and b want the same room, c another. When a is gone c follows, and b begins to wait."""
+    loops = Loops()
+    for name, cpu in {"a": "400m", "b": "400m", "c": "400m", "x": "1", "y": "1"}.items():
+        loops.world.add_group(name, 1, cpu=cpu, options=GroupOptions(scale_down_utilization_threshold=1.0))
+    keep(loops, "x")
+    keep(loops, "y")
+    pods = {"a": "400m", "b": "350m", "c": "200m", "x": "550m", "y": "700m"}
+    loops.world.running = [run_on(f"{name}-0", cpu) for name, cpu in pods.items()]
+    assert set(loops.run().unneeded) == {"a-0", "c-0"}
+    report = loops.run(10 * MINUTE + 1)
+    assert gone(report) == ["a-0"]
+    assert codes(report)["c-0"] == "AwaitsItsTurn"
+    loops.world.nodes = [node for node in loops.world.nodes if node.name != "a-0"]
+    loops.world.running[0] = run_on("x-0", "400m", name="on-a-0")
+    report = loops.run(1)
+    assert gone(report) == ["c-0"]
+    assert "b-0" not in report.unneeded
+    loops.world.running = [run_on(f"{name}-0", pods[name]) for name in "bcy"]
+    assert codes(loops.run(5 * MINUTE))["b-0"] == "NotUnneededLongEnough"
+
+
 def test_row_33_a_node_that_could_go_takes_no_pods() -> None:
     loops = loops_of(a=1, b=1)
     loops.world.running = [run_on("b-0", "100m")]

@@ -107,9 +107,10 @@ def _look_again(going: Going, sight: Sight, now: float, settings: Settings) -> M
 
 def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: Settings, now: float) -> str:
     if removal.drains:
-        verdict = judge_pods(pods, workloads, DisruptionBudgets.of(workloads, settings), settings.drain, now)
+        budgets = DisruptionBudgets.of(workloads, settings)
+        verdict = judge_pods(pods, workloads, budgets, settings.drain, now, as_ca=settings.is_ca)
     else:
-        verdict = judge_pods(pods, Workloads(), None, settings.drain, now)
+        verdict = judge_pods(pods, Workloads(), None, settings.drain, now, as_ca=settings.is_ca)
     if verdict.blocking is not None:
         return f"pod {verdict.blocking.pod} keeps it: {verdict.blocking.message or verdict.blocking.code.value}"
     there = [pod.key for pod in (*verdict.pods, *verdict.on_completion)]

@@ -60,7 +60,7 @@ def outlook(
     pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
-    court = Court(workloads, budgets, settings.drain, state.now)
+    court = Court(workloads, budgets, settings.drain, state.now, settings.is_ca)
     verdicts = (court.judge(pod) for pod in pods)
     judged = [
         _as_it_ends(_as_planned(verdict, pod, reason), pod, settings)

@@ -67,7 +67,7 @@ def without_unneeded(
         row = board.find_row(other)
         if other == name or row is None:
             continue
-        found = judge_pods(board.pods(row), workloads, budgets, settings.drain, state.now).pods
+        found = judge_pods(board.pods(row), workloads, budgets, settings.drain, state.now, as_ca=settings.is_ca).pods
         moving = [pod for pod in found if settings.is_ca or not is_replaced(pod)]
         board.remove_node(row)
         for pod in moving:

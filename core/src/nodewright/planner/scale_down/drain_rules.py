@@ -47,12 +47,13 @@ class PodVerdict(NamedTuple):
 
 
 class Court(NamedTuple):
-    """What the rules go by; ``budgets`` None: nobody asks them. ``now`` in epoch seconds."""
+    """What the rules go by; ``budgets`` None: nobody asks them. ``now`` in epoch seconds, ``as_ca`` under profile "ca"."""
 
     workloads: Workloads
     budgets: DisruptionBudgets | None
     settings: DrainSettings
     now: float
+    as_ca: bool = False
 
     def judge(self, pod: Pod) -> PodVerdict:
         """The verdict of the first rule that has an opinion; a pod that none is about is moved."""
@@ -184,14 +185,18 @@ def _replicated(asked: Asked, court: Court) -> PodVerdict | None:
 
 
 def _system(asked: Asked, court: Court) -> PodVerdict | None:
-    """Pods of kube-system need a budget of their own, or an hour of patience."""
+    """Pods of kube-system need a budget of their own, or an hour of patience.
+
+    The hour only ends this rule: an annotation or a local volume still keeps an old pod (docs/adr/0024-seeds.md). CA
+    asks no further rule of it.
+    """
     if not court.settings.skip_nodes_with_system_pods or asked.pod.metadata.namespace != SYSTEM_NAMESPACE:
         return None
     if court.budgets is not None and court.budgets.covers(asked.pod):
         return None
     created, patience = asked.pod.metadata.creation_timestamp, court.settings.blocking_system_pod_distruption_timeout
     if created is not None and created.timestamp() + patience < court.now:
-        return _OLD_SYSTEM
+        return _OLD_SYSTEM if court.as_ca else None
     left = (
         "" if created is None else f", or wait {_seconds(created.timestamp() + patience - court.now)} until it is old"
     )

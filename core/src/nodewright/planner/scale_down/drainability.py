@@ -61,10 +61,16 @@ class Verdicts:
 
 
 def judge_pods(
-    pods: Sequence[Pod], workloads: Workloads, budgets: DisruptionBudgets | None, settings: DrainSettings, now: float
+    pods: Sequence[Pod],
+    workloads: Workloads,
+    budgets: DisruptionBudgets | None,
+    settings: DrainSettings,
+    now: float,
+    *,
+    as_ca: bool = False,
 ) -> DrainVerdict:
     """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
-    return judge_load(sort_pods(pods), Verdicts(Court(workloads, budgets, settings, now)))
+    return judge_load(sort_pods(pods), Verdicts(Court(workloads, budgets, settings, now, as_ca)))
 
 
 def judge_load(load: Load, verdicts: Verdicts) -> DrainVerdict:

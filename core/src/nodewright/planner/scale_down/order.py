@@ -56,7 +56,7 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
 def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> list[str]:
     """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
     snapshot = ground.snapshot
-    verdicts = Verdicts(Court(Workloads(), None, ground.settings.drain, ground.state.now))
+    verdicts = Verdicts(Court(Workloads(), None, ground.settings.drain, ground.state.now, ground.settings.is_ca))
     before = ground.state.memory.scale_down.unneeded_since
     rows = [snapshot.row(name) for name in names]
 

@@ -46,7 +46,7 @@ class Trial:
     def __init__(self, simulation: Simulation, state: ClusterState, settings: Settings) -> None:
         self._simulation = simulation
         self._budgets = DisruptionBudgets.of(state.observation.workloads, settings)
-        court = Court(state.observation.workloads, self._budgets, settings.drain, state.now)
+        court = Court(state.observation.workloads, self._budgets, settings.drain, state.now, settings.is_ca)
         self._verdicts = Verdicts(court)
         self._is_ca = settings.is_ca
         self._could_go = state.memory.scale_down.unneeded_since
