@@ -56,6 +56,30 @@ def test_the_same_seed_gives_the_same_result_and_every_tick_changes_no_outcome(c
     assert ticking["waiting_seconds"] == once["waiting_seconds"]
 
 
+SOLD_OUT = """
+name: sold out
+duration: 4h
+providers:
+  fake:
+    groups: [{name: a, zone: a, max_size: 10, cpu: 4, memory: 16Gi}]
+    stock_outs: [{zone: a, start: 0s}]
+deployments: [{name: web, replicas: 8, pod: {cpu: 1500m, memory: 2Gi}}]
+"""
+
+
+def test_pods_that_still_wait_at_the_end_count_with_their_wait_so_far(command: Command, tmp_path: Path) -> None:
+    scenario, page = tmp_path / "sold-out.yaml", tmp_path / "sold-out.html"
+    scenario.write_text(SOLD_OUT, encoding="utf-8")
+    document = json.loads(command("simulate", scenario, "-o", "json").stdout)
+    assert document["pods"] == {"started": 0, "pending": 8, "running": 0}
+    assert document["waiting_seconds"]["p50"] == document["waiting_seconds"]["longest"] == 4 * 3600
+    assert document["still_waiting"] == {"pods": 8, "p50": 4 * 3600, "longest": 4 * 3600}
+    said = " ".join(command("simulate", scenario, "--report", page).stdout.split())
+    assert "waiting p50 4.0 h, p90 4.0 h, p95 4.0 h, p99 4.0 h, longest 4.0 h" in said
+    assert "still waiting 8 pods at the end, longest 4.0 h so far" in said
+    assert "8 pods still wait, longest 4h so far" in page.read_text(encoding="utf-8")
+
+
 def test_settings_are_stronger_than_the_scenario(command: Command) -> None:
     document = json.loads(command("simulate", SCENARIO, "-o", "json", "--set", "max-nodes-total=3").stdout)
     assert sum(group["last"] for group in document["groups"]) == 3

@@ -11,6 +11,7 @@ from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings, TemplateSettings
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.snapshot.observation import ProviderSeen
+from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, ref
 
 
@@ -82,6 +83,25 @@ def test_a_provider_that_cannot_be_read() -> None:
     found = read(metrics)
     assert found["cluster_autoscaler_errors_total{type=cloudProviderError}"] == 1
     assert found["cluster_autoscaler_last_activity{activity=mainSuccessful}"] == NOW
+
+
+def test_pods_that_wait_count_also_while_nothing_is_planned() -> None:
+    metrics = Metrics(Settings())
+    pending = [
+        build_pod("early", created_at=NOW - 4 * 3600),
+        build_pod("late", created_at=NOW - 60),
+        build_pod("gated", unschedulable=False, created_at=NOW - 9 * 3600),
+        build_pod("of-every-node", owner=("DaemonSet", "ds"), created_at=NOW - 9 * 3600),
+        build_pod("ahead-of-time", created_at=NOW + 60),
+    ]
+    halted = LoopReport(started=NOW, finished=NOW, state=World(pending=pending).state(), plan=Plan(halted="unhealthy"))
+    metrics.observe(halted)
+    found = read(metrics)
+    assert found["nodewright_pending_pods"] == 3
+    assert found["nodewright_longest_pending_seconds"] == 4 * 3600
+    metrics.observe(LoopReport(started=NOW, finished=NOW, state=World().state(), plan=Plan()))
+    found = read(metrics)
+    assert (found["nodewright_pending_pods"], found["nodewright_longest_pending_seconds"]) == (0, 0)
 
 
 def test_a_cluster_that_is_left_alone_is_not_safe() -> None:

@@ -3,13 +3,14 @@
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from nodewright.adapters.report import write_report
 from nodewright.adapters.report.axis import TimeAxis, pick_points
-from nodewright.adapters.report.tables import table
+from nodewright.adapters.report.tables import summary, table
 from nodewright.adapters.simulated.result import Series, SimulationResult, WaitingTimes
 from nodewright.model.errors import ConfigError
 
@@ -113,3 +114,13 @@ def test_percentiles_are_by_nearest_rank() -> None:
     assert (waits.p50, waits.p90, waits.p95, waits.p99, waits.longest) == (50.0, 90.0, 95.0, 99.0, 100.0)
     assert WaitingTimes.of([]) == WaitingTimes()
     assert WaitingTimes.of([7.0]).p50 == 7.0
+
+
+def test_pods_that_still_wait_are_told_beside_the_longest_wait(run: SimulationResult) -> None:
+    waits = [0.0, 10.0, 70.0, 7200.0]
+    unlucky = replace(run, waiting=WaitingTimes.of(waits), still_waiting=WaitingTimes.of([7200.0]))
+    notes = {what: (figure, note) for what, figure, note in summary(unlucky)}
+    assert notes["Longest wait"] == ("2h", "1 pod still waits, for 2h so far")
+    assert notes["Pods started"][0] == "3"
+    fine = {what: note for what, _, note in summary(run)}
+    assert fine["Longest wait"] == "from creation to start"

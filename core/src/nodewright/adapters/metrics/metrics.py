@@ -18,8 +18,10 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
+from nodewright.planner.pending import is_pending
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState, GroupState
+from nodewright.snapshot.pod_class import ask_once
 
 _CA = "cluster_autoscaler"
 _OWN = "nodewright"
@@ -73,6 +75,7 @@ class Metrics:
         self._violations.inc(len(report.violations))
         if report.state is not None:
             self._observe_state(report.state)
+            self._observe_waits(report.state)
             self._group_metrics.observe(report.state, self._settings.limits.max_nodes_total)
             self._node_metrics.observe(report.state, report.plan, self._settings.templates)
         if report.plan is not None:
@@ -163,6 +166,10 @@ class Metrics:
         self._paused = self._gauge("paused", "1 while somebody has paused all cloud writes.", prefix=_OWN)
         self._violations = self._counter("plan_violations_total", "Planned actions that broke a rule.", prefix=_OWN)
         self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group would help.", prefix=_OWN)
+        self._pending = self._gauge("pending_pods", "Pods that kube-scheduler found no node for.", prefix=_OWN)
+        self._longest = self._gauge(
+            "longest_pending_seconds", "How long the pod has waited that waits longest; 0: none waits.", prefix=_OWN
+        )
         self._compared = self._counter(
             "shadow_comparisons_total", "What another autoscaler did, beside ours.", "what", "verdict", prefix=_OWN
         )
@@ -203,6 +210,14 @@ class Metrics:
         for group in groups:
             for failure in group.new_failures:
                 self._broken.labels(failure.code).inc(failure.count)
+
+    def _observe_waits(self, state: ClusterState) -> None:
+        """Take them from the cluster, not from the plan: pods wait also while nothing is planned."""
+        settings = self._settings.pods
+        asked = ask_once(state.observation.pending, lambda pod: is_pending(pod, settings) and not pod.is_daemonset_pod)
+        waits = [state.now - (pod.created or state.now) for pod, waits in asked if waits]
+        self._pending.set(len(waits))
+        self._longest.set(max(0.0, max(waits, default=0.0)))
 
     def _observe_plan(self, plan: Plan) -> None:
         if plan.halted:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from nodewright.adapters.report.axis import TimeAxis
-from nodewright.adapters.simulated.result import OTHER_TROUBLES, SCALE_UP_FAILURES, SimulationResult
+from nodewright.adapters.simulated.result import OTHER_TROUBLES, SCALE_UP_FAILURES, SimulationResult, WaitingTimes
 from nodewright.model.complaint import printable
 from nodewright.model.duration import format_duration
 
@@ -14,12 +14,16 @@ Row = Sequence[str]
 
 def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
     """The figures at the top: what, how much, and a word to it."""
-    waiting, hours, final = result.waiting, result.node_hours, result.final
+    waiting, still, hours, final = result.waiting, result.still_waiting, result.node_hours, result.final
     figures = [
         ("Simulated time", TimeAxis(result.start, "", 1).say(result.end), f"{result.loops:,} loops"),
-        ("Pods started", f"{waiting.pods:,}", f"{final.running:,} running, {final.pending:,} pending at the end"),
+        (
+            "Pods started",
+            f"{waiting.pods - still.pods:,}",
+            f"{final.running:,} running, {final.pending:,} pending at the end",
+        ),
         ("Median wait", _short(waiting.p50), f"p90 {_short(waiting.p90)}, p99 {_short(waiting.p99)}"),
-        ("Longest wait", _short(waiting.longest), "from creation to start"),
+        ("Longest wait", _short(waiting.longest), _still_waiting(still) or "from creation to start"),
         ("Machines bought", f"{result.increases:,}", f"{sum(final.nodes.values()):,} nodes at the end"),
         ("Node-hours", f"{hours.used:,.1f}", f"{hours.busy:,.1f} of them with pods"),
     ]
@@ -29,6 +33,13 @@ def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
     if result.cost is not None:
         figures.append(("Cost", f"${result.cost:,.2f}", "by the provider's prices"))
     return figures
+
+
+def _still_waiting(still: WaitingTimes) -> str:
+    """Return how many pods wait at the end and for how long; nothing if none does."""
+    if still.pods <= 1:
+        return f"1 pod still waits, for {_short(still.longest)} so far" if still.pods else ""
+    return f"{still.pods:,} pods still wait, longest {_short(still.longest)} so far"
 
 
 def decisions(result: SimulationResult, axis: TimeAxis) -> str:

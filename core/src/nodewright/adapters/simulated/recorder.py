@@ -132,7 +132,7 @@ class Recorder:
         cluster: SimulatedCluster,
         journal: Journal,
     ) -> SimulationResult:
-        waits = find_waits(journal)
+        waits, still = find_waits(journal), _find_waits_so_far(cluster, span[1])
         return SimulationResult(
             title=title,
             start=span[0],
@@ -141,7 +141,8 @@ class Recorder:
             happenings=happenings,
             increases=self._increases,
             series=meter.series(),
-            waiting=WaitingTimes.of(list(waits.values())),
+            waiting=WaitingTimes.of([*waits.values(), *still]),
+            still_waiting=WaitingTimes.of(still),
             node_hours=meter.node_hours(),
             cost=meter.cost(),
             final=_final(cluster),
@@ -220,6 +221,11 @@ def find_waits(journal: Journal) -> Mapping[str, float]:
         elif fact.what == What.POD_STARTED and fact.name in arrived:
             waits[fact.name] = fact.at - arrived[fact.name]
     return waits
+
+
+def _find_waits_so_far(cluster: SimulatedCluster, now: float) -> list[float]:
+    """Return the seconds that each pod has waited which has no node yet, those of DaemonSets left out."""
+    return [now - waiting.arrived for waiting in cluster.pending() if not waiting.pod.is_daemonset_pod]
 
 
 def _final(cluster: SimulatedCluster) -> FinalState:

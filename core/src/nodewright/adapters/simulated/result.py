@@ -67,7 +67,7 @@ class TimedEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingTimes:
-    """Seconds from a pod's creation to its start, over the pods that started."""
+    """How long pods waited, in seconds from their creation; ``pods`` says over how many of them."""
 
     pods: int = 0
     p50: float = 0.0
@@ -120,7 +120,9 @@ class SimulationResult:
 
     ``loops`` counts runs of the engine, ``happenings`` moments at which the world changed. ``increases`` is the
     total of machines accepted. ``violations`` are planned actions that the independent check refused.
-    ``removals`` are those that ended, ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
+    ``pod_waits`` are seconds from creation to start, of each pod that started; ``still_waiting`` is about the pods that wait
+    at the end, for as long as they have waited, and ``waiting`` about both. Pods that were deleted before they started
+    are in none of them. ``removals`` are those that ended, ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
     planned last.
     """
 
@@ -132,6 +134,7 @@ class SimulationResult:
     increases: int
     series: Series
     waiting: WaitingTimes
+    still_waiting: WaitingTimes = WaitingTimes()
     node_hours: NodeHours
     cost: float | None
     final: FinalState

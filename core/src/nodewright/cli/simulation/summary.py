@@ -61,7 +61,8 @@ def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
 
 def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
     """The document of ``--output json``; docs/commands.md describes it."""
-    waiting, hours, interruptions = result.waiting, result.node_hours, sum_interruptions(result)
+    waiting, still, interruptions = result.waiting, result.still_waiting, sum_interruptions(result)
+    hours = result.node_hours
     return {
         "schema": SCHEMA,
         "title": result.title,
@@ -69,7 +70,11 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
         "end": result.end,
         "loops": result.loops,
         "happenings": result.happenings,
-        "pods": {"started": waiting.pods, "pending": result.final.pending, "running": result.final.running},
+        "pods": {
+            "started": waiting.pods - still.pods,
+            "pending": result.final.pending,
+            "running": result.final.running,
+        },
         "waiting_seconds": {
             "p50": waiting.p50,
             "p90": waiting.p90,
@@ -77,6 +82,7 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
             "p99": waiting.p99,
             "longest": waiting.longest,
         },
+        "still_waiting": {"pods": still.pods, "p50": still.p50, "longest": still.longest},
         "node_hours": {"used": hours.used, "busy": hours.busy, "oracle": hours.oracle},
         "cost_usd": result.cost,
         "machines_asked": result.increases,
@@ -142,12 +148,17 @@ def _print_groups(console: Console, result: SimulationResult) -> None:
 
 
 def _totals(result: SimulationResult) -> Iterator[tuple[str, str]]:
-    waiting, hours = result.waiting, result.node_hours
+    waiting, still, hours = result.waiting, result.still_waiting, result.node_hours
     span, moments = format_span(result.end - result.start), count(result.happenings, "moment")
     yield "time", f"{span} of virtual time, {moments} of change, {count(result.loops, 'loop')}"
-    yield "pods", f"{waiting.pods:,} started, {result.final.running:,} run at the end, {result.final.pending:,} wait"
+    yield (
+        "pods",
+        f"{waiting.pods - still.pods:,} started, {result.final.running:,} run at the end, {result.final.pending:,} wait",
+    )
     percentiles = ", ".join(f"p{rank} {format_span(value)}" for rank, value in _percentiles(result))
     yield "waiting", f"{percentiles}, longest {format_span(waiting.longest)}"
+    if still.pods:
+        yield "still waiting", f"{count(still.pods, 'pod')} at the end, longest {format_span(still.longest)} so far"
     yield "scale-ups", f"{count(len(list(increases(result))), 'call')} for {count(result.increases, 'machine')}"
     if result.removals:
         yield "scale-down", scale_down_in_words(result)
