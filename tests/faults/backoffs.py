@@ -69,7 +69,7 @@ def _failures(facts: Facts) -> list[_Failure]:
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
-                groups = reached(facts, write.group, write.scope or "group")
+                groups = reached(facts, write.group, facts.stated_scope(write))
                 found.append(_Failure(write.at, groups, number + 1, loop.at))
         for group, seen in loop.seen.items():
             for failure_id, failure in seen.failed.items():

@@ -126,6 +126,10 @@ class Facts:
             since = wider
         return since
 
+    def calm_since(self, at: float, seconds: float) -> float:
+        """Return the latest moment since which so many seconds have passed in which nothing hindered any group."""
+        return min(self.unhindered(group, at, seconds) for group in self.groups)
+
     def has_wrong_size(self, group: str, at: float) -> bool:
         """Is the group's size reported wrong, or was it so lately that requests may still be confused?"""
         return any(
@@ -134,6 +138,14 @@ class Facts:
             and fault["start"] <= at <= fault["end"] + 2 * self.patience
             for fault in self.cloud.get("faults", ())
         )
+
+    def stated_scope(self, write: Write) -> str:
+        """Return how far a refusal reaches, as the cloud said it: no farther than the group where it said nothing."""
+        return next((str(f["scope"]) for f in self._refusals if f["scope"] and _meets(f, write)), "group")
+
+    @cached_property
+    def _refusals(self) -> list[Mapping[str, Any]]:
+        return [{"scope": "", **fault} for fault in self.cloud.get("faults", ()) if fault["kind"] == "refuse"]
 
     # Who came when
 
@@ -169,6 +181,11 @@ class Facts:
         """How many machines a failure of that id stood for at most; 0 for what is a machine."""
         seen = (loop.seen[group].failed.get(known) for loop in self.loops if group in loop.seen)
         return max((failure.count for failure in seen if failure is not None), default=0)
+
+
+def _meets(fault: Mapping[str, Any], write: Write) -> bool:
+    is_meant = fault.get("hook", write.hook) == write.hook and fault.get("group", write.group) == write.group
+    return is_meant and bool(write.error) and float(fault["start"]) <= write.at < float(fault["end"])
 
 
 def _only_refuses_growth(fault: Mapping[str, Any]) -> bool:

@@ -53,18 +53,25 @@ class Write:
     accepted: int = 0
     answered: int | None = None
     error: str = ""
-    scope: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown."""
+    """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown.
+
+    ``waiting`` are the pending pods, and the requests for capacity that are neither granted nor over. ``backed_off`` is
+    what the engine says of itself: until when (epoch seconds) each group is left alone. ``unanswered`` are the groups of
+    which a read failed.
+    """
 
     at: float
     ends_reads: float
     pending: int
     nodes: Mapping[str, NodeSeen]
     seen: Mapping[str, Seen]
+    waiting: frozenset[str] = frozenset()
+    backed_off: Mapping[str, float] = field(default_factory=dict)
+    unanswered: frozenset[str] = frozenset()
     writes: list[Write] = field(default_factory=list)
 
 

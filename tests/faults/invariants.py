@@ -16,6 +16,7 @@ from tests.faults.facts import (
 )
 from tests.faults.growth import check_backoffs, check_overbuying, check_prompt_growth
 from tests.faults.history import Loop, Seen, Write
+from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.schedules import DURATION, MINUTE
 
 Findings = Iterator[str]
@@ -245,6 +246,9 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_strangers_go,
         check_pauses,
         check_unhealthy,
+        check_starvation,
+        check_bystanders,
+        check_reads,
         check_rest,
         check_own_words,
     )

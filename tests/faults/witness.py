@@ -18,12 +18,7 @@ from nodewright.engine.brain import Brain
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState
-from nodewright.spec import (
-    FailureScope,
-    ProviderContext,
-    QuotaExceeded,
-    TargetChanged,
-)
+from nodewright.spec import ProviderContext
 
 LOOPS_AT_A_TIME = 50
 
@@ -97,7 +92,7 @@ class Witness:
         try:
             yield write
         except BaseException as error:
-            write.error, write.scope = type(error).__name__, _scope(error)
+            write.error = type(error).__name__
             raise
         finally:
             self._current = None
@@ -121,6 +116,9 @@ class Witness:
                 pending=self._simulation.cluster.count_pending(),
                 nodes=self._nodes(),
                 seen=seen if self._has_groups else {},
+                waiting=self._waiting(),
+                backed_off=_backed_off(state),
+                unanswered=frozenset(self._answers) - seen.keys() if self._has_groups else frozenset(),
             )
         )
         self._has_groups = False
@@ -139,6 +137,9 @@ class Witness:
             failed={failure.failure_id: failure for failure in answers.get("failed", ())},
         )
 
+    def _waiting(self) -> frozenset[str]:
+        return frozenset(pod.key for pod in self._simulation.cluster.pending())
+
     def _nodes(self) -> dict[str, NodeSeen]:
         """Nodes by the id of their machine."""
         found = {}
@@ -156,7 +157,7 @@ class Witness:
         return found
 
 
-def _scope(error: BaseException) -> str:
-    if isinstance(error, TargetChanged):
-        return ""
-    return FailureScope.ACCOUNT.value if isinstance(error, QuotaExceeded) else FailureScope.GROUP.value
+def _backed_off(state: ClusterState) -> dict[str, float]:
+    """Return what the engine tells of itself: until when it leaves which group alone."""
+    backoffs = {ref.group_id: group.backoff for ref, group in state.groups.items()}
+    return {group: held.until for group, held in backoffs.items() if held is not None and held.until >= state.now}

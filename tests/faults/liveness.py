@@ -1,0 +1,74 @@
+"""What must happen in the end: no pod starves beside a sound group, no stop outlives its bound, no bystander is punished."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tests.faults.blame import may_be_left_alone_until, suspects
+from tests.faults.facts import SLACK, STARTUP, Facts
+from tests.faults.history import Loop
+
+Findings = Iterator[str]
+
+TEN_LOOPS = 100.0
+
+
+@dataclass
+class _Waits:
+    """Since when what waits has waited, and since when each group has been sound and had room, both without a break."""
+
+    pods: dict[str, float] = field(default_factory=dict)
+    sound: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+    starting: float = float("-inf")
+
+    def note(self, facts: Facts, loop: Loop, suspected: Mapping[str, list[float]]) -> None:
+        self.pods = {pod: self.pods.get(pod, loop.at) for pod in loop.waiting}
+        sound = [group for group in facts.groups if _is_sound(facts, group, loop, suspected)]
+        self.sound = {group: self.sound.get(group, loop.at) for group in sound}
+        if any(not node.ever_ready for node in loop.nodes.values()):
+            self.starting = loop.at
+        self.asked |= {write.group: loop.at for write in loop.writes if write.hook == "increase_size"}
+
+
+def check_starvation(facts: Facts) -> Findings:
+    """A pod for which a sound group has room has a machine asked for there, once each other group has had its time."""
+    suspected = suspects(facts)
+    waits = _Waits()
+    for loop in facts.loops:
+        waits.note(facts, loop, suspected)
+        if not (waits.pods and waits.sound):
+            continue
+        others = max(1, len(facts.groups) - len(waits.sound))
+        startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0
+        since = facts.calm_since(loop.at, others * (facts.patience + startup) + TEN_LOOPS + SLACK)
+        starving = [pod for pod, began in waits.pods.items() if began <= since]
+        sound = [group for group, began in waits.sound.items() if began <= since]
+        if starving and sound and max(waits.asked.get(group, 0.0) for group in sound) <= since:
+            yield f"{loop.at:g} s: {len(starving)} pods wait since {since:g} s or longer, and nobody asks {sound}"
+
+
+def _is_sound(facts: Facts, group: str, loop: Loop, suspected: Mapping[str, list[float]]) -> bool:
+    """Is the group readable, with room, and at fault for nothing that may still count?"""
+    seen = loop.seen.get(group)
+    if seen is None or seen.target >= facts.groups[group].most or facts.has_wrong_size(group, loop.at):
+        return False
+    return loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at)
+
+
+def check_bystanders(facts: Facts) -> Findings:
+    """Whoever is backed off was at fault, or shares what the cloud said was."""
+    suspected = suspects(facts)
+    for loop in facts.loops:
+        for group, until in loop.backed_off.items():
+            if loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at):
+                yield f"{loop.at:g} s: {group} is backed off until {until:g} s for nothing that it has done"
+
+
+def check_reads(facts: Facts) -> Findings:
+    """A group is read again soon after nothing keeps the cloud from answering."""
+    unread: dict[str, float] = {}
+    for loop in facts.loops:
+        unread = {group: unread.get(group, loop.at) for group in facts.groups if group not in loop.seen}
+        for group, since in unread.items():
+            if loop.at - since > SLACK + facts.hindered(group, since, loop.at):
+                yield f"{loop.at:g} s: {group} cannot be read since {since:g} s"
