@@ -95,7 +95,7 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     lately = [other for other in facts.loops[:number] if other.at > loop.at - 2 * FIRST]
     tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
     withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
-    return withdraws and not hindered and not tried
+    return withdraws and not hindered and not tried and not facts.requests
 
 
 def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:

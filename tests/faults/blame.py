@@ -27,7 +27,7 @@ def suspects(facts: Facts) -> Mapping[str, list[float]]:
     for loop in facts.loops:
         known |= loop.seen
         taken_back = [group for group in loop.seen if _is_lower(facts, group, looked.get(group, 0.0), loop.at)]
-        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop, known), *taken_back}:
+        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop, known, looked), *taken_back}:
             found.setdefault(group, []).append(loop.at)
         looked |= dict.fromkeys(loop.seen, loop.at)
     return found
@@ -50,18 +50,23 @@ def _failed_in(facts: Facts, loop: Loop) -> Iterator[str]:
                 yield from reached(facts, group, failure.scope.value)
 
 
-def _overdue_in(facts: Facts, loop: Loop, known: Mapping[str, Seen]) -> Iterator[str]:
-    """The groups of which something may be given up in this loop, or is; ``known`` is how each was seen last."""
+def _overdue_in(facts: Facts, loop: Loop, known: Mapping[str, Seen], looked: Mapping[str, float]) -> Iterator[str]:
+    """The groups of which something may be given up in this loop, or is; ``known`` is how each was seen last, ``looked``
+    when it was seen before this loop.
+    """
     yield from (write.group for write in loop.writes if write.hook != "increase_size")
-    yield from (group for group, seen in known.items() if _is_overdue(facts, group, seen, loop))
+    yield from (group for group, seen in known.items() if _is_overdue(facts, group, seen, loop, looked.get(group, 0.0)))
 
 
-def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop) -> bool:
+def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float) -> bool:
     """May a machine of the group be out of time?"""
     late = loop.at - facts.patience
-    if seen.without_machine > facts.asked(group, late, loop.at):
+    # While the group cannot be read, what others do to it changes nothing of what is known of it.
+    asked = [a for a in facts.history.asked if a.group == group and late <= a.at <= loop.at]
+    if seen.without_machine > sum(max(0, a.count) for a in asked if a.ours or group in loop.seen):
         return True
-    recent = float("-inf") if facts.resets or facts.has_wrong_size(group, loop.at) else late - SLACK
+    unclear = bool(facts.resets) or facts.has_wrong_size(group, loop.at)
+    recent = float("-inf") if unclear else min(looked - facts.patience, late) - SLACK
     if any(recent <= facts.first_seen[group, machine] < late for machine in unregistered(seen, loop)):
         return True
     nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)

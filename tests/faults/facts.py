@@ -65,6 +65,12 @@ class Facts:
     def cloud(self) -> Mapping[str, Any]:
         return self.history.scenario.providers["fake"]
 
+    @cached_property
+    def requests(self) -> Mapping[str, int]:
+        """The requests for capacity, and of how many pods each is."""
+        asked = self.history.scenario.provisioning_requests
+        return {request.name: sum(pods.count for pods in request.pod_sets) for request in asked}
+
     # When the engine was away, or forgot
 
     @cached_property
@@ -110,7 +116,7 @@ class Facts:
         started = [at for at in self._times(What.ENGINE_STARTED) if at > 0]
         common = [*self.pauses, *zip(self.crashes, started, strict=False)]
         for loop, following in pairwise(self.loops):
-            if len(unready(loop)) > TOLERATED_UNREADY:
+            if len(unwell(loop)) > TOLERATED_UNREADY:
                 common.append((loop.at, following.at))
         faults = [fault for fault in self.cloud.get("faults", ()) if not _only_refuses_growth(fault)]
         return {group: _merged([*common, *(_window(f) for f in faults if _reaches(f, group))]) for group in self.groups}
@@ -202,8 +208,9 @@ def _window(fault: Mapping[str, Any]) -> tuple[float, float]:
     return float(fault["start"]), float(fault["end"]) + 400
 
 
-def unready(loop: Loop) -> list[str]:
-    return [node.instance_id for node in loop.nodes.values() if not node.ready]
+def unwell(loop: Loop) -> list[str]:
+    """Return the nodes that are not ready and were: one that never was says nothing about the cluster's health."""
+    return [node.instance_id for node in loop.nodes.values() if not node.ready and node.ever_ready]
 
 
 def unregistered(seen: Seen, loop: Loop) -> list[str]:

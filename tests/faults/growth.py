@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.faults.backoffs import expected_backoffs
 from tests.faults.blame import may_be_left_alone_until, suspects
-from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unready
+from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unwell
 from tests.faults.history import Loop, Seen
 
 Findings = Iterator[str]
@@ -21,7 +21,8 @@ def check_overbuying(facts: Facts) -> Findings:
             if count > refill:
                 bought += (count - refill) * limits.slots - (limits.slots - 1)
         on_their_way = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
-        needed = max(0, loop.pending - on_their_way)
+        promised = sum(facts.requests[name] for name, stage in loop.requests.items() if stage != "over")
+        needed = max(0, loop.pending + promised - on_their_way)
         if bought > needed:
             yield (
                 f"{loop.at:g} s: asked for room for {bought} pods ({dict(asked)}), but {loop.pending} wait"
@@ -34,7 +35,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
     suspected = suspects(facts)
     for number, loop in enumerate(facts.loops):
         following = facts.loops[number + 1].at if number + 1 < len(facts.loops) else loop.ends_reads
-        hindered = facts.is_paused(loop.at) or len(unready(loop)) > TOLERATED_UNREADY
+        hindered = facts.is_paused(loop.at) or len(unwell(loop)) > TOLERATED_UNREADY
         if hindered or facts.crashed_between(loop.at, following) or len(loop.seen) < len(facts.groups):
             continue
         possible = sum(_perhaps_coming(facts, group, seen, loop) for group, seen in loop.seen.items())

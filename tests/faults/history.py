@@ -10,7 +10,10 @@ from nodewright.spec import FailedInstance
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What the cloud answered about a group in one loop."""
+    """What the cloud answered about a group in one loop.
+
+    A machine that was ever seen running is no failed creation, whatever is reported of it later.
+    """
 
     target: int
     instances: Mapping[str, str]
@@ -40,7 +43,10 @@ class NodeSeen:
 
 @dataclass(kw_only=True)
 class Write:
-    """One call that changes the cloud; ``accepted`` is what it truly did, whatever was answered."""
+    """One call that changes the cloud; ``accepted`` is what it truly did, whatever was answered.
+
+    ``nodes`` are the machines that were nodes, ``occupied`` those of ``ids`` where pods ran.
+    """
 
     at: float
     hook: str
@@ -50,6 +56,7 @@ class Write:
     ids: tuple[str, ...] = ()
     phases: Mapping[str, str] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
+    occupied: frozenset[str] = frozenset()
     accepted: int = 0
     answered: int | None = None
     error: str = ""
@@ -59,9 +66,8 @@ class Write:
 class Loop:
     """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown.
 
-    ``waiting`` are the pending pods, and the requests for capacity that are neither granted nor over. ``backed_off`` is
-    what the engine says of itself: until when (epoch seconds) each group is left alone. ``unanswered`` are the groups of
-    which a read failed.
+    ``waiting`` are the pending pods; ``requests`` are those for capacity, each ``waiting``, ``granted`` or ``over``.
+    ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
     """
 
     at: float
@@ -70,8 +76,8 @@ class Loop:
     nodes: Mapping[str, NodeSeen]
     seen: Mapping[str, Seen]
     waiting: frozenset[str] = frozenset()
+    requests: Mapping[str, str] = field(default_factory=dict)
     backed_off: Mapping[str, float] = field(default_factory=dict)
-    unanswered: frozenset[str] = frozenset()
     writes: list[Write] = field(default_factory=list)
 
 

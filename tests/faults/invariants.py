@@ -11,8 +11,8 @@ from tests.faults.facts import (
     in_time,
     last_joined,
     said,
-    unready,
     unregistered,
+    unwell,
 )
 from tests.faults.growth import check_backoffs, check_overbuying, check_prompt_growth
 from tests.faults.history import Loop, Seen, Write
@@ -53,6 +53,9 @@ def check_deletions(facts: Facts) -> Findings:
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         for doomed in write.ids if seen is not None else ():
+            # A request that cannot be granted in full gives back at once what it got, where nothing runs.
+            if facts.requests and doomed not in write.occupied:
+                continue
             if doomed in write.nodes:
                 yield said(loop, write, f"{doomed} is a node")
             elif seen is not None and doomed not in seen.failed and write.phases.get(doomed) not in ("failed", None):
@@ -67,7 +70,9 @@ def check_withdrawals(facts: Facts) -> Findings:
         seen = loop.seen.get(write.group)
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
             continue
-        left = seen.without_machine - (write.expected - write.target)
+        if facts.requests:  # the rest of a request that cannot be granted in full is given back at once
+            continue
+        left = max(0, seen.without_machine - (write.expected - write.target))
         due = min(seen.without_machine, in_time(facts, write.group, loop.at))
         if left < due:
             yield said(loop, write, f"leaves {left} of {due} machines that are still in time")
@@ -119,7 +124,7 @@ def _idle_after(facts: Facts, number: int, write: Write) -> float:
             break
         if (
             facts.is_paused(loop.at)
-            or len(unready(loop)) > TOLERATED_UNREADY
+            or len(unwell(loop)) > TOLERATED_UNREADY
             or facts.crashed_between(began.at, loop.at)
         ):
             break
@@ -174,12 +179,12 @@ def check_pauses(facts: Facts) -> Findings:
 def check_unhealthy(facts: Facts) -> Findings:
     """While too many nodes are not ready, only machines that never registered are deleted."""
     for loop, write in _writes(facts):
-        unwell = [node for node in loop.nodes.values() if not node.ready and node.since < loop.at - STARTUP]
-        if len(unwell) <= max(TOLERATED_UNREADY, TOLERATED_SHARE * len(loop.nodes)):
+        sick = [machine for machine in unwell(loop) if loop.nodes[machine].since < loop.at - STARTUP]
+        if len(sick) <= max(TOLERATED_UNREADY, TOLERATED_SHARE * len(loop.nodes)):
             continue
         seen = loop.seen.get(write.group)
         if write.hook != "delete_instances" or (seen is not None and not seen.failed.keys().isdisjoint(write.ids)):
-            yield said(loop, write, f"although {len(unwell)} of {len(loop.nodes)} nodes are unready")
+            yield said(loop, write, f"although {len(sick)} of {len(loop.nodes)} nodes are unready")
 
 
 def check_rest(facts: Facts) -> Findings:

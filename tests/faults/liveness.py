@@ -14,43 +14,51 @@ TEN_LOOPS = 100.0
 
 @dataclass
 class _Waits:
-    """Since when what waits has waited, and since when each group has been sound and had room, both without a break."""
+    """Since when what waits has waited, and since when each group has been sound with room for so many pods, both
+    without a break.
+    """
 
-    pods: dict[str, float] = field(default_factory=dict)
-    sound: dict[str, float] = field(default_factory=dict)
+    items: dict[str, float] = field(default_factory=dict)
+    sound: dict[tuple[str, int], float] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     starting: float = float("-inf")
 
     def note(self, facts: Facts, loop: Loop, suspected: Mapping[str, list[float]]) -> None:
-        self.pods = {pod: self.pods.get(pod, loop.at) for pod in loop.waiting}
-        sound = [group for group in facts.groups if _is_sound(facts, group, loop, suspected)]
-        self.sound = {group: self.sound.get(group, loop.at) for group in sound}
-        if any(not node.ever_ready for node in loop.nodes.values()):
+        requested = [name for name, stage in loop.requests.items() if stage == "waiting"]
+        self.items = {item: self.items.get(item, loop.at) for item in (*loop.waiting, *requested)}
+        sizes = {1, *facts.requests.values()}
+        sound = [(g, size) for g in facts.groups for size in sizes if _is_sound(facts, g, size, loop, suspected)]
+        self.sound = {place: self.sound.get(place, loop.at) for place in sound}
+        if any(not node.ever_ready and SLACK < loop.at - node.since < STARTUP for node in loop.nodes.values()):
             self.starting = loop.at
         self.asked |= {write.group: loop.at for write in loop.writes if write.hook == "increase_size"}
 
 
 def check_starvation(facts: Facts) -> Findings:
-    """A pod for which a sound group has room has a machine asked for there, once each other group has had its time."""
+    """What waits and fits a sound group has machines asked for there, once each other group has had its time."""
     suspected = suspects(facts)
     waits = _Waits()
     for loop in facts.loops:
         waits.note(facts, loop, suspected)
-        if not (waits.pods and waits.sound):
+        if not (waits.items and waits.sound):
             continue
-        others = max(1, len(facts.groups) - len(waits.sound))
-        startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0
-        since = facts.calm_since(loop.at, others * (facts.patience + startup) + TEN_LOOPS + SLACK)
-        starving = [pod for pod, began in waits.pods.items() if began <= since]
-        sound = [group for group, began in waits.sound.items() if began <= since]
-        if starving and sound and max(waits.asked.get(group, 0.0) for group in sound) <= since:
-            yield f"{loop.at:g} s: {len(starving)} pods wait since {since:g} s or longer, and nobody asks {sound}"
+        for size in {facts.requests.get(item, 1) for item in waits.items}:
+            sound = {group: since for (group, room), since in waits.sound.items() if room == size}
+            if not sound:
+                continue
+            others = max(1, len(facts.groups) - len(sound))
+            startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0
+            since = facts.calm_since(loop.at, others * (facts.patience + startup) + TEN_LOOPS + SLACK)
+            starving = [i for i, began in waits.items.items() if began <= since and facts.requests.get(i, 1) == size]
+            open_groups = [group for group, began in sound.items() if began <= since]
+            if starving and open_groups and max(waits.asked.get(group, -1.0) for group in open_groups) <= since:
+                yield f"{loop.at:g} s: {starving} wait since {since:g} s or longer, and nobody asks {open_groups}"
 
 
-def _is_sound(facts: Facts, group: str, loop: Loop, suspected: Mapping[str, list[float]]) -> bool:
+def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspected: Mapping[str, list[float]]) -> bool:
     """Is the group readable, with room, and at fault for nothing that may still count?"""
-    seen = loop.seen.get(group)
-    if seen is None or seen.target >= facts.groups[group].most or facts.has_wrong_size(group, loop.at):
+    seen, limits = loop.seen.get(group), facts.groups[group]
+    if seen is None or limits.most - seen.target < pods / limits.slots or facts.has_wrong_size(group, loop.at):
         return False
     return loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at)
 

@@ -90,6 +90,13 @@ class TellingProvider(FakeProvider):
         return accepted
 
     @hookimpl
+    def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        with self._witness.writing("increase_size", group_id, expected_target, target=target) as write:
+            accepted = super().atomic_increase_size(group_id, expected_target, target)
+            write.answered = accepted
+        return accepted
+
+    @hookimpl
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
         with self._witness.writing("decrease_target_size", group_id, expected_target, target=target) as write:
             accepted = super().decrease_target_size(group_id, expected_target, target)

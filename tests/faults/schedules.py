@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.faults.troubles import OFF, TROUBLES
 
 MINUTE = 60
 TROUBLE = 60 * MINUTE
@@ -219,4 +220,10 @@ def schedules(draw: Draw) -> Schedule:
         "deployments": deployments,
         "timeline": [*steps, *troubles],
     }
-    return schedule | ({"jobs": jobs} if jobs else {})
+    if jobs:
+        schedule["jobs"] = jobs
+    # Half of the worlds have a trouble of their own beside the ordinary ones.
+    special = draw(st.sampled_from(("", *TROUBLES, *[""] * (len(TROUBLES) - 1))))
+    if special and special not in OFF:
+        TROUBLES[special](draw, schedule)
+    return schedule

@@ -15,6 +15,13 @@ from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClien
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.scenario import Scenario
 from nodewright.engine.brain import Brain
+from nodewright.model.provisioning_request import (
+    BOOKING_EXPIRED,
+    CAPACITY_REVOKED,
+    FAILED,
+    PROVISIONED,
+    ProvisioningRequest,
+)
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState
@@ -37,6 +44,7 @@ class Witness:
         self._has_groups = False
         self._current: Write | None = None
         self._ever_ready: set[str] = set()
+        self._ran: set[str] = set()
         watched = Brain(make_plan=self._plan, check_actions=brain.check_actions, strict=brain.strict)
         self._simulation = build_simulation(scenario, BuildOptions(brain=watched, load=self._load))
 
@@ -84,6 +92,7 @@ class Witness:
             ids=tuple(ids),
             phases={i: machines[i].phase.value for i in ids if i in machines},
             nodes=frozenset(self._nodes()),
+            occupied=self._occupied(ids),
         )
         before = cloud.group(group).target
         self._current = write
@@ -118,7 +127,7 @@ class Witness:
                 seen=seen if self._has_groups else {},
                 waiting=self._waiting(),
                 backed_off=_backed_off(state),
-                unanswered=frozenset(self._answers) - seen.keys() if self._has_groups else frozenset(),
+                requests=self._requests(),
             )
         )
         self._has_groups = False
@@ -131,14 +140,28 @@ class Witness:
         tells = "failed" in answers
         if any(answers.get(what) is None for what in ("target", "instances", *(["failed"] if tells else []))):
             return None
-        return Seen(
-            target=answers["target"],
-            instances={instance.id: instance.state.value for instance in answers["instances"]},
-            failed={failure.failure_id: failure for failure in answers.get("failed", ())},
-        )
+        listed = {instance.id: instance.state.value for instance in answers["instances"]}
+        self._ran.update(known for known, state in listed.items() if state == "running")
+        failed, slandered = {}, {}
+        for failure in answers.get("failed", ()):
+            if failure.instance_id in self._ran:
+                slandered[failure.instance_id] = listed.get(failure.instance_id, "running")
+            else:
+                failed[failure.failure_id] = failure
+        return Seen(target=answers["target"], instances=listed | slandered, failed=failed)
 
     def _waiting(self) -> frozenset[str]:
         return frozenset(pod.key for pod in self._simulation.cluster.pending())
+
+    def _requests(self) -> dict[str, str]:
+        return {held.name: _stage(held) for held in self._simulation.api_server.requests.all()}
+
+    def _occupied(self, ids: Sequence[str]) -> frozenset[str]:
+        if not ids:
+            return frozenset()
+        cluster = self._simulation.cluster
+        names = {node.spec.provider_id: node.name for _, node in cluster.live.nodes()}
+        return frozenset(machine for machine in ids if machine in names and cluster.pods_on(names[machine]))
 
     def _nodes(self) -> dict[str, NodeSeen]:
         """Nodes by the id of their machine."""
@@ -155,6 +178,12 @@ class Witness:
                 ever_ready=node.name in self._ever_ready,
             )
         return found
+
+
+def _stage(request: ProvisioningRequest) -> str:
+    if request.has(FAILED) or request.has(BOOKING_EXPIRED) or request.has(CAPACITY_REVOKED):
+        return "over"
+    return "granted" if request.has(PROVISIONED) else "waiting"
 
 
 def _backed_off(state: ClusterState) -> dict[str, float]:

@@ -1,0 +1,132 @@
+"""Kinds of trouble that are worth a world of their own: each is added to a schedule that was drawn without it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+MINUTE = 60
+SCOPES = ("group", "zone", "instance_type", "account")
+REFUSALS = ("quota", "out_of_capacity", "access_denied", "unavailable")
+
+Draw = st.DrawFn
+World = dict[str, Any]
+
+
+def add_never_ready(draw: Draw, world: World) -> None:
+    """Add a scale-up of which no machine becomes ready: more than 45 % of the nodes in the end, and more than four."""
+    groups = world["providers"]["fake"]["groups"]
+    _pair(groups)
+    groups[0] |= {"min_size": 0, "size": 0, "request_delay": "0s"}
+    groups[1]["size"] = draw(st.integers(2, 4))
+    sick = {"group": "a", "start": 0, "end": draw(st.sampled_from((1200, 2400))), "ready": "100h"}
+    _rules(world, "slow_boots").append(sick)
+    world["deployments"][0] |= {"at": draw(st.sampled_from((0, 120, 300))), "replicas": draw(st.integers(9, 12))}
+    world["timeline"] = [event for event in world["timeline"] if event["do"] != "scale"]
+
+
+def add_refusals(draw: Draw, world: World) -> None:
+    """Add refusals of one class and scope for long: the cheapest group grows not at all, whenever it is asked."""
+    error = draw(st.sampled_from(REFUSALS))
+    fault = {"kind": "refuse", "hook": "increase_size", "group": "a", "error": error, "start": 0}
+    fault["end"] = draw(st.sampled_from((600, 1200, 2400)))
+    if error in ("quota", "out_of_capacity") and draw(st.booleans()):
+        fault["scope"] = draw(st.sampled_from(SCOPES))
+    _rules(world, "faults").append(fault)
+
+
+def add_busy_cloud(draw: Draw, world: World) -> None:
+    """Add bursts in which the cloud asks to come back later: for one hook, or for all that is written."""
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, 8)) * 5 * MINUTE
+        lasts = draw(st.sampled_from((30, 120, 600)))
+        fault: World = {"start": start, "end": start + lasts}
+        fault["kind"] = draw(st.sampled_from(("throttle", "in_progress")))
+        fault["retry_after"] = draw(st.sampled_from((1, 20, 90, 300)))
+        fault["hook"] = draw(st.sampled_from(("increase_size", "increase_size", "delete_instances")))
+        if draw(st.booleans()):
+            fault["group"] = "a"
+        _rules(world, "faults").append(fault)
+
+
+def add_false_failures(draw: Draw, world: World) -> None:
+    """Add reports that call running machines failed creations, for a while or again and again."""
+    groups = world["providers"]["fake"]["groups"]
+    group = draw(st.sampled_from(groups))
+    group.pop("switched_off", None)
+    group["size"] = draw(st.integers(1, 3))
+    start = draw(st.integers(0, 20)) * MINUTE
+    rule: World = {"group": group["name"], "start": start, "end": start + draw(st.sampled_from((120, 600, 1800)))}
+    rule["also_listed"] = draw(st.booleans())
+    for key, values in (("machines", (1, 3)), ("flaps_every", ("1m", "6m"))):
+        if draw(st.booleans()):
+            rule[key] = draw(st.sampled_from(values))
+    rule["scope"] = draw(st.sampled_from(SCOPES))
+    _rules(world, "false_failures").append(rule)
+
+
+def add_late_reports(draw: Draw, world: World) -> None:
+    """Add failures of which the cloud tells only after a while, perhaps when they were given up long ago."""
+    groups = world["providers"]["fake"]["groups"]
+    group = draw(st.sampled_from(groups))
+    group.pop("switched_off", None)
+    rule: World = {"group": group["name"], "start": 0, "end": draw(st.sampled_from((600, 2400)))}
+    rule["delay"] = draw(st.sampled_from(("2m", "4m50s", "8m", "15m")))
+    rule["error_class"] = draw(st.sampled_from(("other", "quota", "out_of_resources")))
+    rule["scope"] = draw(st.sampled_from(SCOPES))
+    rule["share"] = draw(st.sampled_from((1.0, 0.5)))
+    _rules(world, "failures").append(rule)
+
+
+def add_atomic_requests(draw: Draw, world: World) -> None:
+    """Add requests for machines that come all or not at all, on clouds that break that promise."""
+    groups = world["providers"]["fake"]["groups"]
+    world["settings"]["enable-provisioning-requests"] = True
+    _pair(groups)
+    for group in groups:
+        if draw(st.booleans()):
+            group["switched_off"] = {**group.get("switched_off", {}), "atomic_resize": "the cloud takes parts"}
+    pods = draw(st.integers(2, 5))
+    world["provisioning_requests"] = [
+        {
+            "name": f"request-{number}",
+            "class": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+            "at": draw(st.integers(0, 6)) * MINUTE,
+            "pod_sets": [{"count": pods, "pod": {"cpu": "1", "memory": "64Mi"}}],
+        }
+        for number in range(draw(st.sampled_from((1, 1, 2))))
+    ]
+    silent = {"fast_failure_detection": "the cloud does not say", "atomic_resize": "the cloud takes parts"}
+    groups[0] |= {"switched_off": silent, "size": 0}
+    broken = {"group": "a", "start": 0, "end": draw(st.sampled_from((600, 2400)))}
+    if draw(st.booleans()):
+        _rules(world, "stock_outs").append({**broken, "remaining": draw(st.integers(0, pods - 1))})
+    else:
+        partial = {"kind": "partial", "hook": "increase_size", "at_most": draw(st.integers(1, pods - 1))}
+        _rules(world, "faults").append({**broken, **partial})
+
+
+def _pair(groups: list[World]) -> None:
+    """Make the first two groups alike but for zone and price, and large; add the second where there is one only."""
+    if len(groups) == 1:
+        groups.append({**groups[0], "name": "b", "price_per_hour": 0.5, "zone": "south", "instance_type": "other"})
+    for group in groups[:2]:
+        group |= {"cpu": 1, "max_size": 12}
+
+
+def _rules(world: World, key: str) -> list[Any]:
+    rules: list[Any] = world["providers"]["fake"].setdefault(key, [])
+    return rules
+
+
+Trouble = Callable[[Draw, World], None]
+TROUBLES: Mapping[str, Trouble] = {
+    "never_ready": add_never_ready,
+    "refusals": add_refusals,
+    "busy_cloud": add_busy_cloud,
+    "false_failures": add_false_failures,
+    "late_reports": add_late_reports,
+    "atomic_requests": add_atomic_requests,
+}
+# Kinds that the engine does not stand yet.
+OFF = frozenset(TROUBLES)
