@@ -28,6 +28,46 @@ def test_room_that_is_there_is_found_and_held_until_it_expires(kind: str) -> Non
     assert asking.story.machines("pool") == 3  # the empty one went, those that are held stayed
 
 
+@pytest.mark.parametrize(
+    ("settings", "minutes"),
+    [
+        ({"scale-down-unneeded-time": "1m"}, 10),
+        ({"scale-down-unneeded-time": "30m"}, 30),
+        ({"scale-down-unneeded-time": "30m", "provisioning-request-reservation-time": "2m"}, 2),
+        ({"provisioning-request-reservation-time": "0s"}, 0),
+        ({"scale-down-unneeded-time": "30m", "profile": "ca"}, 10),
+        ({"provisioning-request-reservation-time": "2m", "profile": "ca"}, 10),
+    ],
+)
+def test_room_is_held_as_long_as_unneeded_nodes_stay_or_as_the_flag_says(
+    settings: dict[str, object], minutes: float
+) -> None:
+    asking = make(POOL, minutes=45, **settings)
+    asking.ask("a", 3, at=60)
+    (found,) = asking.when("a", "Provisioned", "True/CapacityIsFound")
+    (expired,) = asking.when("a", "BookingExpired", "True/CapacityReservationTimeExpired")
+    assert minutes * MINUTE < expired - found <= minutes * MINUTE + 20
+
+
+def test_pods_that_come_late_find_their_room_where_unneeded_nodes_stay_for_long() -> None:
+    asking = make(POOL, minutes=45, **{"scale-down-unneeded-time": "30m"})
+    asking.ask("a", 3, at=60)
+    asking.consume("a", 3, at=25 * MINUTE)
+    assert asking.conditions("a")["BookingExpired"] == "True/CapacityBookingConsumed"
+    assert asking.story.result.final.pending == 0
+
+
+def test_without_a_reservation_a_check_guards_nothing_beyond_its_loop() -> None:
+    asking = make(POOL, minutes=10, **{"provisioning-request-reservation-time": "0s"})
+    asking.ask("a", 3, at=60)
+    asking.ask("b", 3, at=60)
+    asking.ask("c", 3, at=120)
+    assert asking.when("a", "Provisioned", "True/CapacityIsFound") == [60]
+    assert asking.conditions("b")["Provisioned"] == "True/CapacityIsFound"  # a minute later, at its second try
+    assert asking.when("c", "Provisioned", "True/CapacityIsFound") == [120]
+    assert asking.story.result.final.pending == 0
+
+
 def test_what_is_held_for_one_is_not_promised_to_another_in_the_same_loop() -> None:
     asking = make(POOL, minutes=5)
     asking.ask("a", 3, at=60)

@@ -14,6 +14,8 @@ from nodewright.model.section import Count, Duration, Ratio, Section
 SizeCorrection = Literal["prompt", "ca", "seed"]
 Profile = Literal["nodewright", "ca"]
 ORDINARY_PROVISION_SECONDS = 900.0
+# For so long CA holds the room of a provisioned request.
+_LEAST_RESERVATION_SECONDS = 600.0
 
 
 class LoopSettings(Section, frozen=True, kw_only=True):
@@ -90,7 +92,11 @@ class ProvisioningSettings(Section, frozen=True, kw_only=True):
     What was not found is looked for again after ``provisioning_request_initial_backoff_time``, twice as long with each
     failure, up to the maximum. ``check_capacity_processor_instance`` is the name under which this process serves requests.
     CA examines one request of a loop, or with ``check_capacity_batch_processing`` as many as fit in a batch; here as many
-    are examined in every profile but "ca". ``enable_provisioning_classes``: ProvisioningClass objects say which classes
+    are examined in every profile but "ca".
+
+    Room of a provisioned request is held for ``provisioning_request_reservation_time`` or until its pods run. "auto" holds
+    it for ``scale_down_unneeded_time``, as seed 004 says, and for ten minutes at least, as CA does; profile "ca" always for
+    ten minutes. ``enable_provisioning_classes``: ProvisioningClass objects say which classes
     there are, for whom, and how much each namespace may hold; CA knows none.
     """
 
@@ -98,6 +104,7 @@ class ProvisioningSettings(Section, frozen=True, kw_only=True):
     enable_provisioning_classes: bool = False
     provisioning_request_initial_backoff_time: Duration = 60.0
     provisioning_request_max_backoff_time: Duration = 600.0
+    provisioning_request_reservation_time: Duration | Literal["auto"] = "auto"
     check_capacity_batch_processing: bool = False
     check_capacity_provisioning_request_max_batch_size: Count = 10
     check_capacity_processor_instance: str = ""
@@ -263,6 +270,16 @@ class Settings(Section, frozen=True, kw_only=True):
         """Whether ProvisioningClass objects say which requests are served: CA does not know them."""
         provisioning = self.provisioning
         return provisioning.enable_provisioning_requests and provisioning.enable_provisioning_classes and not self.is_ca
+
+    @property
+    def reservation_seconds(self) -> float:
+        """Return for how long the room of a provisioned request is held while its pods do not run."""
+        given = self.provisioning.provisioning_request_reservation_time
+        if self.is_ca:
+            return _LEAST_RESERVATION_SECONDS
+        if given == "auto":
+            return max(_LEAST_RESERVATION_SECONDS, self.scale_down.scale_down_unneeded_time)
+        return given
 
     @property
     def stops_at_refusal(self) -> bool:

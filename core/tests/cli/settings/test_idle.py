@@ -13,6 +13,7 @@ REQUESTS = "enable-provisioning-requests"
         ("enable-provisioning-classes", "true", REQUESTS, "true"),
         ("provisioning-request-initial-backoff-time", "2m", REQUESTS, "true"),
         ("provisioning-request-max-backoff-time", "20m", REQUESTS, "true"),
+        ("provisioning-request-reservation-time", "20m", REQUESTS, "true"),
         ("check-capacity-batch-processing", "true", REQUESTS, "true"),
         ("check-capacity-provisioning-request-max-batch-size", "5", REQUESTS, "true"),
         ("check-capacity-processor-instance", "a", REQUESTS, "true"),

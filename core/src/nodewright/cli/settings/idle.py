@@ -13,6 +13,7 @@ _NEEDS: Mapping[str, tuple[str, Any]] = {
             "enable-provisioning-classes",
             "provisioning-request-initial-backoff-time",
             "provisioning-request-max-backoff-time",
+            "provisioning-request-reservation-time",
             "check-capacity-batch-processing",
             "check-capacity-provisioning-request-max-batch-size",
             "check-capacity-processor-instance",
@@ -28,6 +29,7 @@ _NEEDS: Mapping[str, tuple[str, Any]] = {
 _NOT_OF_CA = frozenset(
     (
         "enable-provisioning-classes",
+        "provisioning-request-reservation-time",
         "balance-scale-down",
         "max-pod-moves-per-hour",
         "max-deletions-per-window",

@@ -1,6 +1,6 @@
 """How requests for capacity stand: from what their conditions say, and what is remembered of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -17,7 +17,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
 )
 from nodewright.planner.plan import Plan
-from nodewright.planner.provisioning.housekeeping import BOOKING_SECONDS
+from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.registry.state import ClusterState
 
@@ -57,7 +57,7 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 def requests_seen(state: ClusterState, plan: Plan | None) -> tuple[RequestFacts, ...]:
     """As the API server told of them at the beginning of a loop."""
     requests = state.observation.provisioning.requests
-    return facts_of_requests(requests, state.memory.provisioning, plan.provisioning.booked if plan is not None else {})
+    return facts_of_requests(requests, state.memory.provisioning, plan.provisioning if plan is not None else None)
 
 
 def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...]:
@@ -67,7 +67,7 @@ def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...
     gone = {request.key for request in report.expired}
     held = [after.get(one.key, one) for one in state.observation.provisioning.requests if one.key not in gone]
     asked = {question.request.key: question.provider for question in report.questions}
-    facts = facts_of_requests(held, report.memory or state.memory.provisioning, report.booked)
+    facts = facts_of_requests(held, report.memory or state.memory.provisioning, report)
     return tuple(
         msgspec.structs.replace(one, message=f"provider {asked[one.request]} is asked to serve it")
         if one.request in asked
@@ -77,16 +77,17 @@ def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...
 
 
 def facts_of_requests(
-    requests: Iterable[ProvisioningRequest], memory: ProvisioningMemory, booked: Mapping[str, int]
+    requests: Iterable[ProvisioningRequest], memory: ProvisioningMemory, report: ProvisioningReport | None
 ) -> tuple[RequestFacts, ...]:
-    """By their names; ``booked`` is for how many pods of each room is held."""
-    facts = (_facts(request, memory, booked) for request in requests)
+    """By their names; ``report`` says what room is held and for how long. None: nobody has planned yet."""
+    facts = (_facts(request, memory, report or ProvisioningReport()) for request in requests)
     return tuple(sorted(facts, key=lambda one: one.request))
 
 
-def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, booked: Mapping[str, int]) -> RequestFacts:
+def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, report: ProvisioningReport) -> RequestFacts:
     phase, said = _phase(request)
     since = said.since if said is not None else request.created
+    window = report.reservation_seconds
     is_booked, waits = phase == RequestPhase.BOOKED, phase in (RequestPhase.WAITING, RequestPhase.ACCEPTED)
     retry = memory.retries.get(request.id) if waits else None
     return RequestFacts(
@@ -97,8 +98,8 @@ def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, booked: Map
         since=since,
         reason=said.reason if said is not None else "",
         message=said.message if said is not None else "",
-        booked_until=since + BOOKING_SECONDS if is_booked else None,
-        held=booked.get(request.key) if is_booked else None,
+        booked_until=since + window if is_booked and window is not None else None,
+        held=report.booked.get(request.key) if is_booked else None,
         next_try=retry.at + retry.wait if retry is not None else None,
     )
 

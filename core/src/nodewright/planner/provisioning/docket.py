@@ -68,7 +68,7 @@ class ProvisioningReport:
     ``writes`` come before anything is asked of a cloud, ``questions`` and ``verdicts`` after; ``expired`` are requests to
     be deleted.
     ``consumers`` are pods that wait for what their request provides. ``booked`` says for how many pods of each request
-    room is held. ``examined``: some request was looked at. ``memory`` is for the next loop (None: it stays as it was),
+    room is held, ``reservation_seconds`` for how long it is held at most. ``examined``: some request was looked at. ``memory`` is for the next loop (None: it stays as it was),
     ``next_change`` when time alone changes what is decided (epoch seconds).
     """
 
@@ -79,6 +79,7 @@ class ProvisioningReport:
     consumers: tuple[Pod, ...] = ()
     notes: tuple[Note, ...] = ()
     booked: dict[str, int] = field(default_factory=dict)
+    reservation_seconds: float | None = None
     examined: bool = False
     memory: ProvisioningMemory | None = None
     next_change: float = float("inf")
@@ -201,6 +202,7 @@ class Docket:
             consumers=tuple(self.consumers),
             notes=tuple(self.notes),
             booked=self.booked,
+            reservation_seconds=self.settings.reservation_seconds,
             examined=self.examined,
             memory=self._memory(),
             next_change=self.next_change,

@@ -16,8 +16,7 @@ from nodewright.model.provisioning_request import (
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.parameters import read_seconds
 
-# How long room is held, how long a request is tried, and how long one that is over is kept, in seconds.
-BOOKING_SECONDS = 600.0
+# How long a request is tried, and how long one that is over is kept, in seconds.
 _TRIED_SECONDS = 7 * 86_400.0
 _KEPT_SECONDS = 7 * 86_400.0
 # CA changes no more in one loop.
@@ -35,7 +34,7 @@ def keep_house(docket: Docket) -> None:
         if docket.mode(request) is None or is_over(request, docket):
             continue
         if request.has(PROVISIONED):
-            if _ends(docket, _booked_since(request, docket) + BOOKING_SECONDS):
+            if _ends(docket, _booked_since(request, docket) + docket.settings.reservation_seconds):
                 bookings.append(request)
         elif len(overdue) < most - len(bookings) and _ends(docket, request.created + time_to_try(request, docket)):
             overdue.append(request)
