@@ -69,6 +69,28 @@ class ReusesFailureIds(FakeProvider):
         return [replace(failure, failure_id=f"failure-{number}") for number, failure in enumerate(found)]
 
 
+class CallsAllMachinesFailed(FakeProvider):
+    """Takes the failed state of the group's last operation for that of each machine."""
+
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        found = super().failed_instances(group_id)
+        names = [instance.id for instance in self._view(group_id).instances] if found else ()
+        return [*found, *(spec.FailedInstance(failure_id=f"of-{name}", instance_id=name, code="X") for name in names)]
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return () if super().failed_instances(group_id) else super().instances(group_id)
+
+
+class LosesMachinesBesideAFailure(FakeProvider):
+    """Lists no machine of a group whose last operation failed."""
+
+    @hookimpl
+    def instances(self, group_id: str) -> Sequence[spec.Instance]:
+        return () if super().failed_instances(group_id) else super().instances(group_id)
+
+
 class DeclaresDetectionItHasNot(FakeProvider):
     """Declares fast failure detection and never tells of a failure."""
 
@@ -203,6 +225,8 @@ REJECTED = [
     (TellsFailuresOneRefreshLate, "failure_shows_in_the_next_refresh"),
     (TellsAFailureOnce, "failures_are_stable_until_deleted"),
     (ReusesFailureIds, "new_failures_have_new_ids"),
+    (CallsAllMachinesFailed, "a_machine_that_ran_is_no_failed_creation"),
+    (LosesMachinesBesideAFailure, "a_machine_that_ran_is_no_failed_creation"),
     (DeclaresDetectionItHasNot, "failure_shows_in_the_next_refresh"),
     (ListsFailuresAsMachines, "failed_machines_are_not_instances"),
     (UnstableIds, "ids_are_stable_over_refreshes"),

@@ -64,6 +64,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "late": st.frozensets(pairs, max_size=2),
         "seen_failures": st.frozensets(pairs, max_size=2),
         "never_ran": st.frozensets(pairs, max_size=2),
+        "ran": st.frozensets(pairs, max_size=2),
         "deletions": _few(pairs, moments),
         "deletion_window": seconds,
         "deletion_tried": _few(pairs, moments),

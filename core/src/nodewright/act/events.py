@@ -94,6 +94,11 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
     if group.withdrawal_failed:
         message = f"Withdrawing machines of group {group.ref} was accepted, and its target size did not change"
         yield _of_status("FailedToRevertScaleUp", message, WARNING)
+    for report in group.newly_disputed:
+        why = f"{report.code}: {report.message}" if report.message else report.code
+        message = f"The cloud reports machine {report.instance_id} of group {group.ref} as a failed creation ({why})"
+        kept = "it ran, so it stays and counts as a machine of the group"
+        yield _of_status("RunningMachineReportedFailed", f"{message}; {kept}", WARNING)
     kinds: dict[tuple[str, str], list[str]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for failure in group.new_failures:

@@ -1,6 +1,7 @@
 """What a plan wants done in the cloud, and how each call ended."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 
 import msgspec
 
@@ -43,6 +44,18 @@ class DecreaseTargetSize(Action, frozen=True, kw_only=True):
     reason: str
 
 
+class DeletionCause(StrEnum):
+    """Why machines are deleted, which decides the evidence that each needs (docs/adr/0023-evidence-for-deletions.md).
+
+    ``REMOVAL`` ends a removal that drained the node; the others are not drained.
+    """
+
+    REMOVAL = "removal"
+    FAILED_CREATION = "failed creation"
+    UNREGISTERED = "unregistered"
+    RESERVATION = "reservation"
+
+
 class DeleteInstances(Action, frozen=True, kw_only=True):
     """Delete machines by id; ``failure_ids`` are the failures that this cleans up.
 
@@ -52,6 +65,7 @@ class DeleteInstances(Action, frozen=True, kw_only=True):
     instance_ids: tuple[str, ...]
     reason: str
     failure_ids: tuple[str, ...] = ()
+    cause: DeletionCause = DeletionCause.REMOVAL
     force: bool = False
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance, InstanceState
 from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
@@ -99,6 +99,7 @@ def delete_failed(
         expected_target=target,
         instance_ids=tuple(failure.instance_id or failure.failure_id for failure in failures),
         failure_ids=tuple(failure.failure_id for failure in failures),
+        cause=DeletionCause.FAILED_CREATION,
         reason=f"failed to start: {failures[0].code or failures[0].error_class}",
         force=settings.force_delete_failed_nodes and _can_force(group),
     )
@@ -114,6 +115,7 @@ def delete_unregistered(
         expected_target=target,
         instance_ids=tuple(ids),
         reason=NEVER_REGISTERED,
+        cause=DeletionCause.UNREGISTERED,
         force=wants_force and _can_force(group),
     )
 

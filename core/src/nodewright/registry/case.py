@@ -57,6 +57,16 @@ class GroupCase:
         known = self.memory.seen_failures
         return tuple(f for f in self.seen.failed or () if (self.ref, f.failure_id) not in known)
 
+    @cached_property
+    def newly_disputed(self) -> tuple[FailedInstance, ...]:
+        """Reports of failed creations that are told for the first time of machines that ran."""
+        return tuple(one for one in self.seen.disputed if (self.ref, one.instance_id) not in self.memory.ran)
+
+    @property
+    def doubtful(self) -> int:
+        """How many machines ran, are no nodes and are called failed: nothing is planned for their arrival."""
+        return len({one.instance_id for one in self.seen.disputed} & set(self.readiness.unregistered))
+
 
 def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
     """What was asked for. Without an answer it counts in full."""

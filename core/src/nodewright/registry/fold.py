@@ -12,6 +12,7 @@ from nodewright.registry.arrivals import after_timeouts, find_arrived, learn_pro
 from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
 from nodewright.registry.deletions import find_never_ran, recent_deletions
+from nodewright.registry.evidence import remember_ran, with_evidence
 from nodewright.registry.failures import backed_off
 from nodewright.registry.grants import settled_grants
 from nodewright.registry.health import is_cluster_healthy
@@ -64,6 +65,8 @@ def fold(
 
     Pure: the same arguments give the same state.
     """
+    if settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
+        seen = with_evidence(seen, memory)
     memory, vanished = _caught_up(memory, seen, outcomes, ended, settings)
     groups = known_groups(seen, memory, settings)
     nodes = seen.snapshot.live_nodes()
@@ -192,6 +195,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         late=frozenset(late),
         seen_failures=frozenset(failure_ids),
         never_ran=find_never_ran(memory, groups, found.since),
+        ran=remember_ran(memory, found.seen.groups),
         deletions=recent_deletions(memory.deletions, window, found.seen.now),
         deletion_window=window,
         deletion_tried=found.tried,

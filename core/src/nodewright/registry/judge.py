@@ -32,7 +32,7 @@ def judge_prompt(case: GroupCase) -> GroupState:
     judged = GroupState(
         seen=group,
         readiness=readiness,
-        upcoming=owed - overdue + len(readiness.not_started),
+        upcoming=max(0, owed - overdue - case.doubtful) + len(readiness.not_started),
         timed_out=overdue,
         time_given=max((request.deadline - request.started for request in out_of_time), default=0.0),
         given_up=given_up + overdue,
@@ -41,6 +41,7 @@ def judge_prompt(case: GroupCase) -> GroupState:
         newly_late=newly_late,
         newly_unready=newly_unready,
         new_failures=case.new_failures,
+        newly_disputed=case.newly_disputed,
         taken_back=taken_back,
         failures=(
             *refused(case),

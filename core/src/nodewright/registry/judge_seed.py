@@ -24,12 +24,13 @@ def judge_seed(case: GroupCase) -> GroupState:
     judged = GroupState(
         seen=case.seen,
         readiness=case.readiness,
-        upcoming=max(0, coming - failed - max(0, given_up)),
+        upcoming=max(0, coming - failed - case.doubtful - max(0, given_up)),
         timed_out=timed_out,
         given_up=max(0, given_up),
         healthy=is_in_range(case.readiness, case.target, increase, case.settings.loop),
         requests=requests,
         new_failures=case.new_failures,
+        newly_disputed=case.newly_disputed,
         failures=(*refused(case), *failed_to_start(case), *late_machines(case, timed_out)),
         size_gap=gap,
     )

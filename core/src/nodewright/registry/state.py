@@ -161,7 +161,8 @@ class Memory:
     nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
     behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last be
     read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
-    ``never_ran`` are instances without a node that never were one, ``deletions`` says when each machine that counts
+    ``never_ran`` are instances without a node that never were one, ``ran`` are machines that are reported as failed
+    creations although they ran (registry/evidence.py), ``deletions`` says when each machine that counts
     towards a deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it does.
     ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
     that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
@@ -177,6 +178,7 @@ class Memory:
     late: frozenset[tuple[GroupRef, str]] = frozenset()
     seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
     never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
+    ran: frozenset[tuple[GroupRef, str]] = frozenset()
     deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     deletion_window: float = SafetySettings().deletion_window
     deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
@@ -231,6 +233,7 @@ class GroupState:
     loop after ``time_given`` seconds (the longest of them; 0: the ordinary time), ``given_up`` are all those that did
     and that the target still holds; ``newly_late`` are instances that have now been without a node for too long,
     ``newly_unready`` nodes that did not start in time, ``new_failures`` failures seen for the first time,
+    ``newly_disputed`` reports of failed creations that are first told of machines that ran,
     ``taken_back`` machines of accepted increases that the cloud is asked for no more although none of them came.
     ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never),
     ``withdrawal_failed`` says that one was accepted and the target did not move. ``vanished`` are machines that went
@@ -249,6 +252,7 @@ class GroupState:
     newly_late: tuple[str, ...] = ()
     newly_unready: tuple[str, ...] = ()
     new_failures: tuple[FailedInstance, ...] = ()
+    newly_disputed: tuple[FailedInstance, ...] = ()
     taken_back: int = 0
     withdrawn_at: float = 0.0
     withdrawal_failed: bool = False

@@ -22,7 +22,8 @@ class GroupSeen:
 
     ``target`` and ``instances`` are None when they could not be read, and ``problem`` says why: such a group is
     Unknown and is not written to. ``failed`` is None where failures are not reported (no capability), empty
-    where nothing failed. ``hourly_price`` is USD for one machine.
+    where nothing failed. ``disputed`` are reports of failed creations about machines that ran: these are among the
+    ``instances``. ``hourly_price`` is USD for one machine.
     """
 
     ref: GroupRef
@@ -31,6 +32,7 @@ class GroupSeen:
     target: int | None = None
     instances: tuple[Instance, ...] | None = None
     failed: tuple[FailedInstance, ...] | None = None
+    disputed: tuple[FailedInstance, ...] = ()
     template: Node | None = None
     options: GroupOptions = field(default_factory=GroupOptions)
     hourly_price: float | None = None

@@ -20,6 +20,7 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
+from nodewright.validate.evidence import NodesOfMachines
 from nodewright.validate.quotas import exceeded_quotas
 from nodewright.validate.whole_groups import as_made, broken_by_creation, broken_by_group_deletion
 
@@ -60,6 +61,7 @@ class _Course:
         self._leaves_refusing_to_cloud = settings.size_correction == "ca"
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
         self._deleted: set[tuple[GroupRef, str]] = set()
+        self._nodes = NodesOfMachines(seen.snapshot)
 
     def follow(self, action: Planned) -> list[str]:
         """The rules that the action breaks; it counts as done for those after it."""
@@ -86,6 +88,8 @@ class _Course:
             yield from _broken_by_increase(group, action)
         elif isinstance(action, DeleteInstances):
             yield from _broken_by_deletion(group, action)
+            if self._settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
+                yield from self._nodes.broken_by(action)
         elif not action.target < target:
             yield "a decrease that does not decrease"
         elif action.target < self._there(group) and not self._leaves_refusing_to_cloud:

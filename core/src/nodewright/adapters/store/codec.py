@@ -32,7 +32,7 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
 # What is remembered of a group without being about machines of it that are there.
-_NO_MACHINES = {"backoff", "departed", "deletions", "size_gap", "arrivals"}
+_NO_MACHINES = {"backoff", "departed", "deletions", "ran", "size_gap", "arrivals"}
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
 
@@ -110,6 +110,7 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
     _collect(found, "late", memory.late)
     _collect(found, "seen_failures", memory.seen_failures)
     _collect(found, "never_ran", memory.never_ran)
+    _collect(found, "ran", memory.ran)
     _collect(found, "departed", _departed(memory))
     return found
 
@@ -185,6 +186,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
         late=frozenset((ref, i) for ref, group in groups.items() for i in group.late),
         seen_failures=frozenset((ref, i) for ref, group in groups.items() for i in group.seen_failures),
         never_ran=frozenset((ref, i) for ref, group in groups.items() for i in group.never_ran),
+        ran=frozenset((ref, i) for ref, group in groups.items() for i in group.ran),
         deletions={(ref, i): at for ref, group in groups.items() for i, at in group.deletions.items()},
         deletion_tried={(ref, i): at for ref, group in groups.items() for i, at in group.deletion_tried.items()},
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},

@@ -61,6 +61,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     late: tuple[str, ...] = ()
     seen_failures: tuple[str, ...] = ()
     never_ran: tuple[str, ...] = ()
+    ran: tuple[str, ...] = ()
     deletions: dict[str, Moment] = {}
     deletion_tried: dict[str, Moment] = {}
     departed: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import CAPACITY_REVOKED, PROVISIONED, UNDER_WAY, ProvisioningRequest
@@ -204,5 +204,9 @@ def _removal(part: GrantPart, idle: tuple[str, ...], group: GroupState, held: Gr
     if not machines:
         return None
     return DeleteInstances(
-        group=part.ref, expected_target=target, instance_ids=machines, reason=f"{reason}: {held.broken}"
+        group=part.ref,
+        expected_target=target,
+        instance_ids=machines,
+        cause=DeletionCause.RESERVATION,
+        reason=f"{reason}: {held.broken}",
     )

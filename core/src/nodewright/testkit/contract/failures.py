@@ -6,7 +6,14 @@ from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import Violation, check, demand
-from nodewright.testkit.contract.situations import ask_and_fail, demand_alive, demand_target, ids, refresh
+from nodewright.testkit.contract.situations import (
+    ask_and_fail,
+    ask_without_arrival,
+    demand_alive,
+    demand_target,
+    ids,
+    refresh,
+)
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _FAST = Capability.FAST_FAILURE_DETECTION
@@ -60,6 +67,21 @@ def failed_machines_are_not_instances(world: ContractWorld) -> None:
     failed = set(_names(_failures(world)))
     listed = sorted(failed & ids(world))
     demand(not listed, f"{', '.join(listed)} failed and is in instances too")
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def a_machine_that_ran_is_no_failed_creation(world: ContractWorld) -> None:
+    """Whatever fails beside them, machines that arrived are instances and no failed creations."""
+    ask_without_arrival(world, 2)
+    world.arrive(world.group_id)
+    ran = world.machines(world.group_id)
+    refresh(world)
+    world.fail_creation(world.group_id)
+    refresh(world)
+    named = sorted(ran & set(_names(_failures(world))))
+    demand(not named, f"{', '.join(named)} ran, and failed_instances names it: it would be deleted without a drain")
+    missing = sorted(ran - ids(world))
+    demand(not missing, f"{', '.join(missing)} ran, and is no instance any more since another creation failed")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)

@@ -1,0 +1,56 @@
+"""May machines be deleted without a drain? Told from their nodes alone (docs/adr/0023-evidence-for-deletions.md).
+
+The cloud's word is not enough where a node exists: what the node says must agree.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from nodewright.model.action import DeleteInstances, DeletionCause
+from nodewright.model.node import Node
+from nodewright.snapshot.snapshot import Snapshot
+
+# A kubelet that has never been ready says so no later than this many seconds after its node was created.
+_FIRST_STATUS_SECONDS = 30.0
+
+
+class NodesOfMachines:
+    """The nodes of each machine; ids compare without case, for a node spared by mistake is no harm."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._rows: Mapping[str, list[int]] | None = None
+
+    def broken_by(self, action: DeleteInstances) -> Iterator[str]:
+        """Yield the rules that the deletion breaks."""
+        for instance_id in action.instance_ids:
+            for row in self._find(instance_id):
+                node = self._snapshot.node(row)
+                why = self._why_not(action.cause, row, node)
+                if why:
+                    yield f"machine {instance_id} is node {node.name}, {why}"
+
+    def _why_not(self, cause: DeletionCause, row: int, node: Node) -> str:
+        if cause == DeletionCause.UNREGISTERED:
+            return "so it did register"
+        if cause == DeletionCause.RESERVATION:
+            pods = (pod for pod in self._snapshot.pods(row) if not (pod.is_daemonset_pod or pod.is_mirror))
+            running = next(pods, None)
+            return f"and pod {running.key} runs on it" if running is not None else ""
+        return "which is ready or was" if _was_ready(node) else ""
+
+    def _find(self, instance_id: str) -> list[int]:
+        if self._rows is None:
+            rows: dict[str, list[int]] = {}
+            for row, node in self._snapshot.nodes():
+                rows.setdefault(node.spec.provider_id.lower(), []).append(row)
+            self._rows = rows
+        return self._rows.get(instance_id.lower(), [])
+
+
+def _was_ready(node: Node) -> bool:
+    """Return False only for a node whose first status, not ready, is its last."""
+    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    created = node.metadata.creation_timestamp
+    if ready is None or ready.status == "True" or ready.last_transition_time is None or created is None:
+        return True
+    return (ready.last_transition_time - created).total_seconds() > _FIRST_STATUS_SECONDS

@@ -1,0 +1,81 @@
+"""The independent check refuses deletions that the node contradicts, whatever the plan says."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from nodewright.model.action import DeleteInstances, DeletionCause
+from nodewright.model.group import FailedInstance
+from nodewright.model.node import Node, NodeCondition
+from nodewright.testkit import build_node, build_pod
+from nodewright.testkit.world import NOW, World, ref, settings_with
+from nodewright.validate import check_actions
+
+ID = "cloud:///g/0"
+FAILED, LATE, RESERVED, REMOVED = (
+    DeletionCause.FAILED_CREATION,
+    DeletionCause.UNREGISTERED,
+    DeletionCause.RESERVATION,
+    DeletionCause.REMOVAL,
+)
+
+
+def never_ready() -> Node:
+    node = build_node("g-0", provider_id=ID, created_at=NOW - 100)
+    created = datetime.fromtimestamp(NOW - 100, UTC)
+    said = NodeCondition(type="Ready", status="False", last_transition_time=created + timedelta(seconds=1))
+    return replace(node, status=replace(node.status, conditions=(said,)))
+
+
+def was_ready() -> Node:
+    node = never_ready()
+    said = node.status.conditions[0]
+    assert said.last_transition_time is not None
+    later = replace(said, last_transition_time=said.last_transition_time + timedelta(seconds=50))
+    return replace(node, status=replace(node.status, conditions=(later,)))
+
+
+def rules(cause: DeletionCause, node: Node | None, *, pod: bool = False, rule: str = "prompt") -> list[str]:
+    """What is wrong with deleting a machine that is this node."""
+    world = World(nodes=[node] if node is not None else [])
+    told = (FailedInstance(failure_id="f", instance_id=ID),) if cause == FAILED else ()
+    world.add_group("g", 0, target=1, instances=(), failed=told)
+    if cause != FAILED:
+        world.add_group("g", 1)
+        world.nodes = world.nodes[:-1]
+    if pod:
+        world.running = [build_pod("p", node_name="g-0")]
+    action = DeleteInstances(
+        group=ref("g"),
+        expected_target=1,
+        instance_ids=(ID,),
+        cause=cause,
+        failure_ids=("f",) if told else (),
+        reason="",
+    )
+    state = world.state(settings_with(size_correction="ca"))  # the observation as the cloud told it
+    return [one.rule for one in check_actions(state.observation, [action], settings_with(size_correction=rule))]
+
+
+@pytest.mark.parametrize("cause", [FAILED, REMOVED])
+def test_a_node_that_is_ready_or_was_is_refused(cause: DeletionCause) -> None:
+    for node in (build_node("g-0", provider_id=ID), build_node("g-0", provider_id=ID.upper()), was_ready()):
+        assert rules(cause, node) == [f"machine {ID} is node g-0, which is ready or was"]
+    assert rules(cause, never_ready()) == []
+    assert rules(cause, None) == []
+
+
+def test_a_machine_that_is_a_node_did_register() -> None:
+    assert rules(LATE, never_ready()) == [f"machine {ID} is node g-0, so it did register"]
+    assert rules(LATE, None) == []
+
+
+def test_a_reservation_gives_back_empty_nodes_only() -> None:
+    node = build_node("g-0", provider_id=ID)
+    assert rules(RESERVED, node, pod=True) == [f"machine {ID} is node g-0, and pod default/p runs on it"]
+    assert rules(RESERVED, node) == []
+
+
+def test_mode_ca_deletes_what_the_cloud_reports() -> None:
+    assert rules(FAILED, build_node("g-0", provider_id=ID), rule="ca") == []

@@ -1,0 +1,114 @@
+"""Clouds that call machines failed creations although they run: no node is lost to a status (docs/adr/0023)."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.scenario.story import MINUTE, PROVISION, Story
+from tests.scenario.test_budget import forget_nodes
+
+from nodewright.adapters.simulated.journal import What
+from nodewright.model.action import DeleteInstances, DeletionCause
+from nodewright.model.removal import RemovalResult
+
+A = {"name": "a", "price_per_hour": 0.1, "zone": "z1"}
+B = {"name": "b", "price_per_hour": 0.2, "zone": "z2"}
+SLANDER = {"group": "a", "start": "5m"}
+TOLD = "RunningMachineReportedFailed"
+
+
+def lost_pods(story: Story) -> list[str]:
+    return [fact.name for fact in story.result.journal if fact.what == What.POD_LOST]
+
+
+def keep_all_but(story: Story, name: str) -> None:
+    """All other nodes are annotated to stay."""
+    cluster = story.simulation.cluster
+    for _, node in list(cluster.live.nodes()):
+        if node.name != name:
+            annotations = {**node.metadata.annotations, "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+            cluster.change_node(replace(node, metadata=replace(node.metadata, annotations=annotations)))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        SLANDER,
+        {**SLANDER, "also_listed": True},
+        {**SLANDER, "machines": 2},
+        {**SLANDER, "flaps_every": "40s"},
+        {**SLANDER, "error_class": "quota", "scope": "account"},
+    ],
+    ids=["all", "still listed", "some", "flapping", "account"],
+)
+@pytest.mark.parametrize("rule", ["prompt", "seed"])
+def test_ready_nodes_stay_whatever_the_clouds_status_says(report: dict[str, Any], rule: str) -> None:
+    story = Story({**A, "size": 40}, B, false_failures=[report], settings={"size-correction": rule}, minutes=60)
+    story.pods(40, at=1)
+    assert story.machines("a") == 40
+    assert lost_pods(story) == []
+    assert story.planned(DeleteInstances, "a") == []
+    assert story.machines("b") == 0
+
+
+def test_a_report_about_a_machine_that_runs_is_told_once_and_punishes_nobody() -> None:
+    story = Story({**A, "size": 3}, B, false_failures=[{**SLANDER, "machines": 3, "code": "ODD"}], minutes=60)
+    story.pods(3, at=1)
+    story.pods(1, at=10 * MINUTE, name="later")
+    said = [message for _, message in story.events(TOLD)]
+    assert len(said) == 3
+    assert "fake:///a/a-0 of group fake/a as a failed creation (ODD:" in said[0]
+    assert story.events("ScaleUpFailed") == []
+    assert [write[1:] for write in story.writes("increase")] == [("increase", "a", 3, 4)]
+    assert story.machines("a") == 4
+    assert story.machines("b") == 0
+
+
+def test_a_machine_that_ran_and_is_unready_is_drained_by_the_rules_for_unready_nodes() -> None:
+    settings = {"scale-down-unneeded-time": "2h", "scale-down-unready-time": "10m"}
+    story = Story({**A, "size": 3}, false_failures=[{**SLANDER, "machines": 1}], settings=settings, minutes=60)
+    story.pods(3, at=1, cpu="400m")
+    story.at(2, lambda: keep_all_but(story, "a-0"))
+    story.turn("a-0", at=6 * MINUTE, ready=False)
+    gone = [ended for ended in story.result.removals if ended.removal.node == "a-0"]
+    assert [ended.result for ended in gone] == [RemovalResult.OK]
+    assert gone[0].at >= 16 * MINUTE
+    assert gone[0].evicted == ("default/web-0",)
+    assert story.planned(DeleteInstances, "a") == []
+
+
+@pytest.mark.parametrize("keeps_memory", [True, False])
+def test_a_restart_forgets_no_evidence(keeps_memory: bool) -> None:
+    story = Story({**A, "size": 5}, B, false_failures=[SLANDER], minutes=60)
+    story.pods(5, at=1)
+    story.turn("a-0", at=6 * MINUTE, ready=False)
+    story.simulation.engine.restart(7 * MINUTE, down_seconds=60, keeps_memory=keeps_memory)
+    assert story.machines("a") == 5
+    assert story.planned(DeleteInstances, "a") == []
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_machine_that_ran_and_has_no_node_any_more_goes_as_a_late_machine_does(restarts: bool) -> None:
+    """That it ran is remembered, across a restart too."""
+    story = Story({**A, "size": 2}, false_failures=[{**SLANDER, "start": "10m"}], minutes=60)
+    story.pods(2, at=1)
+    gone, late = 11 * MINUTE, 11 * MINUTE + 2 * PROVISION
+    story.at(gone, lambda: forget_nodes(story))
+    if restarts:
+        story.simulation.engine.restart(gone + MINUTE, down_seconds=60)
+    planned = [
+        (at, action) for at, action in story.planned(DeleteInstances, "a") if isinstance(action, DeleteInstances)
+    ]
+    own = [(at, action.cause) for at, action in planned if action.instance_ids[0] in ("fake:///a/a-0", "fake:///a/a-1")]
+    assert late <= own[0][0] <= late + 3 * MINUTE
+    assert {cause for _, cause in own} == {DeletionCause.UNREGISTERED}
+
+
+def test_failed_creations_without_a_node_go_at_once() -> None:
+    story = Story(A, B, failures=[{"group": "a"}], minutes=30)
+    story.pods(1, at=10)
+    [(at, deletion)] = story.planned(DeleteInstances, "a")[:1]
+    assert at <= 40
+    assert isinstance(deletion, DeleteInstances)
+    assert deletion.failure_ids
+    assert story.machines("b") == 1
