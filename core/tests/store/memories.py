@@ -109,6 +109,8 @@ def _provisionings(
         ahead=st.integers(0, 9),
         asked=st.booleans(),
         machines=st.lists(machines, max_size=2).map(tuple),
+        deadline=moments,
+        withdrawn_at=moments,
     )
     grants = st.builds(
         Grant,
@@ -132,7 +134,9 @@ def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchS
     return st.dictionaries(keys, values, max_size=2)
 
 
-_requests = st.builds(ScaleUpRequest, increase=st.integers(1, 10_000), started=moments, deadline=moments)
+_requests = st.builds(
+    ScaleUpRequest, increase=st.integers(1, 10_000), started=moments, deadline=moments, atomic=st.booleans()
+)
 _backoffs = st.builds(
     Backoff,
     until=moments,

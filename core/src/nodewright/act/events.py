@@ -84,6 +84,9 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
     if group.taken_back:
         what = f"{group.taken_back} machines were accepted, and the target size is {group.seen.target} again"
         yield _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group.ref}: {what}", WARNING)
+    if group.shortfall:
+        what = f"Scale-up failed for group {group.ref}: {group.shortfall}"
+        yield _of_status("FailedToScaleUpGroup", what, WARNING)
     if group.newly_unready:
         patience = format_duration(group.seen.options.max_node_startup_seconds)
         message = f"{len(group.newly_unready)} nodes added to group {group.ref} were not ready within {patience}"

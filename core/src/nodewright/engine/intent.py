@@ -19,7 +19,9 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
     away by the next fold, because the cloud owes nothing for it; one that was keeps its clock. As long as the group
     cannot be read the call counts as made, so that its machines are not bought twice.
     """
-    grants = opened_grants(memory.provisioning.grants, actions, memory.last_known, state.now)
+    asked = [(action, state.now) for action in actions]
+    known = {ref: group.seen for ref, group in state.groups.items()}
+    grants = opened_grants(memory.provisioning.grants, asked, memory.last_known, known)
     requests, last_known = dict(memory.requests), dict(memory.last_known)
     for action in actions:
         group = state.groups.get(action.group)
@@ -27,7 +29,8 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             # A group that is made for it is seen for the first time in the next loop.
             options = group.seen.options if group is not None else GroupOptions()
             patience = options.max_node_provision_seconds
-            request = opened(action.target - action.expected_target, state.now, patience)
+            more, is_atomic = action.target - action.expected_target, action.request is not None
+            request = opened(more, state.now, patience, atomic=is_atomic)
             requests[action.group] = (*requests.get(action.group, ()), request)
             if action.group in last_known:
                 last_known[action.group] = replace(last_known[action.group], target=action.target)

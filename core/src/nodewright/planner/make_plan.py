@@ -86,7 +86,7 @@ def _make_plan(
         tell_unserved(state, docket)
         settle_grants(state, docket)
         partial = remove_partial(state, docket, [action.group for action in actions])
-        state, actions = without_taken_back(state, partial), [*actions, *partial]
+        state, actions = without_taken_back(state, docket), [*actions, *partial]
     snapshot = state.observation.snapshot
     waiting = find_pending(state.observation.pending, settings.pods, state.now, snapshot.vocabulary.classes)
     recreated = find_recreated(snapshot, state.observation.removing, settings.pods)

@@ -7,6 +7,7 @@ from functools import cached_property
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import FailedInstance, GroupRef
 from nodewright.model.settings import Settings
+from nodewright.registry.provisioning import Shortfall
 from nodewright.registry.requests import Increase
 from nodewright.registry.state import GroupState, Memory, Readiness, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
@@ -17,6 +18,7 @@ class GroupCase:
     """One group now (``seen``, ``readiness``), how our calls to it ended since, and what was known before.
 
     ``arrived`` are machines that became nodes since, but for those that had been given up, told by their ids.
+    ``shortfall`` is what the group is found to owe a reservation for good.
     """
 
     seen: GroupSeen
@@ -26,6 +28,7 @@ class GroupCase:
     settings: Settings
     now: float
     arrived: int = 0
+    shortfall: Shortfall | None = None
 
     @property
     def ref(self) -> GroupRef:
@@ -76,7 +79,8 @@ def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
         if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
             asked = action.target - action.expected_target
             machines = outcome.accepted if isinstance(outcome, Done) else asked
-            found.append(Increase(machines, outcome.started, isinstance(outcome, Done)))
+            accepted, atomic = isinstance(outcome, Done), action.request is not None
+            found.append(Increase(machines, outcome.started, accepted, atomic))
     return [increase for increase in found if increase.machines > 0]
 
 

@@ -17,6 +17,9 @@ NEVER_REGISTERED = "neverRegistered"
 NEVER_READY = "neverReady"
 NOTHING_ACCEPTED = "nothingAccepted"
 TAKEN_BACK = "takenBack"
+FEWER_ACCEPTED = "fewerAccepted"
+NO_ANSWER = "noAnswer"
+MACHINE_LOST = "machineLost"
 NO_MACHINE = "the cloud accepted no machine"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
@@ -56,6 +59,14 @@ def without_effect(case: GroupCase, taken_back: int) -> list[Failure]:
         return []
     message = f"{taken_back} machines were accepted, and the target size is {case.target} again"
     return [Failure(group=case.ref, at=case.now, code=TAKEN_BACK, message=message)]
+
+
+def not_delivered(case: GroupCase, others: Sequence[Failure]) -> list[Failure]:
+    """What the group owes a reservation for good, unless that is among the ``others``."""
+    short = case.shortfall
+    if short is None or others:
+        return []
+    return [Failure(group=case.ref, at=case.now, asked=short.asked, code=short.code, message=short.message)]
 
 
 def failed_to_start(case: GroupCase) -> list[Failure]:

@@ -14,7 +14,7 @@ from nodewright.registry.case import GroupCase, Judge
 from nodewright.registry.deletions import find_never_ran, recent_deletions
 from nodewright.registry.evidence import remember_ran, with_evidence
 from nodewright.registry.failures import backed_off
-from nodewright.registry.grants import settled_grants
+from nodewright.registry.grants import GrantContext, SettledGrants, settled_grants
 from nodewright.registry.health import is_cluster_healthy
 from nodewright.registry.judge import judge_prompt
 from nodewright.registry.judge_ca import judge_ca
@@ -74,6 +74,19 @@ def fold(
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
+    settled = _settled_grants(
+        GrantContext(
+            seen=seen.groups,
+            groups=groups,
+            members=members,
+            since=since,
+            memory=memory,
+            settings=settings,
+            now=seen.now,
+        ),
+        outcomes,
+    )
+    late = memory.late | settled.late
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
         if _is_idle(group, members, memory, outcomes):
@@ -81,17 +94,18 @@ def fold(
             continue
         case = GroupCase(
             seen=group,
-            readiness=sort_readiness(group, members, since, memory.late, settings, seen.now),
+            readiness=sort_readiness(group, members, since, late, settings, seen.now),
             outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
             memory=memory,
             settings=settings,
             now=seen.now,
             arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
+            shortfall=settled.shortfalls.get(ref),
         )
         states[ref] = _JUDGES[settings.size_correction](case)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
-    provisioning = _provisioning(memory, seen, outcomes, settings)
+    provisioning = replace(memory.provisioning, grants=settled.grants)
     empty = find_empty_since(memory, states, seen.groups, outcomes, seen.now)
     found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, vanished)
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
@@ -117,14 +131,9 @@ def _caught_up(
     return replace(memory, scale_down=scale_down), vanished
 
 
-def _provisioning(
-    memory: Memory, seen: Observation, outcomes: Sequence[Outcome], settings: Settings
-) -> ProvisioningMemory:
+def _settled_grants(context: GrantContext, outcomes: Sequence[Outcome]) -> SettledGrants:
     """CA forgets a request of all or nothing once its increase is accepted."""
-    held = memory.provisioning
-    if settings.is_ca:
-        return replace(held, grants={})
-    return replace(held, grants=settled_grants(held.grants, seen.groups, memory.last_known, outcomes, seen.now))
+    return SettledGrants(grants={}) if context.settings.is_ca else settled_grants(context, outcomes)
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:

@@ -1,65 +1,293 @@
 """Machines under way for requests of all or nothing: who is owed what, and whether it all comes (docs/adr/0013)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
 from nodewright.model.group import GroupOptions, GroupRef, InstanceState
-from nodewright.registry.provisioning import Grant, GrantPart
+from nodewright.model.node import Node
+from nodewright.model.settings import Settings
+from nodewright.registry.failures import (
+    FEWER_ACCEPTED,
+    MACHINE_LOST,
+    NEVER_READY,
+    NEVER_REGISTERED,
+    NO_ANSWER,
+    TIMEOUT,
+)
+from nodewright.registry.membership import Membership
+from nodewright.registry.nodes import class_of, is_up
+from nodewright.registry.provisioning import Grant, GrantPart, Shortfall
+from nodewright.registry.readiness import was_never_ready
+from nodewright.registry.state import Memory
 from nodewright.snapshot.observation import GroupSeen
 
 Grants = Mapping[str, Grant]
 Groups = Mapping[GroupRef, GroupSeen]
+# For how long after its time what is left of a broken grant is still looked after, in seconds. Then its machines are
+# ordinary ones, and ordinary rules end what became of them.
+_LEFTOVER_SECONDS = 3600.0
 
 
-def opened_grants(grants: Grants, actions: Iterable[object], known: Groups, now: float) -> dict[str, Grant]:
-    """``grants`` with a part for every increase that is for a request; ``known`` are groups as they were when it was
-    planned.
+@dataclass(frozen=True, kw_only=True)
+class GrantContext:
+    """What is known when grants are settled.
+
+    ``seen`` are the groups as they were read now, ``groups`` those with the time that each may take; ``since`` says when
+    each instance without a node was first seen.
+    """
+
+    seen: Groups
+    groups: Groups
+    members: Membership
+    since: Mapping[tuple[GroupRef, str], float]
+    memory: Memory
+    settings: Settings
+    now: float
+
+    @property
+    def before(self) -> Groups:
+        """The groups as they were in the last loop."""
+        return self.memory.last_known
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledGrants:
+    """``shortfalls`` are what groups are found to owe for good, by now; ``late`` are machines of grants that had to be
+    nodes by now.
+    """
+
+    grants: Grants
+    shortfalls: Mapping[GroupRef, Shortfall] = field(default_factory=dict)
+    late: frozenset[tuple[GroupRef, str]] = frozenset()
+
+
+def opened_grants(
+    grants: Grants, asked: Iterable[tuple[object, float]], known: Groups, options: Groups
+) -> dict[str, Grant]:
+    """``grants`` with a part for every increase that is for a request, ``asked`` for at that time (epoch seconds).
+
+    ``known`` are groups as they were when it was planned; ``options`` say how long each may take.
     """
     found = dict(grants)
-    for action in actions:
+    for action, at in asked:
         if not isinstance(action, IncreaseSize) or action.request is None:
             continue
-        request, seen = action.request, known.get(action.group)
-        options = seen.options if seen is not None else GroupOptions()
-        wait, start = options.max_node_provision_seconds, options.max_node_startup_seconds
-        held = found.get(request.id) or Grant(
-            key=request.key, started=now, deadline=now + wait, patience=start, nodes=request.nodes
-        )
+        request, timed = action.request, options.get(action.group)
+        times = timed.options if timed is not None else GroupOptions()
+        deadline, start = at + times.max_node_provision_seconds, times.max_node_startup_seconds
+        held = found.get(request.id)
+        if held is None:
+            held = Grant(key=request.key, started=at, deadline=deadline, patience=start, nodes=request.nodes)
         part = GrantPart(
             provider=action.group.provider,
             group=action.group.group_id,
             expected_target=action.expected_target,
             nodes=action.target - action.expected_target,
-            ahead=_ahead(action, seen, found.values()),
+            ahead=_ahead(action, known.get(action.group), found.values()),
+            deadline=deadline,
         )
         found[request.id] = replace(
-            held, parts=(*held.parts, part), deadline=max(held.deadline, now + wait), patience=max(held.patience, start)
+            held,
+            parts=(*held.parts, part),
+            deadline=max(held.deadline, deadline),
+            patience=max(held.patience, start),
         )
     return found
 
 
-def settled_grants(grants: Grants, seen: Groups, before: Groups, outcomes: Sequence[Outcome], now: float) -> Grants:
-    """The grants after what came in: calls that ended, machines that came or went. ``before`` are groups as they were
-    in the last loop; of one that cannot be read nothing is concluded.
+def settled_grants(context: GrantContext, outcomes: Sequence[Outcome]) -> SettledGrants:
+    """The grants after what came in: calls that ended, machines that came or went, time that passed. Of a group that
+    cannot be read nothing is concluded.
     """
-    asked = [outcome.action for outcome in outcomes]
-    found = opened_grants(grants, asked, before, now)
-    if not found:
-        return found
-    for outcome in outcomes:
-        _answer(found, outcome)
-    for ref in {part.ref for grant in found.values() for part in grant.parts}:
-        group = seen.get(ref)
-        if group is None:
-            _forget(found, ref)
-        elif group.is_known:
-            _deal(found, group, before.get(ref))
-    for name, grant in found.items():
-        reason = grant.broken or _overdue(grant, now) or _incomplete(grant)
-        found[name] = replace(grant, broken=reason)
-    return {name: grant for name, grant in found.items() if not (grant.broken and _is_cleared(grant))}
+    asked = [(outcome.action, outcome.started) for outcome in outcomes]
+    found = opened_grants(context.memory.provisioning.grants, asked, context.before, context.groups)
+    return _Settlement(context, found).settle(outcomes) if found else SettledGrants(grants=found)
+
+
+class _Settlement:
+    """Grants while they are settled; whose fault it is counts for those that were whole before."""
+
+    def __init__(self, context: GrantContext, found: dict[str, Grant]) -> None:
+        self._context = context
+        self._found = found
+        self._whole = {name for name, grant in found.items() if not grant.broken}
+        self._shortfalls: dict[GroupRef, Shortfall] = {}
+        self._late: set[tuple[GroupRef, str]] = set()
+        self._nodes: dict[GroupRef, dict[str, Node]] = {}
+
+    def settle(self, outcomes: Sequence[Outcome]) -> SettledGrants:
+        context, found = self._context, self._found
+        for outcome in outcomes:
+            self._answer(outcome)
+        unanswered = {outcome.action.group for outcome in outcomes if isinstance(outcome, Unknown)}
+        for ref in {part.ref for grant in found.values() for part in grant.parts}:
+            group = context.seen.get(ref)
+            if group is None:
+                _forget(found, ref)
+            elif group.is_known:
+                self._find_out(group, is_unanswered=ref in unanswered)
+                self._deal(group)
+        for name, grant in found.items():
+            reason = grant.broken or self._overdue(name, grant) or _incomplete(grant)
+            found[name] = replace(grant, broken=reason)
+        kept = {name: grant for name, grant in found.items() if not self._is_over(grant)}
+        # The other rules of size correction, which are seed's and CA's, know no such failures.
+        if context.settings.size_correction != "prompt":
+            return SettledGrants(grants=kept)
+        return SettledGrants(grants=kept, shortfalls=self._shortfalls, late=frozenset(self._late))
+
+    def _blame(self, name: str, ref: GroupRef, shortfall: Shortfall) -> None:
+        if name in self._whole:
+            self._shortfalls.setdefault(ref, shortfall)
+
+    def _answer(self, outcome: Outcome) -> None:
+        """What a call's end says of its grant; of one without an answer the group's target tells."""
+        action = outcome.action
+        if isinstance(action, DecreaseTargetSize):
+            self._note_withdrawal(outcome, action)
+        if not isinstance(action, IncreaseSize) or action.request is None:
+            return
+        name, wanted = action.request.id, action.target - action.expected_target
+        grant = self._found[name]
+        if isinstance(outcome, Failed):
+            accepted, broken = 0, outcome.message
+        elif isinstance(outcome, Done):
+            short = f"group {action.group} accepted {outcome.accepted} of {wanted} machines"
+            accepted, broken = outcome.accepted, short if outcome.accepted < wanted else ""
+            if broken and not self._was_limited(action.group, action.target):
+                self._blame(name, action.group, Shortfall(FEWER_ACCEPTED, broken))
+        else:
+            return
+        part = _part(grant, action.group)
+        if part is not None:
+            self._found[name] = _with_part(grant, replace(part, nodes=accepted, asked=True), broken)
+
+    def _note_withdrawal(self, outcome: Outcome, action: DecreaseTargetSize) -> None:
+        """One that was not made, or had no effect, rests before it is tried again."""
+        group = self._context.seen.get(action.group)
+        is_unchanged = group is not None and (group.target or 0) >= action.expected_target
+        failed = is_unchanged or not isinstance(outcome, Done)
+        for name, grant in self._found.items():
+            part = _part(grant, action.group)
+            if part is not None and grant.broken:
+                tried = outcome.started if failed else 0.0
+                self._found[name] = grant.with_part(replace(part, withdrawn_at=tried))
+
+    def _was_limited(self, ref: GroupRef, target: int) -> bool:
+        """Has somebody lowered the group's maximum below what it was asked for? Then it is not at fault."""
+        group = self._context.seen.get(ref)
+        return group is not None and group.group.max_size < target
+
+    def _find_out(self, group: GroupSeen, *, is_unanswered: bool) -> None:
+        """Were calls made of which nobody knows? Then the target is above what it was.
+
+        A group whose cloud did not answer, and did not do it all, is at fault; after a crash nobody knows who is.
+        """
+        for name, grant in self._found.items():
+            part = _part(grant, group.ref)
+            if part is None or part.asked:
+                continue
+            made = min(part.nodes, max(0, (group.target or 0) - part.expected_target))
+            broken = "" if made == part.nodes else f"group {group.ref} was asked for {made} of {part.nodes} machines"
+            if broken and is_unanswered and not self._was_limited(group.ref, part.expected_target + part.nodes):
+                said = f"its cloud did not answer, and {made} of {part.nodes} machines are asked for"
+                self._blame(name, group.ref, Shortfall(NO_ANSWER, said))
+            self._found[name] = _with_part(grant, replace(part, nodes=made, asked=True), broken)
+
+    def _deal(self, group: GroupSeen) -> None:
+        """Give machines that have come to those that they are for, and see whether as many are still to come as are
+        owed.
+        """
+        assert group.instances is not None
+        found = self._found
+        failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
+        there = [one.id for one in group.instances if one.state != InstanceState.DELETING]
+        living = [machine for machine in there if machine not in failed]
+        known = _known_before(group, self._context.before.get(group.ref), living)
+        owners = sorted((grant.started, name) for name, grant in found.items() if _part(grant, group.ref) is not None)
+        parts = {name: part for _, name in owners if (part := _part(found[name], group.ref)) is not None}
+        known.update(machine for part in parts.values() for machine in part.machines)
+        for machine in living:
+            if machine not in known:
+                _hand_over(parts, machine)
+        unborn = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
+        coming = max(0, (group.target or 0) - len(there) - unborn)
+        for name, part in parts.items():
+            kept, lost, broken = _reconciled(part, set(living), coming)
+            coming -= kept.missing
+            parts[name] = replace(kept, ahead=min(kept.ahead, coming))
+            found[name] = _with_part(found[name], parts[name], broken)
+            if any((group.ref, machine) in self._context.memory.unregistered_since for machine in lost):
+                self._blame(name, group.ref, Shortfall(MACHINE_LOST, f"{broken} before it was a node"))
+
+    def _overdue(self, name: str, grant: Grant) -> str:
+        """Why its time is over: machines that did not come, did not become nodes, or not ready ones."""
+        reasons = [reason for part in grant.parts for reason in self._find_overdue(name, grant, part)]
+        if reasons:
+            return reasons[0]
+        if not grant.deadline + grant.patience < self._context.now:
+            return ""
+        reason = "not all machines were ready in time"
+        for part in grant.parts:
+            if not all(self._is_ready(part, machine) for machine in part.machines):
+                self._blame(name, part.ref, Shortfall(NEVER_READY, reason))
+        return reason
+
+    def _find_overdue(self, name: str, grant: Grant, part: GrantPart) -> Iterator[str]:
+        """Why a group is late with its part. It has one provision time, and each node of it one start-up time."""
+        context, deadline = self._context, part.deadline or grant.deadline
+        if part.missing and deadline < context.now:
+            reason = f"{part.missing} of {grant.nodes} machines did not come in time"
+            self._blame(name, part.ref, Shortfall(TIMEOUT, reason, grant.started))
+            yield reason
+        group = context.groups.get(part.ref)
+        if context.settings.size_correction != "prompt" or group is None:
+            return
+        nodes = [(machine, self._node(part, machine)) for machine in part.machines]
+        late = [machine for machine, node in nodes if node is None and self._is_late(part, machine, deadline)]
+        if late:
+            self._late |= {(part.ref, machine) for machine in late}
+            reason = f"{len(late)} of {grant.nodes} machines did not become nodes in time"
+            self._blame(name, part.ref, Shortfall(NEVER_REGISTERED, reason))
+            yield reason
+        unready = sum(node is not None and self._started_in_vain(node, group) for _, node in nodes)
+        if unready:
+            reason = f"{unready} of {grant.nodes} machines did not become ready in time"
+            self._blame(name, part.ref, Shortfall(NEVER_READY, reason))
+            yield reason
+
+    def _is_late(self, part: GrantPart, machine: str, deadline: float) -> bool:
+        """By the grant's clock or by its own."""
+        context, key = self._context, (part.ref, machine)
+        if key not in context.since:
+            return False  # it failed, or is on its way out
+        patience = context.groups[part.ref].options.max_node_provision_seconds
+        return deadline < context.now or context.since[key] + patience < context.now or key in context.memory.late
+
+    def _started_in_vain(self, node: Node, group: GroupSeen) -> bool:
+        context = self._context
+        found = class_of(node, group, context.settings, context.now, context.members.accelerators)
+        return found == "unready" and was_never_ready(node)
+
+    def _is_ready(self, part: GrantPart, machine: str) -> bool:
+        node = self._node(part, machine)
+        return node is not None and is_up(node, self._context.settings, self._context.members.accelerators)
+
+    def _node(self, part: GrantPart, machine: str) -> Node | None:
+        if part.ref not in self._nodes:
+            nodes = self._context.members.nodes.get(part.ref, ())
+            self._nodes[part.ref] = {node.spec.provider_id.lower(): node for node in nodes}
+        return self._nodes[part.ref].get(machine.lower())
+
+    def _is_over(self, grant: Grant) -> bool:
+        """Is nothing left of one that is broken, or has it been tried for long enough to take that back?"""
+        if not grant.broken:
+            return False
+        given_up = grant.deadline + grant.patience + _LEFTOVER_SECONDS < self._context.now
+        return given_up or not any(part.nodes for part in grant.parts)
 
 
 def _ahead(action: IncreaseSize, seen: GroupSeen | None, grants: Iterable[Grant]) -> int:
@@ -68,47 +296,6 @@ def _ahead(action: IncreaseSize, seen: GroupSeen | None, grants: Iterable[Grant]
         return 0
     parts = (part for grant in grants for part in grant.parts if part.ref == action.group)
     return max(0, action.expected_target - len(seen.instances) - sum(part.missing for part in parts))
-
-
-def _answer(found: dict[str, Grant], outcome: Outcome) -> None:
-    """What a call's end says of its grant; of one without an answer the group's target tells."""
-    action = outcome.action
-    if not isinstance(action, IncreaseSize) or action.request is None:
-        return
-    grant, wanted = found[action.request.id], action.target - action.expected_target
-    if isinstance(outcome, Failed):
-        answered, broken = 0, outcome.message
-    elif isinstance(outcome, Done):
-        short = f"group {action.group} accepted {outcome.accepted} of {wanted} machines"
-        answered, broken = outcome.accepted, short if outcome.accepted < wanted else ""
-    else:
-        return
-    part = _part(grant, action.group)
-    if part is not None:
-        found[action.request.id] = _with_part(grant, replace(part, nodes=answered, asked=True), broken)
-
-
-def _deal(found: dict[str, Grant], group: GroupSeen, before: GroupSeen | None) -> None:
-    """Give machines that have come to those that they are for, and see whether as many are still to come as are owed."""
-    assert group.instances is not None
-    _find_out(found, group)
-    failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
-    there = [one.id for one in group.instances if one.state != InstanceState.DELETING]
-    living = [machine for machine in there if machine not in failed]
-    known = _known_before(group, before, living)
-    owners = sorted((grant.started, name) for name, grant in found.items() if _part(grant, group.ref) is not None)
-    parts = {name: part for _, name in owners if (part := _part(found[name], group.ref)) is not None}
-    known.update(machine for part in parts.values() for machine in part.machines)
-    for machine in living:
-        if machine not in known:
-            _hand_over(parts, machine)
-    unborn = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
-    coming = max(0, (group.target or 0) - len(there) - unborn)
-    for name, part in parts.items():
-        kept, broken = _reconciled(part, set(living), coming)
-        coming -= kept.missing
-        parts[name] = replace(kept, ahead=min(kept.ahead, coming))
-        found[name] = _with_part(found[name], parts[name], broken)
 
 
 def _known_before(group: GroupSeen, before: GroupSeen | None, living: Sequence[str]) -> set[str]:
@@ -126,15 +313,17 @@ def _with_part(grant: Grant, fresh: GrantPart, broken: str) -> Grant:
     return replace(grant.with_part(fresh), broken=grant.broken or broken)
 
 
-def _reconciled(part: GrantPart, living: set[str], coming: int) -> tuple[GrantPart, str]:
-    """The part without machines that are gone and without those that nobody will send; and why that breaks its grant."""
+def _reconciled(part: GrantPart, living: set[str], coming: int) -> tuple[GrantPart, list[str], str]:
+    """The part without machines that are gone and without those that nobody will send; which are gone, and why that
+    breaks its grant.
+    """
     lost = [machine for machine in part.machines if machine not in living]
     never = max(0, part.missing - coming)
     kept = tuple(machine for machine in part.machines if machine in living)
     fresh = replace(part, machines=kept, nodes=part.nodes - len(lost) - never)
     if lost:
-        return fresh, f"machine {lost[0]} of group {part.ref} failed or went"
-    return fresh, f"{never} machines of group {part.ref} are asked for no more" if never else ""
+        return fresh, lost, f"machine {lost[0]} of group {part.ref} failed or went"
+    return fresh, lost, f"{never} machines of group {part.ref} are asked for no more" if never else ""
 
 
 def _forget(found: dict[str, Grant], ref: GroupRef) -> None:
@@ -144,17 +333,6 @@ def _forget(found: dict[str, Grant], ref: GroupRef) -> None:
         if part is not None:
             gone = replace(part, nodes=0, machines=(), asked=True)
             found[name] = _with_part(grant, gone, f"group {ref} is gone")
-
-
-def _find_out(found: dict[str, Grant], group: GroupSeen) -> None:
-    """Were calls made of which nobody knows? Then the target is above what it was."""
-    for name, grant in found.items():
-        part = _part(grant, group.ref)
-        if part is None or part.asked:
-            continue
-        made = min(part.nodes, max(0, (group.target or 0) - part.expected_target))
-        broken = "" if made == part.nodes else f"group {group.ref} was asked for {made} of {part.nodes} machines"
-        found[name] = _with_part(grant, replace(part, nodes=made, asked=True), broken)
 
 
 def _hand_over(parts: dict[str, GrantPart], machine: str) -> None:
@@ -169,19 +347,7 @@ def _hand_over(parts: dict[str, GrantPart], machine: str) -> None:
             return
 
 
-def _overdue(grant: Grant, now: float) -> str:
-    """Why its time is over: machines that did not come, or did not become ready nodes."""
-    late = sum(part.missing for part in grant.parts)
-    if late and grant.deadline < now:
-        return f"{late} of {grant.nodes} machines did not come in time"
-    return "not all machines were ready in time" if grant.deadline + grant.patience < now else ""
-
-
 def _incomplete(grant: Grant) -> str:
     """Why it never was whole: a group that was to take part was not asked."""
     asked = sum(part.nodes for part in grant.parts)
     return f"{asked} of {grant.nodes} machines could be asked for" if asked < grant.nodes else ""
-
-
-def _is_cleared(grant: Grant) -> bool:
-    return not any(part.nodes for part in grant.parts)

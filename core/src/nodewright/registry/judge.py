@@ -5,7 +5,7 @@ from dataclasses import replace
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done
 from nodewright.model.group import InstanceState
 from nodewright.registry.case import GroupCase
-from nodewright.registry.failures import failed_to_start, late_machines, refused, without_effect
+from nodewright.registry.failures import failed_to_start, late_machines, not_delivered, refused, without_effect
 from nodewright.registry.health import is_group_healthy
 from nodewright.registry.requests import settled, split_overdue, with_increases, without
 from nodewright.registry.state import GroupState, Memory, Readiness
@@ -29,6 +29,14 @@ def judge_prompt(case: GroupCase) -> GroupState:
     taken_back = 0 if _lowers_target(case) else taken_back
     requests, out_of_time = split_overdue(requests, len(readiness.unregistered), case.now)
     overdue = sum(request.increase for request in out_of_time)
+    asked = min((request.started for request in out_of_time), default=0.0)
+    failures = (
+        *refused(case),
+        *without_effect(case, taken_back),
+        *failed_to_start(case),
+        *late_machines(case, overdue, newly_late, newly_unready, asked),
+    )
+    short = not_delivered(case, failures)
     judged = GroupState(
         seen=group,
         readiness=readiness,
@@ -43,14 +51,8 @@ def judge_prompt(case: GroupCase) -> GroupState:
         new_failures=case.new_failures,
         newly_disputed=case.newly_disputed,
         taken_back=taken_back,
-        failures=(
-            *refused(case),
-            *without_effect(case, taken_back),
-            *failed_to_start(case),
-            *late_machines(
-                case, overdue, newly_late, newly_unready, min((r.started for r in out_of_time), default=0.0)
-            ),
-        ),
+        shortfall="".join(failure.message for failure in short),
+        failures=(*failures, *short),
     )
     return with_withdrawal(judged, case)
 
@@ -65,10 +67,16 @@ def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
 
 
 def _lowers_target(case: GroupCase) -> bool:
-    """Whether the target may fall through what we do ourselves: its machines may be listed for a while after."""
+    """Whether the target may fall through what we do ourselves: its machines may be listed for a while after. What is
+    left of a reservation is taken back; a crash leaves no outcome of that.
+    """
     deleting = any(ref == case.ref for ref, _ in case.memory.scale_down.deleting)
-    return deleting or any(
-        isinstance(outcome.action, (DecreaseTargetSize, DeleteInstances)) for outcome in case.outcomes
+    broken = (part for grant in case.memory.provisioning.grants.values() if grant.broken for part in grant.parts)
+    leaving = any(part.ref == case.ref and part.nodes for part in broken)
+    return (
+        deleting
+        or leaving
+        or any(isinstance(outcome.action, (DecreaseTargetSize, DeleteInstances)) for outcome in case.outcomes)
     )
 
 

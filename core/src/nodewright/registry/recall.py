@@ -36,8 +36,17 @@ def _provisioning(held: ProvisioningMemory, now: float) -> ProvisioningMemory:
         held,
         retries={name: changed(retry, at=min(retry.at, now)) for name, retry in held.retries.items()},
         homeless_since={name: min(at, now) for name, at in held.homeless_since.items()},
-        grants={name: _under_way(grant, now) for name, grant in held.grants.items()},
+        grants={name: _grant(grant, now) for name, grant in held.grants.items()},
     )
+
+
+def _grant(held: Grant, now: float) -> Grant:
+    late = max(0.0, held.started - now)
+    parts = tuple(
+        changed(part, deadline=max(0.0, part.deadline - late), withdrawn_at=min(part.withdrawn_at, now))
+        for part in held.parts
+    )
+    return changed(_under_way(held, now), parts=parts)
 
 
 def _under_way(held: T, now: float) -> T:

@@ -11,21 +11,27 @@ Requests = tuple[ScaleUpRequest, ...]
 
 
 class Increase(NamedTuple):
-    """So many machines were asked for at ``started`` (epoch seconds); ``accepted``: the cloud said yes."""
+    """So many machines were asked for at ``started`` (epoch seconds); ``accepted``: the cloud said yes. ``atomic``: they
+    are for a request of all or nothing.
+    """
 
     machines: int
     started: float
     accepted: bool
+    atomic: bool = False
 
 
-def opened(increase: int, started: float, provision_seconds: float) -> ScaleUpRequest:
-    return ScaleUpRequest(increase=increase, started=started, deadline=started + provision_seconds)
+def opened(increase: int, started: float, provision_seconds: float, *, atomic: bool = False) -> ScaleUpRequest:
+    return ScaleUpRequest(increase=increase, started=started, deadline=started + provision_seconds, atomic=atomic)
 
 
 def with_increases(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:
     """A request of its own for every increase."""
     found = (
-        replace(opened(increase.machines, increase.started, provision_seconds), accepted=increase.accepted)
+        replace(
+            opened(increase.machines, increase.started, provision_seconds, atomic=increase.atomic),
+            accepted=increase.accepted,
+        )
         for increase in increases
     )
     return (*requests, *found)
@@ -61,14 +67,17 @@ def _without_newest(requests: Requests, fewer: int) -> tuple[Requests, int]:
 
 
 def _credited(requests: Requests, arrived: int, now: float, provision_seconds: float) -> Requests:
-    """The requests after arrivals. One that part of arrived gets a fresh provision time, within twice the first."""
+    """The requests after arrivals. One that part of arrived gets a fresh provision time, within twice the first; unless
+    it is atomic: a part is of no use.
+    """
     kept: list[ScaleUpRequest] = []
     for request in requests:
         credited = min(arrived, request.increase)
         arrived -= credited
         if credited == request.increase:
             continue
-        extended = min(now + provision_seconds, request.started + 2 * provision_seconds) if credited else 0.0
+        is_moved = credited and not request.atomic
+        extended = min(now + provision_seconds, request.started + 2 * provision_seconds) if is_moved else 0.0
         deadline = max(request.deadline, extended)
         kept.append(replace(request, increase=request.increase - credited, deadline=deadline))
     return tuple(kept)

@@ -23,13 +23,15 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An increase that has not arrived in full: how many machines are still owed, since and until when.
 
     Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most. ``accepted``: the
-    cloud said yes to it; False where it never answered, and for what somebody else asked for.
+    cloud said yes to it; False where it never answered, and for what somebody else asked for. ``atomic``: the machines
+    are for a request of all or nothing, and no arrival moves the deadline.
     """
 
     increase: int
     started: float
     deadline: float
     accepted: bool = False
+    atomic: bool = False
 
 
 class SizeGap(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +237,8 @@ class GroupState:
     ``newly_unready`` nodes that did not start in time, ``new_failures`` failures seen for the first time,
     ``newly_disputed`` reports of failed creations that are first told of machines that ran,
     ``taken_back`` machines of accepted increases that the cloud is asked for no more although none of them came.
+    ``shortfall`` says what the group did not deliver of a reservation for a request of all or nothing, where nothing
+    else says it.
     ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never),
     ``withdrawal_failed`` says that one was accepted and the target did not move. ``vanished`` are machines that went
     although others were to be deleted.
@@ -254,6 +258,7 @@ class GroupState:
     new_failures: tuple[FailedInstance, ...] = ()
     newly_disputed: tuple[FailedInstance, ...] = ()
     taken_back: int = 0
+    shortfall: str = ""
     withdrawn_at: float = 0.0
     withdrawal_failed: bool = False
     failures: tuple[Failure, ...] = ()

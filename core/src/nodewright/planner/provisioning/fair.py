@@ -143,14 +143,15 @@ def due_requests(docket: Docket) -> Iterator[ProvisioningRequest]:
             docket.wake(held.at + held.wait)
 
 
-def put_off(request: ProvisioningRequest, docket: Docket, why: str) -> None:
-    """Nothing was found: it is looked at again later, unless its owner wants it to fail at once."""
+def put_off(request: ProvisioningRequest, docket: Docket, why: str, *, at_once: bool = False) -> None:
+    """Nothing was found: it is looked at again later or ``at_once``, unless its owner wants it to fail."""
     opened = accepted(request, docket)
     if gives_up(request, docket):
         text = f"CA could not find requested capacity: {why}"
         docket.mark(request, opened, docket.condition(request, (FAILED, "True"), "CapacityIsNotFound", text))
         return
-    docket.retries[request.id] = next_retry(request, docket)
+    if not at_once:
+        docket.retries[request.id] = next_retry(request, docket)
     text = f"Capacity is not found, CA will try to find it later: {why}"
     verdicts = [docket.condition(request, (PROVISIONED, "False"), "CapacityIsNotFound", text)]
     if docket.mode(request) == Mode.CHECK:

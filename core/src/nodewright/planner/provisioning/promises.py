@@ -20,8 +20,10 @@ from nodewright.planner.provisioning.booking import (
 from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.fair import grant, put_off
 from nodewright.planner.provisioning.housekeeping import is_over
+from nodewright.registry.backoff import is_active
 from nodewright.registry.provisioning import Grant, GrantPart
 from nodewright.registry.state import ClusterState, GroupState
+from nodewright.registry.tried import is_resting
 from nodewright.snapshot.snapshot import Snapshot
 
 # Room may be away for so long, in seconds: a node that is not ready for a moment is no loss.
@@ -32,31 +34,36 @@ Removal = DeleteInstances | DecreaseTargetSize
 
 
 def settle_grants(state: ClusterState, docket: Docket) -> None:
-    """Requests whose machines are all ready are provisioned; those that lost one wait for their next try."""
+    """Requests whose machines are all ready are provisioned. Those that lost one are told so. They go to the next group at
+    once where a group failed to deliver, which is backed off, and else wait for their next try.
+    """
     open_ids = {request.id: request for request in docket if not is_over(request, docket)}
     kept: dict[str, Grant] = {}
     for name, held in docket.grants.items():
-        request, fresh = open_ids.get(name), held
+        request, fresh, known_as = open_ids.get(name), held, name
         if request is None or docket.mode(request) is None:
             fresh = _cancelled(held)
         elif held.broken:
+            known_as = held.leftover_name(name)
             if _is_in_flight(request):
-                put_off(request, docket, held.broken)
+                put_off(request, docket, held.broken, at_once=_has_failed(held, state))
         elif _is_complete(held, state):
             grant(request, docket, ("CapacityIsProvisioned", f"{held.nodes} nodes were provisioned"), held.nodes)
             continue
         if not held.broken:
-            docket.wake(held.deadline)
+            for part in held.parts:
+                docket.wake(part.deadline or held.deadline)
             docket.wake(held.deadline + held.patience)
         if fresh.parts:
-            kept[name] = fresh
+            kept[known_as] = fresh
     docket.grants = kept
 
 
 def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]) -> list[Removal]:
     """Of grants that are over: machines by id, and what has no machine by the target. One write a group; ``busy`` groups
-    are written to already.
+    are written to already. What was tried in vain rests for a while, so that the group may meanwhile grow for others.
     """
+    pause = docket.settings.failures.initial_node_group_backoff_duration
     found: dict[GroupRef, Removal] = {}
     taken = set(busy)
     grants = dict(docket.grants)
@@ -70,7 +77,13 @@ def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]
             idle = _idle_machines(part, state)
             if set(idle) != set(part.machines):  # somebody's pods run there: it is an ordinary machine from now
                 grants[name] = _without_others(grants[name], part, idle)
-            removal = _removal(part, idle, group, held)
+            tried = [machine for machine in idle if is_resting(state, part.ref, machine, pause)]
+            ready = tuple(machine for machine in idle if machine not in tried)
+            is_withdrawable = not part.withdrawn_at or part.withdrawn_at + pause < state.now
+            rested = [state.memory.deletion_tried[part.ref, machine] for machine in tried]
+            for at in rested if is_withdrawable else (*rested, part.withdrawn_at):
+                docket.wake(at + pause)
+            removal = _removal(part, ready, group, held, is_withdrawable=is_withdrawable)
             if removal is not None:
                 found[part.ref] = removal
                 taken.add(part.ref)
@@ -78,17 +91,27 @@ def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]
     return list(found.values())
 
 
-def without_taken_back(state: ClusterState, removals: Iterable[Removal]) -> ClusterState:
-    """The state in which what is taken back is on its way no more: nobody may count on it."""
+def without_taken_back(state: ClusterState, docket: Docket) -> ClusterState:
+    """The state in which what is left of broken grants is on its way no more, also where it could not be taken back yet:
+    nobody may count on it.
+    """
     groups = dict(state.groups)
-    for removal in removals:
-        group = groups[removal.group]
-        if isinstance(removal, DecreaseTargetSize):
-            gone = removal.expected_target - removal.target
-        else:
-            gone = len(set(removal.instance_ids) - _ready_machines(state, removal.group))
-        groups[removal.group] = replace(group, upcoming=max(0, group.upcoming - gone))
+    for part in (part for held in docket.grants.values() if held.broken for part in held.parts):
+        group = groups.get(part.ref)
+        if group is not None:
+            groups[part.ref] = replace(group, upcoming=max(0, group.upcoming - _count_upcoming(part, group, state)))
     return replace(state, groups=groups)
+
+
+def _count_upcoming(part: GrantPart, group: GroupState, state: ClusterState) -> int:
+    """How many of its machines count as upcoming: those given up, late or failed do not."""
+    living = sum(one.state != InstanceState.DELETING for one in group.seen.instances or ())
+    missing = min(part.missing, max(0, (group.seen.target or 0) - living - group.given_up))
+    snapshot, starting = state.observation.snapshot, set(group.readiness.unregistered)
+    for name in group.readiness.not_started:
+        starting.add(snapshot.node(snapshot.row(name)).spec.provider_id)
+    known_as = {machine.lower() for machine in starting}
+    return missing + sum(machine.lower() in known_as for machine in part.machines)
 
 
 def hold_room(snapshot: Snapshot, state: ClusterState, docket: Docket) -> None:
@@ -190,13 +213,24 @@ def _without_others(held: Grant, part: GrantPart, idle: tuple[str, ...]) -> Gran
     return held.with_part(changed(part, machines=idle, nodes=len(idle) + part.missing))
 
 
-def _removal(part: GrantPart, idle: tuple[str, ...], group: GroupState, held: Grant) -> Removal | None:
+def _has_failed(held: Grant, state: ClusterState) -> bool:
+    """Did a group of it fail since it was asked? It is backed off, so that trying others at once comes to an end."""
+    backoffs = [state.groups[part.ref].backoff for part in held.parts if part.ref in state.groups]
+    return any(
+        backoff is not None and is_active(backoff, state.now) and backoff.last_failure >= held.started
+        for backoff in backoffs
+    )
+
+
+def _removal(
+    part: GrantPart, idle: tuple[str, ...], group: GroupState, held: Grant, *, is_withdrawable: bool
+) -> Removal | None:
     """What has no machine goes first: a machine may still come of it."""
     target = group.seen.target or 0
     living = {one.id for one in group.seen.instances or () if one.state != InstanceState.DELETING}
     missing = min(part.missing, target - len(living))
     reason = f"request {held.key} cannot have all of its machines"
-    if missing > 0:
+    if missing > 0 and is_withdrawable:
         return DecreaseTargetSize(
             group=part.ref, expected_target=target, target=target - missing, reason=f"{reason}: {held.broken}"
         )
