@@ -3,6 +3,7 @@ goes to the next group within one provision time and one loop.
 """
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -127,7 +128,7 @@ def test_where_there_is_no_other_group_it_is_asked_again_after_its_backoff() -> 
     some = {**POOL, "request_delay": {"choice": ["30s", "100h", "100h", "100h"]}}
     asking = make(some, minutes=240, switched_off=SILENT)
     asked = asking.story.asked("pool")
-    pauses = [after - before - PROVISION for before, after in zip(asked, asked[1:], strict=False)]
+    pauses = [after - before - PROVISION for before, after in pairwise(asked)]
     assert all(pause >= least for pause, least in zip(pauses, (300, 600, 1200, 1800, 1800), strict=False)), pauses
     assert len(asked) <= 7
     assert len(asking.story.events("ScaleUpTimedOut")) in (len(asked), len(asked) - 1)
