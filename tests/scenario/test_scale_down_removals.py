@@ -364,7 +364,7 @@ def test_during_a_pause_none_begins() -> None:
 
 
 def test_removals_share_the_budget_of_deletions() -> None:
-    story = make(pods=0, settings={"max-deletions-per-window": 2})
+    story = make(settings={"max-deletions-per-window": 2})
     story.remove("pool-0", "pool-1", "pool-2", at=AT)
     assert deleted(story) == {"pool-0", "pool-1"}
     ((_, message),) = story.events("DeletionBudgetExhausted")
@@ -379,9 +379,9 @@ def test_what_was_given_back_is_not_charged() -> None:
 
 
 def test_a_zero_or_max_group_goes_as_a_whole_or_not_at_all() -> None:
-    story = make(pods=0, settings={"max-deletions-per-window": 2}, group={**POOL, "size": 4})
+    story = make(pods=0, settings={"max-empty-deletions-per-window": 2}, group={**POOL, "size": 4})
     story.remove("pool-0", at=AT)
-    story.remove("pool-1", "pool-2", "pool-3", at=AT + MINUTE, batch=3)
+    story.remove("pool-1", "pool-2", "pool-3", at=AT + 3 * LOOP, batch=3)
     assert deleted(story) == {"pool-0"}
 
 

@@ -98,8 +98,9 @@ def test_a_machine_that_is_being_deleted_stays_marked() -> None:
 
 
 def charged(story: Removing, at: float) -> int:
-    """What the deletion budget was charged with in the last loop up to a moment."""
-    return len([state for state, _ in story.loops if state.now <= at][-1].memory.deletions)
+    """What both deletion budgets were charged with in the last loop up to a moment."""
+    memory = [state for state, _ in story.loops if state.now <= at][-1].memory
+    return len(memory.deletions) + len(memory.empty_deletions)
 
 
 def test_what_a_restart_called_off_is_charged_no_longer() -> None:
@@ -115,7 +116,7 @@ def test_what_a_restart_called_off_is_charged_no_longer() -> None:
 
 def test_what_the_former_engine_did_delete_stays_charged() -> None:
     """The cloud still lists the machine as running when the next engine looks, and takes it away then."""
-    story = Removing(POOL, minutes=25, settings={"deletion-window": "60m"})
+    story = Removing(POOL, minutes=25, settings={"empty-deletion-window": "60m"})
     story.remove("pool-2", at=5 * MINUTE)
     story.simulation.engine.restart(5 * MINUTE + 3, down_seconds=10)
     story.at(6 * MINUTE, lambda: story.cloud.lose("fake:///pool/pool-2"))

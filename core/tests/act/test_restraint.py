@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from nodewright.act import Restraint
-from nodewright.act.restraint import SECOND_LOOK
+from nodewright.act.restraint import SECOND_LOOK, ChargedDeletions
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.group import FailedInstance
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
 from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
-from nodewright.registry.state import ClusterState, Memory
+from nodewright.registry.state import ClusterState, Memory, MostNodes, ScaleDownMemory
 from nodewright.testkit.world import NOW, World, ref
 
 A, B = ref("a"), ref("b")
@@ -34,7 +34,7 @@ def deletion(count: int, group: Any = A, start: int = 0) -> DeleteInstances:
 def restrain(state: ClusterState, *actions: PlannedAction, **settings: Any) -> tuple[Plan, dict[Any, float]]:
     restraint = Restraint(settings=SafetySettings(**settings))
     plan, charged = restraint.apply(Plan(actions=actions), state)
-    return plan, dict(charged)
+    return plan, dict(charged.deletions)
 
 
 def deleted(plan: Plan) -> list[int]:
@@ -156,7 +156,7 @@ def test_a_pause_holds_everything() -> None:
         (deletion(2), "paused until noon", NOW + 60),
         (growth, "paused until noon", NOW + 60),
     ]
-    assert charged == {}
+    assert charged == ChargedDeletions(deletions={}, empty={})
 
 
 @pytest.mark.parametrize("has_looked", [True, False])
@@ -174,16 +174,58 @@ def test_a_new_engine_deletes_nothing_for_its_age_at_first_sight(has_looked: boo
 # Removals
 
 
-def removal(number: int, batch: int = 1) -> NodeRemoval:
+def removal(number: int, batch: int = 1, reason: RemovalReason = RemovalReason.UNDERUTILIZED) -> NodeRemoval:
     name = f"cloud:///a/{number}"
-    return NodeRemoval(node=f"n{number}", group=A, instance_id=name, reason=RemovalReason.EMPTY, batch=batch)
+    return NodeRemoval(node=f"n{number}", group=A, instance_id=name, reason=reason, batch=batch)
 
 
 def removing(*removals: NodeRemoval, state: ClusterState, restraint: Restraint) -> tuple[Plan, int]:
     """The plan that is left, and how many machines are charged."""
     report = ScaleDownReport(result=ScaleDownResult.STARTED, removals=removals)
     plan, charged = restraint.apply(Plan(scale_down=report), state)
-    return plan, len(charged)
+    return plan, len(charged.deletions)
+
+
+def going(state: ClusterState, *removals: NodeRemoval, **settings: Any) -> tuple[list[str], Plan, ChargedDeletions]:
+    report = ScaleDownReport(result=ScaleDownResult.STARTED, removals=removals)
+    plan, charged = Restraint(settings=SafetySettings(**settings)).apply(Plan(scale_down=report), state)
+    return [one.node for one in plan.scale_down.removals], plan, charged
+
+
+def empty_nodes(count: int, start: int = 0) -> list[NodeRemoval]:
+    return [removal(number, reason=RemovalReason.EMPTY) for number in range(start, start + count)]
+
+
+def test_empty_nodes_have_a_budget_of_their_own() -> None:
+    used = {(A, f"gone-{n}"): NOW for n in range(10)}
+    nodes, _, charged = going(state_of(a=60, deletions=used), *empty_nodes(50), removal(55))
+    assert nodes == [f"n{number}" for number in range(50)]
+    assert charged.deletions == used
+    assert charged.empty.keys() == {(A, f"cloud:///a/{number}") for number in range(50)}
+
+
+def test_an_unready_node_without_pods_is_no_empty_node() -> None:
+    used = {(A, f"gone-{n}"): NOW for n in range(10)}
+    nodes, _, _ = going(state_of(a=60, deletions=used), removal(0, reason=RemovalReason.UNREADY))
+    assert nodes == []
+
+
+def test_a_quarter_of_the_nodes_of_late_goes_within_a_minute() -> None:
+    """Of those of late: the share does not shrink with each deletion."""
+    nodes, plan, charged = going(state_of(a=400), *empty_nodes(150))
+    assert (len(nodes), len(charged.empty)) == (100, 100)
+    (held,) = plan.held_back
+    assert held.reason == "the deletion budget for empty nodes of the cluster is used up: 100 machines within 1m"
+    assert (held.until, held.is_alert) == (NOW + 60, False)
+    memory = ScaleDownMemory(most_nodes=MostNodes(nodes=600, at=NOW - 300))
+    assert len(going(state_of(a=400, scale_down=memory), *empty_nodes(200))[0]) == 150
+
+
+def test_the_budget_of_empty_nodes_is_a_setting() -> None:
+    nodes, plan, _ = going(state_of(a=400), *empty_nodes(5), max_empty_deletions_per_window=3, empty_deletion_window=90)
+    assert (len(nodes), plan.held_back[0].until) == (3, NOW + 90)
+    nodes, plan, charged = going(state_of(a=400), *empty_nodes(300), empty_deletion_window=0)
+    assert (len(nodes), plan.held_back, charged.empty) == (300, (), {})
 
 
 def test_removals_are_charged_like_deletions() -> None:
@@ -193,7 +235,7 @@ def test_removals_are_charged_like_deletions() -> None:
     assert charged == 2
     (held,) = plan.held_back
     assert held.action == DeleteInstances(
-        group=A, expected_target=5, instance_ids=("cloud:///a/2",), reason="scale-down: empty"
+        group=A, expected_target=5, instance_ids=("cloud:///a/2",), reason="scale-down: underutilized"
     )
 
 

@@ -49,7 +49,7 @@ def test_what_is_over_is_left_out() -> None:
         deletion_window=1200.0,
         requests={A: (ScaleUpRequest(increase=2, started=NOW, deadline=NOW + 1),)},
     )
-    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), deletion_limit=10)
+    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), limits=(10, None))
     (group,) = report.groups
     assert (report.pause, group.backoff) == (None, None)
     assert (report.deleted, group.deleted, report.deletion_limit) == (1, 1, 10)

@@ -67,6 +67,8 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "ran": st.frozensets(pairs, max_size=2),
         "deletions": _few(pairs, moments),
         "deletion_window": seconds,
+        "empty_deletions": _few(pairs, moments),
+        "empty_deletion_window": seconds,
         "deletion_tried": _few(pairs, moments),
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),

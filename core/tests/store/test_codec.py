@@ -113,7 +113,8 @@ def test_what_a_later_version_adds_is_passed_over(memory: Memory) -> None:
 
 
 def test_an_empty_memory_is_a_document_too() -> None:
-    assert json.loads(encode_memory(Memory())) == {"kind": KIND, "schema": SCHEMA, "deletion_window": 600.0}
+    windows = {"deletion_window": 600.0, "empty_deletion_window": 60.0}
+    assert json.loads(encode_memory(Memory())) == {"kind": KIND, "schema": SCHEMA, **windows}
     assert decode_memory(encode_memory(Memory())) == Memory()
 
 

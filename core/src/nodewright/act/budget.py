@@ -1,7 +1,8 @@
-"""One budget for all deletions (design.md §6): of each group and of the cluster, whatever the reason."""
+"""The budgets for deletions: one for nodes without pods to move, one for all others, whatever the reason."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -14,8 +15,25 @@ from nodewright.registry.state import ClusterState
 
 _ALWAYS = 10
 _SHARE = 0.05
+_ALWAYS_EMPTY = 50
+_SHARE_EMPTY = 0.25
 
 Machine = tuple[GroupRef, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletionLimits:
+    """How many machines may be deleted within ``window`` seconds (0: any number), and what the budget is called.
+
+    ``of_group``: how many of one group; a group that is not there has no limit of its own. ``is_alert``: an operator
+    should look into it when the limit is reached.
+    """
+
+    name: str
+    window: float
+    of_cluster: int
+    of_group: Mapping[GroupRef, int]
+    is_alert: bool
 
 
 class DeletionBudget:
@@ -25,13 +43,10 @@ class DeletionBudget:
     ``charged`` is what the next loops must remember, the earlier deletions included.
     """
 
-    def __init__(self, state: ClusterState, settings: SafetySettings) -> None:
-        self.charged: dict[Machine, float] = dict(state.memory.deletions)
+    def __init__(self, state: ClusterState, limits: DeletionLimits, charged: Mapping[Machine, float]) -> None:
+        self.charged: dict[Machine, float] = dict(charged)
         self._state = state
-        self._window = settings.deletion_window
-        fixed = settings.max_deletions_per_window
-        self._most_of_all = cluster_limit(state, settings) or 0
-        self._most = {ref: fixed or _default(group.readiness.registered) for ref, group in state.groups.items()}
+        self._limits = limits
         self._used = Counter(ref for ref, _ in self.charged)
         self._with_node = {node.spec.provider_id.lower() for _, node in state.observation.snapshot.nodes()}
 
@@ -48,17 +63,18 @@ class DeletionBudget:
         nothing else of it is used: a zero-or-max group could never go otherwise.
         """
         new = [machine for machine in self._machines(action) if machine not in self.charged]
-        used, most = self._used, self._most
-        fits = used[action.group] + len(new) <= most[action.group] and used.total() + len(new) <= self._most_of_all
-        if self._window and used.total() and not fits:
+        used, limits = self._used, self._limits
+        fits = used.total() + len(new) <= limits.of_cluster
+        fits = fits and used[action.group] + len(new) <= self._most_of(action.group)
+        if limits.window and used.total() and not fits:
             return self._hold_back(action)
         self._used[action.group] += len(new)
-        self.charged.update(dict.fromkeys(self._machines(action) if self._window else (), self._state.now))
+        self.charged.update(dict.fromkeys(self._machines(action) if limits.window else (), self._state.now))
         return None
 
     def _hold_back(self, action: DeleteInstances) -> HeldBack:
         why, until = self._why(action.group), self._frees_at(action.group)
-        return HeldBack(action=action, reason=why, until=until, is_alert=True)
+        return HeldBack(action=action, reason=why, until=until, is_alert=self._limits.is_alert)
 
     def _machines(self, action: DeleteInstances) -> Iterator[Machine]:
         return ((action.group, instance_id) for instance_id in action.instance_ids)
@@ -66,10 +82,10 @@ class DeletionBudget:
     def _charge(self, machine: Machine) -> bool:
         """May it be deleted? Then it is charged, unless it is free."""
         ref, _ = machine
-        if not self._window or self._never_ran(machine):
+        if not self._limits.window or self._never_ran(machine):
             return True
         if machine not in self.charged:
-            if self._is_used_up(ref):
+            if self._used[ref] >= self._most_of(ref) or self._used.total() >= self._limits.of_cluster:
                 return False
             self._used[ref] += 1
         self.charged[machine] = self._state.now
@@ -84,19 +100,45 @@ class DeletionBudget:
         failed = {failure.instance_id or failure.failure_id for failure in failures}
         return instance_id in failed and instance_id.lower() not in self._with_node
 
-    def _is_used_up(self, ref: GroupRef) -> bool:
-        return self._used[ref] >= self._most[ref] or self._used.total() >= self._most_of_all
+    def _most_of(self, ref: GroupRef) -> int:
+        return self._limits.of_group.get(ref, self._limits.of_cluster)
+
+    def _is_used_up_by_group(self, ref: GroupRef) -> bool:
+        return ref in self._limits.of_group and self._used[ref] >= self._most_of(ref)
 
     def _why(self, ref: GroupRef) -> str:
-        of_group = self._used[ref] >= self._most[ref]
-        whose, most = (f"group {ref}", self._most[ref]) if of_group else ("the cluster", self._most_of_all)
-        window = format_duration(self._window)
-        return f"the deletion budget of {whose} is used up: {most} machines within {window}"
+        of_group = self._is_used_up_by_group(ref)
+        whose, most = (f"group {ref}", self._most_of(ref)) if of_group else ("the cluster", self._limits.of_cluster)
+        window = format_duration(self._limits.window)
+        return f"the {self._limits.name} of {whose} is used up: {most} machines within {window}"
 
     def _frees_at(self, ref: GroupRef) -> float:
-        of_group = self._used[ref] >= self._most[ref]
+        of_group = self._is_used_up_by_group(ref)
         moments = [at for (charged, _), at in self.charged.items() if charged == ref or not of_group]
-        return min(moments, default=self._state.now) + self._window
+        return min(moments, default=self._state.now) + self._limits.window
+
+
+def deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLimits:
+    """Return the limits of all deletions but those of nodes without pods to move."""
+    fixed = settings.max_deletions_per_window
+    return DeletionLimits(
+        name="deletion budget",
+        window=settings.deletion_window,
+        of_cluster=cluster_limit(state, settings) or 0,
+        of_group={ref: fixed or _default(group.readiness.registered) for ref, group in state.groups.items()},
+        is_alert=True,
+    )
+
+
+def empty_deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLimits:
+    """Return the limits of deletions of ready nodes without pods to move: reaching them is no reason for alarm."""
+    return DeletionLimits(
+        name="deletion budget for empty nodes",
+        window=settings.empty_deletion_window,
+        of_cluster=empty_cluster_limit(state, settings) or 0,
+        of_group={},
+        is_alert=False,
+    )
 
 
 def cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
@@ -104,6 +146,17 @@ def cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
     if not settings.deletion_window:
         return None
     return settings.max_deletions_per_window or _default(_nodes(state))
+
+
+def empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
+    """Return how many nodes without pods to move may be deleted within a window; None: any number.
+
+    The share is of the nodes that there were of late, so that it does not shrink with each deletion.
+    """
+    if not settings.empty_deletion_window:
+        return None
+    nodes = max(_nodes(state), state.memory.scale_down.most_nodes.nodes)
+    return settings.max_empty_deletions_per_window or max(_ALWAYS_EMPTY, int(_SHARE_EMPTY * nodes))
 
 
 def _nodes(state: ClusterState) -> int:

@@ -3,16 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nodewright.act.budget import DeletionBudget, Machine
+from nodewright.act.budget import DeletionBudget, Machine, deletion_limits, empty_deletion_limits
 from nodewright.act.removals.deleter import as_deletion
 from nodewright.model.action import DeleteInstances
 from nodewright.model.reason import ScaleDownResult
-from nodewright.model.removal import NodeRemoval
+from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
 from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.registry.state import ClusterState
 
 SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChargedDeletions:
+    """When each machine was asked to be deleted that still counts (epoch seconds): ``empty`` are nodes without pods."""
+
+    deletions: Mapping[Machine, float]
+    empty: Mapping[Machine, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,28 +36,36 @@ class Restraint:
     paused_until: float = 0.0
     has_looked: bool = True
 
-    def apply(self, plan: Plan, state: ClusterState) -> tuple[Plan, Mapping[Machine, float]]:
+    def apply(self, plan: Plan, state: ClusterState) -> tuple[Plan, ChargedDeletions]:
         """The plan with only what may be done, and the deletions that must be remembered."""
+        charged = ChargedDeletions(deletions=state.memory.deletions, empty=state.memory.empty_deletions)
         if self.paused:
             writes = (*plan.actions, *(_as_planned([removal], state) for removal in plan.scale_down.removals))
             held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
             report = _reduced(plan.scale_down, ())
             unasked = replace(plan.provisioning, questions=())
             plan = replace(plan, actions=(), scale_down=report, provisioning=unasked, held_back=held)
-            return replace(plan, paused=self.paused), state.memory.deletions
+            return replace(plan, paused=self.paused), charged
         if not plan.scale_down.removals and not any(isinstance(action, DeleteInstances) for action in plan.actions):
-            return plan, state.memory.deletions
-        budget = DeletionBudget(state, self.settings)
+            return plan, charged
+        budget = DeletionBudget(state, deletion_limits(state, self.settings), charged.deletions)
+        empty_budget = DeletionBudget(state, empty_deletion_limits(state, self.settings), charged.empty)
         allowed: list[PlannedAction] = []
         waiting: list[HeldBack] = []
         for action in plan.actions:
             now, later = self._split(action, budget, state)
             allowed += [now] if now is not None else []
             waiting += [later] if later is not None else []
-        removals, later_removals = _within(budget, plan.scale_down.removals, state)
-        report = _reduced(plan.scale_down, removals)
-        held = (*waiting, *later_removals)
-        return replace(plan, actions=tuple(allowed), scale_down=report, held_back=held), budget.charged
+        empty = [removal for removal in plan.scale_down.removals if removal.reason == RemovalReason.EMPTY]
+        others = [removal for removal in plan.scale_down.removals if removal.reason != RemovalReason.EMPTY]
+        going: set[str] = set()
+        for own, removals in ((empty_budget, empty), (budget, others)):
+            within, later_removals = _within(own, removals, state)
+            going.update(removal.node for removal in within)
+            waiting += later_removals
+        report = _reduced(plan.scale_down, tuple(r for r in plan.scale_down.removals if r.node in going))
+        plan = replace(plan, actions=tuple(allowed), scale_down=report, held_back=tuple(waiting))
+        return plan, ChargedDeletions(deletions=budget.charged, empty=empty_budget.charged)
 
     def _split(
         self, action: PlannedAction, budget: DeletionBudget, state: ClusterState

@@ -228,10 +228,16 @@ class Autoscaler:
         has_looked = self._has_looked or self._settings.is_ca
         limits = self._settings.deletion_limits
         restraint = Restraint(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
-        plan, deletions = restraint.apply(plan, state)
+        plan, charged = restraint.apply(plan, state)
         scale_down = plan.scale_down.memory or state.memory.scale_down
         provisioning = plan.provisioning.when_asked() or state.memory.provisioning
-        self._memory = replace(state.memory, deletions=deletions, scale_down=scale_down, provisioning=provisioning)
+        self._memory = replace(
+            state.memory,
+            deletions=charged.deletions,
+            empty_deletions=charged.empty,
+            scale_down=scale_down,
+            provisioning=provisioning,
+        )
         return plan
 
     def _find_pause(self, now: float) -> tuple[str, float]:

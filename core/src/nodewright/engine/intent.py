@@ -57,7 +57,11 @@ def machines_of(removals: Iterable[NodeRemoval]) -> frozenset[Machine]:
 
 
 def without_charge(memory: Memory, free: frozenset[Machine]) -> Memory:
-    """``memory`` without what the deletion budget was charged for machines that were not taken away after all."""
-    if free.isdisjoint(memory.deletions):
+    """``memory`` without what deletion budgets were charged for machines that were not taken away after all."""
+    if free.isdisjoint(memory.deletions) and free.isdisjoint(memory.empty_deletions):
         return memory
-    return replace(memory, deletions={machine: at for machine, at in memory.deletions.items() if machine not in free})
+    return replace(
+        memory,
+        deletions={machine: at for machine, at in memory.deletions.items() if machine not in free},
+        empty_deletions={machine: at for machine, at in memory.empty_deletions.items() if machine not in free},
+    )

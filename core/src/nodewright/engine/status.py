@@ -66,7 +66,8 @@ class GroupStatus:
 class StatusReport:
     """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
     ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not
-    known, which decides it. ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on
+    known, which decides it; ``empty_deleted``, ``empty_deletion_limit`` and ``empty_deletion_window`` are the same of nodes
+    without pods to move. ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on
     their way out. ``capacity`` are the requests for capacity, ``buffers`` those of spare capacity; None where nobody
     has asked the API server for them.
     """
@@ -77,6 +78,9 @@ class StatusReport:
     deleted: int = 0
     deletion_limit: int | None = None
     deletion_window: float = 0.0
+    empty_deleted: int = 0
+    empty_deletion_limit: int | None = None
+    empty_deletion_window: float = 0.0
     unneeded: Mapping[str, float] = field(default_factory=dict)
     removing: tuple[Removing, ...] = ()
     capacity: tuple[RequestFacts, ...] | None = None
@@ -88,13 +92,15 @@ def make_status(
     now: float,
     *,
     pause: Pause | None = None,
-    deletion_limit: int | None = None,
+    limits: tuple[int | None, int | None] = (None, None),
     removing: Iterable[Removing] = (),
     capacity: tuple[RequestFacts, ...] | None = None,
 ) -> StatusReport:
-    """A backoff or pause that is over is left out."""
+    """A backoff or pause that is over is left out. ``limits`` are those of deletions and of empty nodes' deletions."""
     deletions = recent_deletions(memory.deletions, memory.deletion_window, now)
-    machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": deletions}
+    empty_deletions = recent_deletions(memory.empty_deletions, memory.empty_deletion_window, now)
+    gone = (*deletions, *empty_deletions)
+    machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": gone}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
     alone = (memory.backoffs, memory.scale_down.quarantined_until)
     known = {*memory.last_known, *memory.requests, *memory.given_up}.union(*alone, *counts.values())
@@ -105,8 +111,11 @@ def make_status(
         groups=tuple(groups),
         pause=pause if pause is not None and pause.holds(now) else None,
         deleted=len(deletions),
-        deletion_limit=deletion_limit,
+        deletion_limit=limits[0],
         deletion_window=memory.deletion_window,
+        empty_deleted=len(empty_deletions),
+        empty_deletion_limit=limits[1],
+        empty_deletion_window=memory.empty_deletion_window,
         unneeded=memory.scale_down.unneeded_since,
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
         capacity=capacity,

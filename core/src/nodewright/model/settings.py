@@ -141,7 +141,8 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
     ``balance_scale_down`` takes the node of the larger one of similar groups where CA would not care.
     ``max_pod_moves_per_hour`` (0: any number) is how often the pods of one controller may be moved by removals
     before removals that move them again wait. Both are off under profile "ca". ``scale_down_simulation_timeout`` is
-    after how long no further node is looked at in a loop.
+    after how long no further node is looked at in a loop. ``max_scale_down_parallelism`` bounds removals under way;
+    only under profile "ca" does it bound those of empty nodes too, which have a deletion budget of their own.
     """
 
     scale_down_enabled: bool = True
@@ -234,10 +235,17 @@ class SafetySettings(Section, frozen=True, kw_only=True):
     """How much may be taken away. Of each group, and of the whole cluster, at most ``max_deletions_per_window``
     machines are deleted within any ``deletion_window``; those that never ran do not count. 0 machines stands for 10
     or 5 % of the nodes, whichever is more; a window of 0 sets no limit.
+
+    Ready nodes without pods to move do not count there: of the whole cluster at most ``max_empty_deletions_per_window``
+    of them are deleted within any ``empty_deletion_window``. Such a deletion is no mistake: the watch, a fresh list of
+    the node's pods right before the call and the cloud's listing agree. 0 nodes stands for 50 or a quarter of the nodes
+    that there were of late, whichever is more.
     """
 
     max_deletions_per_window: Count = 0
     deletion_window: Duration = 600.0
+    max_empty_deletions_per_window: Count = 0
+    empty_deletion_window: Duration = 60.0
 
 
 class Settings(Section, frozen=True, kw_only=True):
@@ -294,7 +302,7 @@ class Settings(Section, frozen=True, kw_only=True):
     @property
     def deletion_limits(self) -> SafetySettings:
         """The budget in force: CA has none."""
-        return SafetySettings(deletion_window=0.0) if self.is_ca else self.safety
+        return SafetySettings(deletion_window=0.0, empty_deletion_window=0.0) if self.is_ca else self.safety
 
     @property
     def size_correction(self) -> SizeCorrection:

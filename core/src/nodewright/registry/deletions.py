@@ -1,17 +1,29 @@
-"""What deletion budgets remember (design.md §6): machines deleted of late, and which never ran."""
+"""What deletion budgets remember: machines deleted of late, how many nodes there were, and which machines never ran."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from nodewright.model.group import GroupRef, InstanceState
-from nodewright.registry.state import Memory
+from nodewright.registry.state import Memory, MostNodes, ScaleDownMemory
 from nodewright.snapshot.observation import GroupSeen
 
 Machine = tuple[GroupRef, str]
+
+# For so long the largest number of nodes is what a share of the cluster is taken of.
+_MOST_NODES_SECONDS = 600.0
 
 
 def recent_deletions(held: Mapping[Machine, float], window: float, now: float) -> dict[Machine, float]:
     """The deletions that still count: those within ``window`` seconds."""
     return {machine: at for machine, at in held.items() if at + window > now}
+
+
+def with_most_nodes(held: ScaleDownMemory, nodes: int, now: float) -> ScaleDownMemory:
+    """Return the memory with the largest number of nodes of late: that of ``now``, unless a recent one is larger."""
+    most = held.most_nodes
+    if most.nodes > nodes and most.at + _MOST_NODES_SECONDS > now:
+        return held
+    return replace(held, most_nodes=MostNodes(nodes, now))
 
 
 def find_never_ran(

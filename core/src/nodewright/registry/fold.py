@@ -11,7 +11,7 @@ from nodewright.registry.activity import with_activity
 from nodewright.registry.arrivals import after_timeouts, find_arrived, learn_provision_times, with_patience
 from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
-from nodewright.registry.deletions import find_never_ran, recent_deletions
+from nodewright.registry.deletions import find_never_ran, recent_deletions, with_most_nodes
 from nodewright.registry.evidence import remember_ran, with_evidence
 from nodewright.registry.failures import backed_off
 from nodewright.registry.grants import GrantContext, SettledGrants, settled_grants
@@ -193,7 +193,9 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
     failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
     overdue = {ref: (*s.readiness.long_unregistered, *s.readiness.never_ready) for ref, s in states.items()}
     late = {(ref, name) for ref, names in overdue.items() for name in names}
-    window = settings.deletion_limits.deletion_window
+    limits = settings.deletion_limits
+    window, empty_window = limits.deletion_window, limits.empty_deletion_window
+    nodes = len(found.members.group_of_node)
     return Memory(
         requests={ref: state.requests for ref, state in states.items() if state.requests},
         backoffs=backoffs,
@@ -207,13 +209,15 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         ran=remember_ran(memory, found.seen.groups),
         deletions=recent_deletions(memory.deletions, window, found.seen.now),
         deletion_window=window,
+        empty_deletions=recent_deletions(memory.empty_deletions, empty_window, found.seen.now),
+        empty_deletion_window=empty_window,
         deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,
         samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
-        scale_down=memory.scale_down,
+        scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),
         provisioning=found.provisioning,
         empty_since=found.empty_since,
     )

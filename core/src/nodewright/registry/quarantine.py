@@ -48,7 +48,7 @@ def verify_deletions(
     watched = {machine: at for machine, at in watched.items() if at + DELETION_SECONDS > now}
     if not watched and not held.watched:
         return Verified(held, {})
-    asked = {*watched, *memory.deletions, *memory.unregistered_since}
+    asked = {*watched, *memory.deletions, *memory.empty_deletions, *memory.unregistered_since}
     vanished = {
         ref: gone
         for ref in dict.fromkeys(ref for ref, _ in watched)

@@ -26,6 +26,7 @@ def recalled(memory: Memory, now: float) -> Memory:
         size_gaps={ref: changed(gap, since=min(gap.since, now)) for ref, gap in memory.size_gaps.items()},
         unregistered_since=_no_later(memory.unregistered_since, now),
         deletions=_no_later(memory.deletions, now),
+        empty_deletions=_no_later(memory.empty_deletions, now),
         deletion_tried=_no_later(memory.deletion_tried, now),
         provisioning=_provisioning(memory.provisioning, now),
     )

@@ -113,6 +113,16 @@ class Moves(NamedTuple):
     pods: int
 
 
+class MostNodes(NamedTuple):
+    """So many nodes there were ``at`` one time (epoch seconds)."""
+
+    nodes: int
+    at: float
+
+
+_NO_NODES = MostNodes(0, 0.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScaleDownMemory:
     """What scale-down must know of the past; times in epoch seconds, nodes by name.
@@ -128,6 +138,7 @@ class ScaleDownMemory:
     ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``pending_hints`` where one that waits
     was taken to fit, ``engine_started`` when this engine first looked, ``updated_at`` when it last planned (0: never),
     ``interval`` (seconds) the shortest time between two plans.
+    ``most_nodes`` is how many nodes of groups there were at most of late, and when (registry/deletions.py).
     ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone, and ``watched`` when any
     was, for as long as something else may die of it (registry/quarantine.py).
     """
@@ -151,6 +162,7 @@ class ScaleDownMemory:
     room_found_at: float = 0.0
     updated_at: float = 0.0
     interval: float = 0.0
+    most_nodes: MostNodes = _NO_NODES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +177,8 @@ class Memory:
     read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
     ``never_ran`` are instances without a node that never were one, ``ran`` are machines that are reported as failed
     creations although they ran (registry/evidence.py), ``deletions`` says when each machine that counts
-    towards a deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it does.
+    towards the deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it does;
+    ``empty_deletions`` and ``empty_deletion_window`` are the same for nodes without pods to move.
     ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
     that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
     machines; it is not kept over a restart.
@@ -183,6 +196,8 @@ class Memory:
     ran: frozenset[tuple[GroupRef, str]] = frozenset()
     deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     deletion_window: float = SafetySettings().deletion_window
+    empty_deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    empty_deletion_window: float = SafetySettings().empty_deletion_window
     deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
     arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
     node_groups: Mapping[str, GroupRef] = field(default_factory=dict)

@@ -116,7 +116,7 @@ def test_row_111_a_mixed_whole_group_goes_in_a_batch_that_can_fill_up(profile: s
 
 @pytest.mark.parametrize(
     ("under_way", "profile", "count"),
-    [(0, "ca", 12), (9, "ca", 12), (10, "ca", 0), (11, "ca", 12), (9, "nodewright", 12), (11, "nodewright", 0)],
+    [(0, "ca", 12), (9, "ca", 12), (10, "ca", 0), (11, "ca", 12), (9, "nodewright", 12), (11, "nodewright", 12)],
 )
 def test_rows_66_and_112_a_whole_group_may_exceed_what_is_left_but_not_nothing(
     under_way: int, profile: str, count: int
@@ -132,6 +132,7 @@ def test_rows_66_and_112_a_whole_group_may_exceed_what_is_left_but_not_nothing(
 def test_row_112_after_it_nothing_is_left_for_others() -> None:
     loops = empty_groups(ATOMIC, g=12)
     loops.world.add_group("single", 3, options=AT_ONCE)
+    loops.settings = {"profile": "ca"}
     assert per_group(loops) == {"g": 12}
 
 
@@ -140,7 +141,25 @@ def test_only_one_whole_group_may_exceed_what_is_left() -> None:
 
 
 def test_row_67_groups_are_emptied_one_after_the_other() -> None:
-    assert per_group(empty_groups(a=8, b=8)) == {"a": 8, "b": 2}
+    loops = empty_groups(a=8, b=8)
+    loops.settings = {"profile": "ca"}
+    assert per_group(loops) == {"a": 8, "b": 2}
+
+
+def test_empty_nodes_do_not_wait_for_one_another() -> None:
+    """They have a deletion budget of their own; ten at a time would keep 500 idle machines for minutes."""
+    loops = empty_groups(GroupOptions(), a=30, b=30)
+    assert sum(per_group(loops).values()) == 0
+    since = {f"{group}-{number}": loops.world.now - 700 for group in "ab" for number in range(30)}
+    memory = loops.world.memory.scale_down
+    loops.world.memory = replace(loops.world.memory, scale_down=replace(memory, unneeded_since=since))
+    assert per_group(loops) == {"a": 30, "b": 30}
+
+
+def test_where_nothing_may_be_removed_empty_nodes_stay_too() -> None:
+    loops = empty_groups(a=3)
+    loops.settings = {"max_scale_down_parallelism": 0}
+    assert per_group(loops) == {}
 
 
 def test_row_68_while_one_drain_is_under_way_only_empty_nodes_go() -> None:
@@ -152,10 +171,13 @@ def test_row_68_while_one_drain_is_under_way_only_empty_nodes_go() -> None:
     assert report.next_change == loops.world.now
 
 
-@pytest.mark.parametrize(("drains", "expected"), [(1, 1), (5, 2)])
-def test_row_113_drains_share_the_parallelism_of_all(drains: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("drains", "profile", "expected"), [(1, "ca", 1), (5, "ca", 2), (1, "nodewright", 1), (5, "nodewright", 5)]
+)
+def test_row_113_drains_share_the_parallelism_of_all(drains: int, profile: str, expected: int) -> None:
+    """Under profile ca with empty nodes, too."""
     loops = drained(empty_groups(e=8, d=8), *(f"d-{n}" for n in range(8)))
-    loops.settings = {"max_drain_parallelism": drains}
+    loops.settings = {"max_drain_parallelism": drains, "profile": profile}
     assert per_group(loops) == {"e": 8, "d": expected}
 
 

@@ -151,6 +151,7 @@ def test_a_new_engine_takes_it_that_nodes_were_added_an_hour_ago() -> None:
 
 def test_rows_24_and_25_no_more_is_looked_at_than_could_go_in_time() -> None:
     loops = one_group(25, max_size=30)
+    loops.settings = {"profile": "ca"}
     first = loops.run()
     assert len(first.unneeded) == 20
     assert list(codes(first).values()).count("NotExaminedYet") == 5
@@ -162,13 +163,19 @@ def test_rows_24_and_25_no_more_is_looked_at_than_could_go_in_time() -> None:
 
 def test_row_24_what_was_unneeded_before_is_looked_at_first() -> None:
     loops = one_group(25, max_size=30)
+    loops.settings = {"profile": "ca"}
     first = loops.run()
     late = [node for node in loops.world.nodes if node.name not in first.unneeded]
     loops.world.nodes = late + [node for node in loops.world.nodes if node.name in first.unneeded]
-    loops.settings = {"max_scale_down_parallelism": 1}
+    loops.settings = {"max_scale_down_parallelism": 1, "profile": "ca"}
     second = loops.run(10)
     assert len(second.unneeded) == 22
     assert second.unneeded.items() >= first.unneeded.items()
+
+
+def test_empty_nodes_do_not_count_towards_that() -> None:
+    """They wait for no turn: each is unneeded from the loop that sees it empty."""
+    assert len(one_group(25, max_size=30).run().unneeded) == 25
 
 
 def test_row_26_nodes_of_zero_or_max_groups_do_not_count_towards_that() -> None:

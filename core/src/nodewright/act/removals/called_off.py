@@ -24,7 +24,8 @@ class CalledOff:
     def note(self, state: ClusterState, leftovers: Leftovers) -> None:
         snapshot = state.observation.snapshot
         ids = {snapshot.node(snapshot.row(name)).spec.provider_id.lower() for name in leftovers.hard}
-        charged = (machine for machine in state.memory.deletions if machine[1].lower() in ids)
+        deletions = (*state.memory.deletions, *state.memory.empty_deletions)
+        charged = (machine for machine in deletions if machine[1].lower() in ids)
         self._settled_at |= dict.fromkeys(charged, state.now + DELETION_SECONDS)
 
     def take_settled(self, state: ClusterState) -> frozenset[Machine]:

@@ -32,7 +32,7 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
 # What is remembered of a group without being about machines of it that are there.
-_NO_MACHINES = {"backoff", "departed", "deletions", "ran", "size_gap", "arrivals"}
+_NO_MACHINES = {"backoff", "departed", "deletions", "empty_deletions", "ran", "size_gap", "arrivals"}
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
 
@@ -67,6 +67,7 @@ def encode_memory(memory: Memory) -> bytes:
         schema=SCHEMA,
         groups=tuple(saved),
         deletion_window=memory.deletion_window,
+        empty_deletion_window=memory.empty_deletion_window,
         scale_down=scale_down,
         provisioning=requests,
     )
@@ -90,6 +91,8 @@ def decode_memory(raw: bytes) -> Memory:
     requests = ProvisioningMemory(retries=saved.retries, homeless_since=saved.homeless, grants=saved.grants)
     if found.deletion_window is not None:
         memory = replace(memory, deletion_window=found.deletion_window)
+    if found.empty_deletion_window is not None:
+        memory = replace(memory, empty_deletion_window=found.empty_deletion_window)
     return replace(memory, provisioning=requests)
 
 
@@ -120,6 +123,7 @@ def _by_machine(memory: Memory) -> dict[str, Mapping[tuple[GroupRef, str], float
     return {
         "unregistered": memory.unregistered_since,
         "deletions": memory.deletions,
+        "empty_deletions": memory.empty_deletions,
         "deletion_tried": memory.deletion_tried,
     }
 
@@ -188,6 +192,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
         never_ran=frozenset((ref, i) for ref, group in groups.items() for i in group.never_ran),
         ran=frozenset((ref, i) for ref, group in groups.items() for i in group.ran),
         deletions={(ref, i): at for ref, group in groups.items() for i, at in group.deletions.items()},
+        empty_deletions={(ref, i): at for ref, group in groups.items() for i, at in group.empty_deletions.items()},
         deletion_tried={(ref, i): at for ref, group in groups.items() for i, at in group.deletion_tried.items()},
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},
         last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},

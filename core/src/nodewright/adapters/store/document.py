@@ -63,6 +63,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     never_ran: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()
     deletions: dict[str, Moment] = {}
+    empty_deletions: dict[str, Moment] = {}
     deletion_tried: dict[str, Moment] = {}
     departed: tuple[str, ...] = ()
     grown_at: Moment = 0
@@ -94,11 +95,12 @@ class SavedProvisioning(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """The whole of it; ``deletion_window`` in seconds."""
+    """The whole of it; the windows in seconds."""
 
     kind: str = ""
     schema: int = 0
     groups: tuple[SavedGroup, ...] = ()
     deletion_window: Seconds | None = None
+    empty_deletion_window: Seconds | None = None
     scale_down: SavedScaleDown | None = None
     provisioning: SavedProvisioning | None = None

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nodewright.act import Pause
-from nodewright.act.budget import cluster_limit
+from nodewright.act.budget import cluster_limit, empty_cluster_limit
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.explain.answers import KINDS, answer
@@ -120,7 +120,7 @@ class Inquiries:
             state.memory,
             self._clock.now(),
             pause=self._pause,
-            deletion_limit=cluster_limit(state, limits),
+            limits=(cluster_limit(state, limits), empty_cluster_limit(state, limits)),
             removing=report.removing,
             capacity=requests_seen(state, report.plan),
         )

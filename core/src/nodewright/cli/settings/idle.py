@@ -34,6 +34,10 @@ _NOT_OF_CA = frozenset(
         "max-pod-moves-per-hour",
         "max-deletions-per-window",
         "deletion-window",
+        "max-empty-deletions-per-window",
+        "empty-deletion-window",
+        "batch-idle-duration",
+        "batch-max-duration",
     )
 )
 

@@ -25,6 +25,8 @@ def print_status(console: Console, report: StatusReport) -> None:
         left = _left(report.pause.until, report)
         console.print(safe(f"Writes to clouds are {report.pause}, for another {left}.", "bold yellow"))
     console.print(safe(_deletions(report)))
+    if report.empty_deleted:
+        console.print(safe(_empty_deletions(report)))
     if report.unneeded:
         named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
         console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
@@ -58,6 +60,11 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "now": format_moment(report.now),
         "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
         "deletions": {"used": report.deleted, "limit": report.deletion_limit, "window_seconds": report.deletion_window},
+        "empty_deletions": {
+            "used": report.empty_deleted,
+            "limit": report.empty_deletion_limit,
+            "window_seconds": report.empty_deletion_window,
+        },
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "removals": [_removal(held) for held in report.removing],
         "groups": [_group(group, report.now) for group in report.groups],
@@ -127,6 +134,12 @@ def _deletions(report: StatusReport) -> str:
     if not report.deletion_window:
         return "There is no limit to deletions."
     return f"Deletion budget of the cluster: {report.deleted:,}{limit} used within {format_duration(report.deletion_window)}."
+
+
+def _empty_deletions(report: StatusReport) -> str:
+    limit = f" of {report.empty_deletion_limit:,}" if report.empty_deletion_limit is not None else ""
+    window = format_duration(report.empty_deletion_window)
+    return f"Empty nodes have a budget of their own: {report.empty_deleted:,}{limit} used within {window}."
 
 
 def _size(group: GroupStatus) -> str:

@@ -1,11 +1,15 @@
-"""How many nodes go at a time: removals under way, drains, and groups that go as a whole (behaviour/down.md A11)."""
+"""How many nodes go at a time: removals under way, drains, and groups that go as a whole (behaviour/down.md A11).
+
+CA counts empty nodes among them. Otherwise empty nodes of ordinary groups have a deletion budget of their own instead
+(act/budget.py): they disturb no pod.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nodewright.model.group import GroupRef
-from nodewright.model.removal import Removing
-from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.model.removal import NodeRemoval, Removing
+from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.atomic import count_registered, is_atomic
 from nodewright.registry.state import ClusterState
 
@@ -31,11 +35,10 @@ class _Budget:
     overflows: bool = True
 
     @staticmethod
-    def of(under_way: Iterable[Removing], settings: ScaleDownSettings) -> "_Budget":
-        draining = [removing.removal.drains for removing in under_way]
-        return _Budget(
-            settings.max_scale_down_parallelism - len(draining), settings.max_drain_parallelism - sum(draining)
-        )
+    def of(under_way: Iterable[Removing], settings: Settings) -> "_Budget":
+        counted = [held.removal.drains for held in under_way if not _is_free(held.removal, settings)]
+        limits = settings.scale_down
+        return _Budget(limits.max_scale_down_parallelism - len(counted), limits.max_drain_parallelism - sum(counted))
 
     def spend(self, nodes: int, drains: int) -> None:
         self.nodes -= nodes
@@ -55,7 +58,7 @@ def crop(state: ClusterState, empty: Sequence[str], drain: Sequence[str], settin
     for name in drain:
         ref = state.group_of_node[name]
         groups.setdefault(ref, _Group(ref)).drain.append(name)
-    budget = _Budget.of(state.observation.removing.values(), settings.scale_down)
+    budget = _Budget.of(state.observation.removing.values(), settings)
     whole = [group for group in groups.values() if is_atomic(state, group.ref)]
     chosen = _take_whole(state, whole, budget, as_ca=settings.is_ca)
     if settings.balances_removals:
@@ -64,10 +67,18 @@ def crop(state: ClusterState, empty: Sequence[str], drain: Sequence[str], settin
         order_empty = [name for group in groups.values() for name in group.empty]
         order_drain = [name for group in groups.values() for name in group.drain]
     single = {name for group in groups.values() if group not in whole for name in (*group.empty, *group.drain)}
-    first = [name for name in order_empty if name in single][: max(0, budget.nodes)]
-    left = min(budget.nodes - len(first), budget.drains)
+    first = [name for name in order_empty if name in single]
+    if settings.is_ca or not settings.scale_down.max_scale_down_parallelism:
+        first = first[: max(0, budget.nodes)]
+        budget.nodes -= len(first)
+    left = min(budget.nodes, budget.drains)
     then = [name for name in order_drain if name in single][: max(0, left)]
     return chosen | dict.fromkeys((*first, *then), 1)
+
+
+def _is_free(removal: NodeRemoval, settings: Settings) -> bool:
+    """Return whether the removal does not count: that of an empty node of an ordinary group."""
+    return not settings.is_ca and not removal.drains and removal.batch == 1
 
 
 def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, as_ca: bool) -> dict[str, int]:

@@ -84,7 +84,7 @@ def examine(
             failed += verdict.code == UnremovableCode.NO_PLACE
         else:
             found.removable.append(verdict)
-            counted += not is_atomic(state, state.group_of_node[name])
+            counted += (settings.is_ca or bool(verdict.moving)) and not is_atomic(state, state.group_of_node[name])
     found.hints = trial.conclude()
     return found
 
@@ -102,7 +102,10 @@ def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> 
 
 
 def most_removable(memory: ScaleDownMemory, settings: Settings, now: float) -> int:
-    """After how many removable nodes of ordinary groups the others are not looked at: more could not go in time."""
+    """After how many removable nodes of ordinary groups the others are not looked at: more could not go in time.
+
+    Only under profile "ca" do empty nodes count.
+    """
     step, interval = settings.scale_down.max_scale_down_parallelism, update_interval(memory, settings, now)
     rounds = max(settings.scale_down.scale_down_unneeded_time, interval) // interval
     return min(len(memory.unneeded_since) + 2 * step, int(step * rounds) + step)
