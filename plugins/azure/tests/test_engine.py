@@ -6,6 +6,7 @@ import pytest
 
 from azurecloud import Authority
 from azurecloud.play import QUOTA, AzurePlay
+from azurecloud.sets import Trouble
 from engine_play import CHEAP, DEAR
 
 CHEAP_POOL = f"{CHEAP}/Standard_D2s_v3"
@@ -73,6 +74,29 @@ def test_a_machine_that_vanishes_is_replaced(play: AzurePlay) -> None:
     result = play.run()
     assert result.final.pending == 0
     assert sum(play.living().values()) == 3
+
+
+@pytest.mark.parametrize("power", ["stopped", "deallocated", "unknown"])
+def test_ready_nodes_stay_whatever_azure_says_of_their_machines(play: AzurePlay, power: str) -> None:
+    """Measured before: three of three Ready nodes were deleted in one call."""
+    there: list[frozenset[str]] = []
+    play.at(300.0, lambda: there.append(play.cloud.machines(CHEAP)))
+    play.at(301.0, lambda: play.cloud.spoil(CHEAP, power, Trouble("OperationPreempted", "it went wrong")))
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.cloud.machines(CHEAP) == there[0]
+    assert play.sizes() == {CHEAP: 3, DEAR: 0}
+
+
+def test_nor_when_the_plugin_has_just_started(authority: Authority) -> None:
+    """The plugin cannot know that they ran; the nodes tell it to the core."""
+    play = AzurePlay(authority, forgetful=True)
+    play.at(301.0, lambda: play.cloud.spoil(CHEAP, "stopped", Trouble("OperationPreempted", "it went wrong")))
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.living() == play.sizes() == {CHEAP: 3, DEAR: 0}
+    assert {held.event.reason for held in result.events} >= {"RunningMachineReportedFailed"}
+    play.cloud.close()
 
 
 @pytest.fixture

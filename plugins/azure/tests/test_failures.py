@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from azurecloud import AzureCloud
-from azurecloud.sets import STOCK_OUT, Trouble
+from azurecloud.sets import BOOTSTRAP_FAILED, STOCK_OUT, Trouble
 from nodewright.spec import Capability, ErrorClass, FailureScope, ProviderError
 
 Attach = Callable[..., Any]
@@ -150,3 +150,44 @@ def test_one_set_whose_machines_do_not_answer_harms_no_other(cloud: AzureCloud, 
     assert len(stage.client.instances(second)) == 1
     stage.later(5, first, second)
     assert len(stage.client.instances(first)) == 1
+
+
+@pytest.mark.parametrize("power", ["stopped", "deallocated", "deallocating", "stopping", "unknown", "running"])
+@pytest.mark.parametrize("code", ["OperationPreempted", BOOTSTRAP_FAILED])
+def test_a_machine_that_ran_is_no_failed_creation(cloud: AzureCloud, attach: Attach, power: str, code: str) -> None:
+    """A later operation on it failed: an update, a stop, an extension that ran again."""
+    name = cloud.add_set(capacity=3)
+    stage = attach(f"0:10:{name}", detect_extension_failures=True)
+    listed = stage.client.instances(name)
+    cloud.spoil(name, power, Trouble(code, "it went wrong"))
+    cloud.hold(name)
+    stage.client.increase_size(name, 3, 4)
+    cloud.fail(name)
+    stage.later(5, name)
+    assert [failure.code for failure in stage.client.failed_instances(name)] == [STOCK_OUT.code]
+    assert stage.client.instances(name) == listed
+    cloud.spoil(name, "running")
+    stage.later(120, name)
+    assert stage.client.instances(name) == listed
+
+
+def test_a_plugin_that_starts_takes_azures_word(cloud: AzureCloud, attach: Attach) -> None:
+    """It cannot know what was: the core, which sees the nodes, disputes it."""
+    name = cloud.add_set(capacity=2)
+    cloud.spoil(name, "stopped", Trouble("OperationPreempted", "it went wrong"))
+    stage = attach(f"0:10:{name}")
+    assert len(stage.client.failed_instances(name)) == 2
+
+
+def test_a_bootstrap_that_fails_while_the_machine_is_created_is_a_failed_creation(
+    cloud: AzureCloud, attach: Attach
+) -> None:
+    name = cloud.add_set(capacity=1)
+    cloud.set(name).boot_seconds = 60.0
+    stage = attach(f"0:10:{name}", detect_extension_failures=True)
+    stage.client.increase_size(name, 1, 2)
+    stage.later(5, name)
+    cloud.set(name).vms[1].mishap = Trouble(BOOTSTRAP_FAILED, "no network")
+    stage.later(60, name)
+    [failure] = stage.client.failed_instances(name)
+    assert (failure.code, failure.message) == (BOOTSTRAP_FAILED, "no network")

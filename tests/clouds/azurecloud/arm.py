@@ -191,7 +191,7 @@ class Arm:
             "properties": {
                 "vmId": vm.vm_id,
                 "provisioningState": vm.provisioning(at),
-                "instanceView": {"statuses": vm.statuses(at)},
+                "instanceView": {"statuses": vm.statuses(at), "extensions": vm.extensions()},
             },
         }
 

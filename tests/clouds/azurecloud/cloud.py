@@ -162,6 +162,12 @@ class AzureCloud:
         with self._lock:
             self.set(name).fail(trouble)
 
+    def spoil(self, name: str, power: str, mishap: Trouble | None = None) -> None:
+        """The last operation on every machine that is there failed, long after it was created; None: on none."""
+        with self._lock:
+            for vm in self.set(name).existing(self.now()):
+                vm.mishap, vm.power = mishap, power
+
     def lag(self, seconds: float) -> None:
         """Listings tell how things were so long ago."""
         self.arm.lag = seconds

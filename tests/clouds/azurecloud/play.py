@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from azurecloud.certificates import Authority
 from azurecloud.cloud import AzureCloud
 from azurecloud.sets import Trouble
 from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock
+from nodewright_azure.fleet import Roster
 from nodewright_azure.provider import AzureProvider
 
 QUOTA = Trouble(
@@ -26,8 +29,18 @@ class PlayedAzure(PlayedKubelets, AzureProvider):
         return with_simulation(super().provider_info())
 
 
+class ForgetfulAzure(PlayedAzure):
+    """As if the plugin had just started before every look: it knows of no machine what it was."""
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:
+        for key, held in self._fleet._held.items():
+            self._fleet._held[key] = replace(held, roster=Roster())
+        return super().refresh(wanted)
+
+
 class AzurePlay(EnginePlay):
-    """The engine on Azure; ``cheap_pool``: the cheap group is a size of a VM pool of AKS."""
+    """The engine on Azure; ``cheap_pool``: the cheap group is a size of a VM pool of AKS; ``forgetful`` as the plugin above."""
 
     def __init__(
         self,
@@ -35,6 +48,7 @@ class AzurePlay(EnginePlay):
         options: Mapping[str, Any] | None = None,
         *,
         cheap_pool: bool = False,
+        forgetful: bool = False,
         **play: Any,
     ) -> None:
         clock = FakeClock()
@@ -51,7 +65,7 @@ class AzurePlay(EnginePlay):
             },
             node_group_specs=tuple(f"0:10:{name}" for name in names.values()),
         )
-        plugin = PlayedAzure(context)
+        plugin = (ForgetfulAzure if forgetful else PlayedAzure)(context)
         plugin.play_kubelets(clock, self.cloud.machines, tuple(names.values()))
         super().__init__("azure", plugin, clock, names, **play)
 

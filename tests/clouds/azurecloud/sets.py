@@ -33,16 +33,21 @@ STOCK_OUT = Trouble(
     "AllocationFailed",
     "Allocation failed. We do not have sufficient capacity for the requested VM size in this region.",
 )
+BOOTSTRAP_FAILED = "VMExtensionProvisioningFailed"
 
 
 @dataclass
 class Vm:
-    """One machine. ``born``, ``ready_at`` and ``gone_at`` are epoch seconds."""
+    """One machine. ``born``, ``ready_at`` and ``gone_at`` are epoch seconds.
+
+    ``trouble`` is why it could not be created, ``mishap`` why its last operation failed although it was.
+    """
 
     number: str
     born: float
     ready_at: float
     trouble: Trouble | None = None
+    mishap: Trouble | None = None
     power: str = "running"
     state: str = ""
     deleted_at: float = inf
@@ -59,19 +64,26 @@ class Vm:
     def provisioning(self, at: float) -> str:
         if at >= self.deleted_at:
             return "Deleting"
-        if self.trouble is not None:
+        if self.trouble is not None or self.mishap is not None:
             return "Failed"
         return self.state or ("Succeeded" if at >= self.ready_at else "Creating")
 
     def statuses(self, at: float) -> list[dict[str, Any]]:
         """The instance view's words."""
-        said, bad = self.provisioning(at), self.trouble
+        said, bad = self.provisioning(at), self.trouble or self.mishap
         code = f"ProvisioningState/{said.lower()}" + (f"/{bad.code}" if bad is not None else "")
         first = {"code": code, "level": "Error" if bad is not None else "Info", "displayStatus": said}
         if bad is not None:
             first["message"] = bad.message
-        power = "deallocated" if bad is not None else "starting" if said == "Creating" else self.power
+        power = "deallocated" if self.trouble is not None else "starting" if said == "Creating" else self.power
         return [first, {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}]
+
+    def extensions(self) -> list[dict[str, Any]]:
+        """The instance view's words about extensions, of which only the bootstrap's failure is told."""
+        if self.mishap is None or self.mishap.code != BOOTSTRAP_FAILED:
+            return []
+        failed = {"code": "ProvisioningState/failed/1", "level": "Error", "message": self.mishap.message}
+        return [{"name": "vmssCSE", "statuses": [failed]}]
 
 
 class ScaleSet:

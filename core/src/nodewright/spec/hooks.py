@@ -121,7 +121,10 @@ class FastFailureHooks(Protocol):
 
     @hookspec(firstresult=True)
     def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
-        """Failures known at the last refresh and not yet deleted."""
+        """Return the failures known at the last refresh and not yet deleted.
+
+        A machine that ran is never a failed creation, whatever its status says: it stays in ``instances``.
+        """
 
 
 class AtomicResizeHooks(Protocol):

@@ -43,7 +43,11 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_uniform(machines: Iterable[Machine], before: Mapping[str, Unit], options: Options) -> tuple[Unit, ...]:
-    """``before`` is what was known by id: a machine that is being updated is what it was."""
+    """``before`` is what was known by id: a machine that is being updated is what it was.
+
+    Azure says ``Failed`` of any operation that failed, also long after the creation. A machine that was seen to run is no
+    failed creation, whatever its power and its extensions say by then.
+    """
     return tuple(_judge(machine, before.get(machine.id), options) for machine in machines)
 
 
@@ -66,6 +70,8 @@ def _judge(machine: Machine, before: Unit | None, options: Options) -> Unit:
     if not said or said == "Updating":
         known = before or Unit(machine=machine)
         return msgspec.structs.replace(known, machine=machine)
+    if said != "Deleting" and _has_run(before, machine):
+        return Unit(machine=machine, state=_state(said))
     broken = _broken_extension(machine) if options.detect_extension_failures and said != "Deleting" else None
     if broken is not None:
         return Unit(machine=machine, state=InstanceState.CREATING, failure=broken)
@@ -74,6 +80,13 @@ def _judge(machine: Machine, before: Unit | None, options: Options) -> Unit:
         why = find_failure(view.statuses if view is not None else None) or Why()
         return Unit(machine=machine, state=InstanceState.CREATING, failure=why)
     return Unit(machine=machine, state=_state(said))
+
+
+def _has_run(before: Unit | None, machine: Machine) -> bool:
+    """Return whether this very machine was seen to run: then a later operation on it failed, and not its creation."""
+    if before is None or before.state is not InstanceState.RUNNING:
+        return False
+    return before.machine.properties.vm_id == machine.properties.vm_id
 
 
 def _state(said: str | None) -> InstanceState | None:
