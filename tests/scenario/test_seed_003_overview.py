@@ -42,9 +42,9 @@ def test_empty_nodes_go_together_and_one_at_a_time_where_that_is_asked_for() -> 
     together = run()
     assert len(together) == 3
     assert together[-1] - together[0] < LOOP
-    one_by_one = run(**{"max-scale-down-parallelism": 1})
+    one_by_one = run(**{"max-empty-deletions-per-window": 1})
     assert len(one_by_one) == 3
-    assert all(later - earlier >= LOOP for earlier, later in itertools.pairwise(one_by_one))
+    assert all(later - earlier >= MINUTE for earlier, later in itertools.pairwise(one_by_one))
 
 
 def test_nodes_with_pods_go_one_at_a_time() -> None:

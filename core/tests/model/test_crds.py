@@ -80,6 +80,13 @@ def test_what_we_write_is_a_good_status() -> None:
     assert not validator("provisioningrequests", "v1").is_valid(request() | {"status": {"conditions": [condition]}})
 
 
+@pytest.mark.parametrize(("count", "is_good"), [(64, True), (65, False)])
+def test_a_status_has_no_more_than_64_details(count: int, is_good: bool) -> None:
+    details = {f"detail{number}": "x" for number in range(count)}
+    given = request() | {"status": {"provisioningClassDetails": details}}
+    assert validator("provisioningrequests", "v1").is_valid(given) is is_good
+
+
 def test_versions_scope_and_what_may_not_change() -> None:
     spec = definition("provisioningrequests")["spec"]
     assert spec["scope"] == "Namespaced"

@@ -252,3 +252,12 @@ def test_a_balanced_scale_up_stays_within_the_cores_of_the_cluster() -> None:
     growth = grown(world.plan(balance_similar_node_groups=True, cores_total="0:20"))
     assert sum(to - start for start, to in growth.values()) == 5
     assert {to for _, to in growth.values()} == {2, 3}
+
+
+def test_one_scale_up_may_use_the_room_of_all_similar_groups() -> None:
+    """Seed 002 names the limit to one group's maximum as a disadvantage of balancing after the choice."""
+    world = World(pending=pods(16))
+    for zone in "ab":
+        world.add_group(zone, zone=zone, cpu="4", max_size=2)
+    assert grown(world.plan(balance_similar_node_groups=True)) == {"a": (0, 2), "b": (0, 2)}
+    assert len(grown(world.plan())) == 1
