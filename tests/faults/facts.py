@@ -16,6 +16,8 @@ STARTUP = 900.0
 SLACK = 120.0
 TOLERATED_UNREADY = 3
 TOLERATED_SHARE = 0.45
+# For so long nothing is planned in an unhealthy cluster, even for groups that are not at fault.
+UNHEALTHY = 1200.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from tests.faults.facts import (
     STARTUP,
     TOLERATED_SHARE,
     TOLERATED_UNREADY,
+    UNHEALTHY,
     Facts,
     in_time,
     last_joined,
@@ -56,7 +57,14 @@ def check_deletions(facts: Facts) -> Findings:
             # A request that cannot be granted in full gives back at once what it got, where nothing runs.
             if facts.requests and doomed not in write.occupied:
                 continue
-            if doomed in write.nodes:
+            node = loop.nodes.get(doomed)
+            if node is not None and not node.ever_ready and seen is not None and doomed not in seen.failed:
+                age = loop.at - node.since
+                if age <= STARTUP or doomed in write.occupied:
+                    yield said(
+                        loop, write, f"{doomed} is a node that was given {age:g} s to become ready, or holds pods"
+                    )
+            elif doomed in write.nodes:
                 yield said(loop, write, f"{doomed} is a node")
             elif seen is not None and doomed not in seen.failed and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
@@ -177,14 +185,23 @@ def check_pauses(facts: Facts) -> Findings:
 
 
 def check_unhealthy(facts: Facts) -> Findings:
-    """While too many nodes are not ready, only machines that never registered are deleted."""
-    for loop, write in _writes(facts):
-        sick = [machine for machine in unwell(loop) if loop.nodes[machine].since < loop.at - STARTUP]
-        if len(sick) <= max(TOLERATED_UNREADY, TOLERATED_SHARE * len(loop.nodes)):
+    """While too many nodes are not ready, only machines that never registered or were never ready are deleted.
+
+    Nodes that never were ready do not count, and it lasts no longer than the time after which others go on.
+    """
+    began: float | None = None
+    for loop in facts.loops:
+        overdue = [node for node in loop.nodes.values() if not node.ready and node.since < loop.at - STARTUP]
+        sick = [node for node in overdue if node.ever_ready]
+        nodes = len(loop.nodes) - len(overdue) + len(sick)
+        if len(sick) <= max(TOLERATED_UNREADY, TOLERATED_SHARE * nodes):
+            began = None
             continue
-        seen = loop.seen.get(write.group)
-        if write.hook != "delete_instances" or (seen is not None and not seen.failed.keys().isdisjoint(write.ids)):
-            yield said(loop, write, f"although {len(sick)} of {len(loop.nodes)} nodes are unready")
+        began = loop.at if began is None else began
+        for write in loop.writes if loop.at - began <= UNHEALTHY else ():
+            seen = loop.seen.get(write.group)
+            if write.hook != "delete_instances" or (seen is not None and not seen.failed.keys().isdisjoint(write.ids)):
+                yield said(loop, write, f"although {len(sick)} of {nodes} nodes are unready")
 
 
 def check_rest(facts: Facts) -> Findings:

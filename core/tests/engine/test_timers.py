@@ -85,7 +85,7 @@ def test_an_instance_that_does_not_register() -> None:
 
 def test_a_node_that_does_not_start() -> None:
     node = build_node("n", ready=False, created_at=90.0)
-    assert timer(GroupState(seen=SEEN, readiness=Readiness(not_started=("n",))), None, (node,)) == 390.0
+    assert timer(GroupState(seen=SEEN, readiness=Readiness(not_started=("n",))), None, (node,)) == pytest.approx(390.0)
 
 
 def test_a_node_that_will_show_what_the_next_is_like() -> None:

@@ -27,6 +27,7 @@ from nodewright.registry.state import (
     ScaleUpRequest,
     Setback,
     SizeGap,
+    UnhealthyCluster,
 )
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -70,6 +71,8 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "empty_deletions": _few(pairs, moments),
         "empty_deletion_window": seconds,
         "deletion_tried": _few(pairs, moments),
+        "never_up": _few(pairs, moments),
+        "unhealthy": st.none() | _unhealthy,
         "arrivals": _few(groups, _histories),
         "node_groups": _few(machines, groups),
         "scale_down": _scale_downs(groups),
@@ -148,6 +151,15 @@ _backoffs = st.builds(
     code=names,
     message=names,
     asked=moments,
+)
+_unhealthy = st.builds(
+    UnhealthyCluster,
+    since=moments,
+    unready=st.integers(1, 99),
+    nodes=st.integers(1, 99),
+    tolerated=st.integers(0, 99),
+    at_fault=st.lists(st.sampled_from(REFS), max_size=2).map(tuple),
+    resumes_at=moments,
 )
 _bins = st.lists(st.builds(Bin, st.integers(0, 200), st.integers(1, 500)), max_size=2).map(tuple)
 _histories = st.builds(

@@ -11,6 +11,7 @@ from nodewright.model.action import (
     DecreaseTargetSize,
     DeleteInstances,
     DeleteNodeGroup,
+    DeletionCause,
     Done,
     GroupWrite,
     IncreaseSize,
@@ -24,6 +25,7 @@ from nodewright.model.reason import ScaleUpResult, Unhelped
 from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
 from nodewright.planner.provisioning.pods import is_stand_in
 from nodewright.registry.failures import NO_MACHINE
+from nodewright.registry.health import describe_unhealthy
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.validate import Violation
 
@@ -37,6 +39,8 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
         yield from _failure_events(group)
     if plan.halted:
         yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
+    elif state.memory.unhealthy is not None:
+        yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
     yield from _waiting_events(plan)
     reports = [report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.min_size) if report is not None]
     expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
@@ -166,6 +170,9 @@ def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterStat
             ago = format_duration(round(state.now - tried))
             message = f"Node {instance_id} is still there although it was to be removed {ago} ago; asked once more"
             yield _of_status(reason, message, WARNING)
+        elif action.cause == DeletionCause.NEVER_READY:
+            message = f"Removed node of machine {instance_id}: it {action.reason}"
+            yield _of_status("DeleteNeverReady", message)
         elif not action.failure_ids:
             message = f"Removed unregistered node {instance_id}: {action.reason}"
             yield _of_status("DeleteUnregistered", message)

@@ -79,7 +79,7 @@ class Autoscaler:
         self._called_off = CalledOff()
         # Removals that the loop at work has just learned of.
         self._learned: tuple[RemovalEnded, ...] = ()
-        self._is_unhealthy = False
+        self._is_halted = False
 
     def use(self, settings: Settings) -> None:
         """Other settings from the next loop on. The profile, providers, and whatever the world was built from stay."""
@@ -161,16 +161,16 @@ class Autoscaler:
         return self._removals.step(self._held_until(self._clock.now()))
 
     def _held_until(self, now: float) -> float:
-        """Until when (epoch seconds) nothing is evicted or deleted: during a pause, and in an unhealthy cluster unless
-        all is to be as in CA.
+        """Until when (epoch seconds) nothing is evicted or deleted: during a pause, and while nothing is planned in an
+        unhealthy cluster, unless all is to be as in CA.
         """
         paused, until = self._find_pause(now)
-        waits = bool(paused) or (self._is_unhealthy and not self._settings.is_ca)
+        waits = bool(paused) or (self._is_halted and not self._settings.is_ca)
         return max(until, now + _LOOK_AGAIN_SECONDS) if waits else now
 
     def _run(self, step: _Step, now: float) -> None:
         state, step.problem = self._look(now)
-        step.state, self._is_unhealthy = state, not state.healthy
+        step.state, self._is_halted = state, state.is_halted
         begun = self._clock.now()
         timed = replace(state, elapsed=lambda: self._clock.now() - begun)
         plan = self._brain.make_plan(timed, self._settings, self._random)
@@ -205,6 +205,8 @@ class Autoscaler:
         """Start removals and move soft taints; answers which removals began."""
         self._removals.learn(state, outcomes)
         self._removals.call_off(state.memory.scale_down.quarantined_until.keys(), "its group is quarantined")
+        if not state.is_halted:
+            self._removals.call_off(state.left_out, "the cluster is unhealthy through its group")
         begun = self._removals.start(report.removals)
         never = [removal for removal in report.removals if removal not in begun]
         self._memory = without_charge(self._memory, machines_of(never))

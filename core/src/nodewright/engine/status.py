@@ -15,7 +15,7 @@ from nodewright.registry.backoff import is_active
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.probation import allowance
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
+from nodewright.registry.state import Backoff, Memory, ScaleUpRequest, UnhealthyCluster
 from nodewright.snapshot.observation import GroupSeen
 
 _UNDECLARED = "the provider does not report failures"
@@ -68,7 +68,8 @@ class StatusReport:
     ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not
     known, which decides it; ``empty_deleted``, ``empty_deletion_limit`` and ``empty_deletion_window`` are the same of nodes
     without pods to move. ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on
-    their way out. ``capacity`` are the requests for capacity, ``buffers`` those of spare capacity; None where nobody
+    their way out. ``unhealthy`` is what is wrong with the cluster, None while it is healthy.
+    ``capacity`` are the requests for capacity, ``buffers`` those of spare capacity; None where nobody
     has asked the API server for them.
     """
 
@@ -85,6 +86,7 @@ class StatusReport:
     removing: tuple[Removing, ...] = ()
     capacity: tuple[RequestFacts, ...] | None = None
     buffers: tuple[BufferFacts, ...] | None = None
+    unhealthy: UnhealthyCluster | None = None
 
 
 def make_status(
@@ -119,6 +121,7 @@ def make_status(
         unneeded=memory.scale_down.unneeded_since,
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
         capacity=capacity,
+        unhealthy=memory.unhealthy,
     )
 
 

@@ -9,7 +9,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.gate import YOUNG_SECONDS
-from nodewright.planner.late import last_moments_to_join
+from nodewright.planner.late import last_moments_to_join, last_moments_to_start
 from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
 from nodewright.registry.readiness import ready_since
@@ -24,6 +24,8 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
     moments += [plan.scale_down.next_change, plan.provisioning.next_change]
+    if state.is_halted and state.memory.unhealthy is not None:
+        moments.append(state.memory.unhealthy.resumes_at)
     if plan.partial:
         moments.append(state.now)
     if any(report.result == ScaleUpResult.IN_COOLDOWN for report in (plan.scale_up, *plan.spare)):
@@ -39,7 +41,9 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
         for name in group.readiness.not_started:
             created = nodes[name].metadata.creation_timestamp
             if created is not None:
-                moments.append(created.timestamp() + group.seen.options.max_node_startup_seconds)
+                # A loop exactly at the end finds the node overdue.
+                end = created.timestamp() + group.seen.options.max_node_startup_seconds
+                moments.append(math.nextafter(end, -math.inf))
         moments.extend(_sample_moments(group, state))
     return min((moment for moment in moments if moment >= state.now), default=math.inf)
 
@@ -62,6 +66,7 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
     for instance_id in group.readiness.unregistered:
         yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
     yield from last_moments_to_join(group, state, settings).values()
+    yield from last_moments_to_start(group, state).values()
 
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:

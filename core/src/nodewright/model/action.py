@@ -53,6 +53,7 @@ class DeletionCause(StrEnum):
     REMOVAL = "removal"
     FAILED_CREATION = "failed creation"
     UNREGISTERED = "unregistered"
+    NEVER_READY = "never ready"
     RESERVATION = "reservation"
 
 

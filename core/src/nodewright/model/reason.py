@@ -96,6 +96,7 @@ class UnremovableCode(StrEnum):
     NO_NODE_INFO = "NoNodeInfo"
     FLAPPING = "Flapping"
     QUARANTINED = "Quarantined"
+    UNHEALTHY_GROUP = "UnhealthyGroup"
     GIVEN_BACK = "GivenBackLately"
     IN_COOLDOWN = "InCooldown"
     NOT_EXAMINED = "NotExaminedYet"

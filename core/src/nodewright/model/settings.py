@@ -26,6 +26,10 @@ class LoopSettings(Section, frozen=True, kw_only=True):
     interval. That loop first waits until no new pending pod came for ``batch_idle_duration``, at most for
     ``batch_max_duration`` after the first: one decision over all of them buys fewer nodes with fewer calls. Both are
     Karpenter's; profile "ca" starts at once, as CA does.
+
+    While more nodes are unready than both ``ok_total_unready_count`` and ``max_total_unready_percentage`` allow, nothing
+    is planned. After ``max_unhealthy_duration`` planning goes on without the groups at fault, if the rest of the cluster
+    is within what is allowed; profile "ca" waits without an end, as CA does.
     """
 
     profile: Profile = "nodewright"
@@ -35,6 +39,7 @@ class LoopSettings(Section, frozen=True, kw_only=True):
     batch_max_duration: Duration = 10.0
     ok_total_unready_count: Count = 3
     max_total_unready_percentage: Annotated[float, Meta(ge=0, le=100)] = 45.0
+    max_unhealthy_duration: Duration = 1200.0
     scale_up_from_zero: bool = True
 
 

@@ -92,6 +92,10 @@ def unsafe_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
         return SkipReason(
             code=SkipCode.UNHEALTHY, message="not ready for scale-up: too many of its nodes are not ready"
         )
+    if ref in state.left_out:
+        return SkipReason(
+            code=SkipCode.UNHEALTHY, message="not ready for scale-up: the cluster is unhealthy through it"
+        )
     if is_active(group.backoff, state.now):
         code = group.backoff.code if group.backoff is not None else ""
         return SkipReason(code=SkipCode.BACKOFF, message=f"in backoff after failed scale-up ({code})")

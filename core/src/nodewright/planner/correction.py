@@ -7,13 +7,17 @@ from itertools import islice
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance, InstanceState
+from nodewright.model.node import Node
 from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
-from nodewright.planner.late import last_moments_to_join
+from nodewright.planner.late import last_moments_to_join, last_moments_to_start
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
+from nodewright.registry.readiness import is_being_deleted, was_never_ready
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.registry.tried import is_resting
 
 Correction = DeleteInstances | DecreaseTargetSize
 NEVER_REGISTERED = "did not become a node in time"
+NEVER_READY = "did not become ready in time"
 SIZES_FIXED = "target sizes were corrected; the rest waits for the next loop"
 
 
@@ -33,14 +37,15 @@ def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
     """At most one correction a group: its next observation decides on the next. One that did not help rests for a
     while, and the others have their turn. What has no machine is withdrawn first: no deletion may keep it back.
 
-    An unhealthy cluster allows nothing but the removal of machines that never registered, which may be what
-    heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
+    An unhealthy cluster allows nothing but the removal of machines that never registered or were never ready, which
+    may be what heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
     """
     found: list[Correction] = []
     for ref, group in state.groups.items():
         if not state.observation.groups[ref].is_known:
             continue
-        steps = (_remove_unregistered,) if not state.healthy else _STEPS[settings.size_correction]
+        is_left_alone = state.is_halted or ref in state.left_out
+        steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.size_correction]
         found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
     return Restored(actions=tuple(found), state=state)
 
@@ -78,6 +83,51 @@ def _remove_unregistered(group: GroupState, state: ClusterState, settings: Setti
         allowed = allowed[:room] + beyond
     if allowed:
         yield delete_unregistered(group, target, allowed, settings.failures)
+
+
+def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    """Yield the deletion of one machine whose node never became ready and holds no pods but its own DaemonSets'.
+
+    The minimum size holds: the node is there for people to look at. Nodes with other pods, and groups that are all or
+    nothing, are left to scale-down, which drains them.
+    """
+    room = (group.seen.target or 0) - group.seen.group.min_size
+    if room <= 0 or group.seen.options.zero_or_max_node_scaling:
+        return
+    living = {i.id.lower(): i.id for i in group.seen.instances or () if i.state != InstanceState.DELETING}
+    snapshot = state.observation.snapshot
+    for name, end in last_moments_to_start(group, state).items():
+        node = snapshot.node(snapshot.row(name))
+        instance_id = living.get(node.spec.provider_id.lower())
+        if (
+            end < state.now
+            and instance_id is not None
+            and not _is_resting(state, group, instance_id, settings)
+            and _may_delete_undrained(node, state)
+        ):
+            yield DeleteInstances(
+                group=group.ref,
+                expected_target=group.seen.target or 0,
+                instance_ids=(instance_id,),
+                reason=NEVER_READY,
+                cause=DeletionCause.NEVER_READY,
+                force=settings.failures.force_delete_failed_nodes and _can_force(group),
+            )
+            return
+
+
+def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
+    """Return whether a node itself proves that it never was ready, nothing would be lost with it, and it may go."""
+    members = state.memory.members
+    if not was_never_ready(node) or node.name in state.observation.removing:
+        return False
+    if is_being_deleted(node) or node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
+        return False
+    if members is not None and members.shares_machine(node):
+        return False
+    snapshot = state.observation.snapshot
+    pods = snapshot.pods(snapshot.row(node.name))
+    return all(pod.is_mirror or pod.is_daemonset_pod or pod.metadata.deletion_timestamp is not None for pod in pods)
 
 
 def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
@@ -142,6 +192,7 @@ def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Ite
 
 _Step = Callable[[GroupState, ClusterState, Settings], Iterator[Correction]]
 _STEPS: Mapping[SizeCorrection, tuple[_Step, ...]] = {
-    "prompt": (_withdraw, _clean_up, _remove_unregistered),
+    "prompt": (_withdraw, _clean_up, _remove_unregistered, _remove_never_ready),
     "seed": (_clean_up, _remove_unregistered, _withdraw),
 }
+_STEPS_IF_UNHEALTHY: tuple[_Step, ...] = (_remove_unregistered, _remove_never_ready)

@@ -1,4 +1,4 @@
-"""How long a machine that is there and no node may still become one (docs/adr/0011-late-machines.md)."""
+"""How long a machine may still become a node, or a node ready (docs/adr/0011-late-machines.md)."""
 
 from nodewright.model.settings import Settings
 from nodewright.registry.backoff import is_active
@@ -25,6 +25,25 @@ def last_moments_to_join(group: GroupState, state: ClusterState, settings: Setti
         since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)
         times = (_AMONG_OTHERS if joined > since else _ALONE) if is_patient else 1
         ends[instance_id] = since + times * ordinary
+    return ends
+
+
+def last_moments_to_start(group: GroupState, state: ClusterState) -> dict[str, float]:
+    """Return the end of the time (epoch seconds) of each node that never became ready, by its name.
+
+    Then its machine is deleted. Its time is the startup time of its group from when it registered, as many times as a
+    machine has the provision time to join.
+    """
+    if not group.readiness.never_ready:
+        return {}
+    snapshot, ordinary = state.observation.snapshot, group.seen.options.max_node_startup_seconds
+    is_patient = not _takes_a_wanted_place(group, state)
+    started = max((snapshot.node(snapshot.row(name)).created for name in group.readiness.ready), default=0.0)
+    ends = dict[str, float]()
+    for name in group.readiness.never_ready:
+        created = snapshot.node(snapshot.row(name)).created
+        times = (_AMONG_OTHERS if started > created else _ALONE) if is_patient else 1
+        ends[name] = created + times * ordinary
     return ends
 
 

@@ -42,10 +42,10 @@ from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
 from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.health import describe_unhealthy
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import GroupSeen
 
-UNHEALTHY = "cluster is unhealthy: too many nodes are not ready"
 ALL_NEW = "all pods that wait are very new, and more may come"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
@@ -75,8 +75,9 @@ def _make_plan(
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
     if not is_unstaffed:
         keep_house(docket)
-    if not state.healthy:
-        return Plan(actions=tuple(actions), halted=UNHEALTHY, scale_down=forget_unneeded(state, settings))
+    if state.is_halted and state.memory.unhealthy is not None:
+        halted = describe_unhealthy(state.memory.unhealthy, state.now)
+        return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings))
     if is_unstaffed:
         kept = () if settings.is_ca else tuple(actions)
         return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings))
@@ -170,10 +171,21 @@ def _scale_down(
     grown = {expansion.group for report in (*growth.reports, *spare) for expansion in report.expansions}
     wait = ALL_NEW if growth.is_put_off else ""
     ground = _after_finding(growth.ground) if growth.finds_room else growth.ground
+    _drop_doomed(ground, actions)
     seen = ground.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
     report = plan_scale_down(ground, targets, grown, wait)
     return report.with_memory(pending_hints=hints.fresh)
+
+
+def _drop_doomed(ground: Ground, actions: Iterable[SizeWrite]) -> None:
+    """Take nodes out of the picture whose machines are deleted in this loop: no second removal of them is planned."""
+    doomed = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
+    for group in ground.state.groups.values() if doomed else ():
+        for name in group.readiness.never_ready:
+            row = ground.snapshot.find_row(name)
+            if row is not None and ground.snapshot.node(row).spec.provider_id.lower() in doomed:
+                ground.snapshot.remove_node(row)
 
 
 def _after_finding(ground: Ground) -> Ground:

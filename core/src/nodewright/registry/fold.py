@@ -15,7 +15,7 @@ from nodewright.registry.deletions import find_never_ran, recent_deletions, with
 from nodewright.registry.evidence import remember_ran, with_evidence
 from nodewright.registry.failures import backed_off
 from nodewright.registry.grants import GrantContext, SettledGrants, settled_grants
-from nodewright.registry.health import is_cluster_healthy
+from nodewright.registry.health import find_unhealthy
 from nodewright.registry.judge import judge_prompt
 from nodewright.registry.judge_ca import judge_ca
 from nodewright.registry.judge_seed import judge_seed
@@ -86,7 +86,7 @@ def fold(
         ),
         outcomes,
     )
-    late = memory.late | settled.late
+    with_late = replace(memory, late=memory.late | settled.late)
     states: dict[GroupRef, GroupState] = {}
     for ref, group in groups.items():
         if _is_idle(group, members, memory, outcomes):
@@ -94,7 +94,7 @@ def fold(
             continue
         case = GroupCase(
             seen=group,
-            readiness=sort_readiness(group, members, since, late, settings, seen.now),
+            readiness=sort_readiness(group, members, since, with_late, settings, seen.now),
             outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
             memory=memory,
             settings=settings,
@@ -178,13 +178,12 @@ def _conclude(
     }
     states |= {ref: replace(states[ref], vanished=machines) for ref, machines in found.vanished.items()}
     strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
-    unready = strangers.count("unready") + sum(len(state.readiness.unready) for state in states.values())
+    unhealthy = find_unhealthy(states, strangers, memory.unhealthy, settings, now)
     return ClusterState(
         observation=found.seen,
-        memory=_remember(found, backoffs, memory, settings),
+        memory=replace(_remember(found, backoffs, memory, settings), unhealthy=unhealthy),
         groups=states,
         group_of_node=found.members.group_of_node,
-        healthy=is_cluster_healthy(unready, len(strangers) + len(found.members.group_of_node), settings.loop),
     )
 
 
@@ -220,6 +219,8 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),
         provisioning=found.provisioning,
         empty_since=found.empty_since,
+        never_up={(ref, name): at for ref, s in states.items() for name, at in s.readiness.never_up.items()},
+        looked_at=found.seen.now,
     )
 
 

@@ -20,7 +20,7 @@ def judge_prompt(case: GroupCase) -> GroupState:
     """
     group, readiness = case.seen, case.readiness
     newly_late = tuple(i for i in readiness.long_unregistered if (case.ref, i) not in case.memory.late)
-    newly_unready = tuple(name for name in readiness.never_ready if (case.ref, name) not in case.memory.late)
+    newly_unready = tuple(name for name in readiness.just_overdue if (case.ref, name) not in case.memory.late)
     given_up = _still_given_up(group, case.memory)
     owed = max(0, _owed(group, readiness) - given_up)
     requests = with_increases(case.requests, case.increases, case.patience)

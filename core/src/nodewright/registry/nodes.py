@@ -8,9 +8,21 @@ from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.membership import Basis, Membership
-from nodewright.registry.readiness import is_being_deleted, is_ready, is_suspended, was_never_ready
-from nodewright.registry.state import Readiness
+from nodewright.registry.readiness import (
+    is_being_deleted,
+    is_ready,
+    is_suspended,
+    ready_condition,
+    was_never_ready,
+)
+from nodewright.registry.state import Memory, Readiness
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
+
+# Two looks that are no further apart miss no node that becomes ready and breaks in between; a node that is no older is
+# looked at for the first time.
+CLOSE_SECONDS = 60.0
+# Remembered instead of a moment, of a node that is not up and has been Ready.
+READY_ONCE = 0.0
 
 
 def find_members(
@@ -51,7 +63,7 @@ def sort_readiness(
     group: GroupSeen,
     members: Membership,
     since: Mapping[tuple[GroupRef, str], float],
-    known_late: frozenset[tuple[GroupRef, str]],
+    memory: Memory,
     settings: Settings,
     now: float,
 ) -> Readiness:
@@ -62,25 +74,33 @@ def sort_readiness(
     classes: dict[str, list[str]] = {
         name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
     }
-    never_ready, prompt = list[str](), settings.size_correction == "prompt"
+    never_ready, just_overdue, never_up = list[str](), list[str](), dict[str, float]()
+    prompt = settings.size_correction == "prompt"
     settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
     for node in settled.others:
         found = class_of(node, group, settings, now, members.accelerators)
+        starts = prompt and _was_never_up(node, group.ref, memory, now)
+        if starts:
+            never_up[node.name] = _reported_at(node)
         if found == "unready" and prompt and is_being_deleted(node):
             found = "leaving"
-        elif found == "unready" and prompt and _started_in_vain(node, group, settings, now):
+        elif found == "unready" and starts:
             never_ready.append(node.name)
+            if _is_just_overdue(node, group, settings, now):
+                just_overdue.append(node.name)
         classes[found].append(node.name)
     patience = group.options.max_node_provision_seconds
     for instance_id in unregistered_ids(group, members):
         key = (group.ref, instance_id)
-        late = key in known_late or since.get(key, now) + patience < now
+        late = key in memory.late or since.get(key, now) + patience < now
         classes["long_unregistered" if late else "unregistered"].append(instance_id)
     return Readiness(
         ready=settled.ready,
         suspended=settled.suspended,
         deleted=settled.deleted,
         never_ready=tuple(never_ready),
+        just_overdue=tuple(just_overdue),
+        never_up=never_up,
         **{name: tuple(names) for name, names in classes.items()},
     )
 
@@ -151,11 +171,40 @@ def is_up(node: Node, settings: Settings, accelerators: Accelerators) -> bool:
     return is_ready(node, settings.templates) and not accelerators.are_missing(node)
 
 
-def _started_in_vain(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:
-    """Never ready, and overdue for less than a first backoff: an older failure is history when we first see it."""
-    created = node.metadata.creation_timestamp
+def _was_never_up(node: Node, ref: GroupRef, memory: Memory, now: float) -> bool:
+    """Return whether a node that is not up now was never up before (seed 000, UC3).
+
+    The node itself proves it, or it was so when it was last looked at and has reported no change since, or none that
+    loops which follow closely could have missed. So a kubelet that falls silent is still known as one that never came
+    up. A node that is Ready, and lacks devices or bears a startup taint, must have been looked at when it was new; it
+    counts until it is up, or is no longer Ready.
+    """
+    known, reported = memory.never_up.get((ref, node.name)), _reported_at(node)
+    is_close = memory.looked_at + CLOSE_SECONDS >= now
+    if _is_reported_ready(node):
+        is_new = node.created > 0 and node.created + CLOSE_SECONDS >= now
+        return is_new or (known is not None and (known == reported or is_close))
+    if known == READY_ONCE:
+        return False
+    return was_never_ready(node) or (known is not None and (known == reported or is_close))
+
+
+def _reported_at(node: Node) -> float:
+    """Return when the condition ``Ready`` last changed (epoch seconds), READY_ONCE where it holds or is not dated."""
+    said = ready_condition(node)
+    changed = said.last_transition_time if said is not None else None
+    return changed.timestamp() if changed is not None and not _is_reported_ready(node) else READY_ONCE
+
+
+def _is_reported_ready(node: Node) -> bool:
+    said = ready_condition(node)
+    return said is not None and said.status == "True"
+
+
+def _is_just_overdue(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:
+    """Overdue for less than a first backoff: an older failure is history when it is first seen."""
     patience = group.options.max_node_startup_seconds + settings.failures.initial_node_group_backoff_duration
-    return created is not None and created.timestamp() + patience > now and was_never_ready(node)
+    return node.created + patience > now
 
 
 def _known_as(instance_id: str, ref: GroupRef, providers: Mapping[str, ProviderSeen]) -> str:

@@ -1,6 +1,6 @@
 """Is a node up? By its conditions and taints (behaviour/up.md §1.4, §1.5)."""
 
-from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.node import TO_BE_DELETED_TAINT, Node, NodeCondition
 from nodewright.model.settings import TemplateSettings
 
 _UNREADY_TAINTS = frozenset(
@@ -12,6 +12,8 @@ _STARTUP_PREFIXES = (
 )
 # A kubelet's first status follows its registration by no more than that; clocks differ a little, too.
 _FIRST_WORD_SECONDS = 30.0
+# The reason that the node controller gives where a kubelet has registered and never reported.
+_NEVER_UPDATED = "NodeStatusNeverUpdated"
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 
 
@@ -38,12 +40,23 @@ def ready_since(node: Node) -> float:
 
 
 def was_never_ready(node: Node) -> bool:
-    """Unready since it registered (seed 000, UC3): what the kubelet said first, it still says."""
-    created = node.metadata.creation_timestamp
-    said = next((c for c in node.status.conditions if c.type == "Ready"), None)
-    if created is None or said is None or said.status == "True" or said.last_transition_time is None:
+    """Return whether the node object alone proves that the node was never Ready.
+
+    What the kubelet said first, it still says; or it never said anything, and the control plane tells so.
+    """
+    created, said = node.metadata.creation_timestamp, ready_condition(node)
+    if said is None or said.status == "True":
+        return False
+    if said.reason == _NEVER_UPDATED:
+        return True
+    if created is None or said.last_transition_time is None:
         return False
     return (said.last_transition_time - created).total_seconds() <= _FIRST_WORD_SECONDS
+
+
+def ready_condition(node: Node) -> NodeCondition | None:
+    """Return the condition ``Ready``; None while nobody has reported it."""
+    return next((c for c in node.status.conditions if c.type == "Ready"), None)
 
 
 def is_startup_taint(key: str, settings: TemplateSettings) -> bool:

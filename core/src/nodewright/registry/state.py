@@ -1,5 +1,6 @@
 """What the registry remembers from loop to loop, and what it concludes in each."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +33,22 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     accepted: bool = False
     atomic: bool = False
+
+
+class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Too many nodes of the cluster are not ready: ``unready`` of ``nodes``, where ``tolerated`` may be.
+
+    It has been so since ``since``. ``at_fault`` are the groups to blame: too many of their nodes are not ready, or they
+    are backed off after a failure. Once ``resumes_at`` has passed, planning goes on for all other groups. Times in epoch
+    seconds; ``resumes_at`` is 0 where time alone changes nothing.
+    """
+
+    since: float
+    unready: int
+    nodes: int
+    tolerated: int
+    at_fault: tuple[GroupRef, ...] = ()
+    resumes_at: float = 0.0
 
 
 class SizeGap(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +198,9 @@ class Memory:
     ``empty_deletions`` and ``empty_deletion_window`` are the same for nodes without pods to move.
     ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
     that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
-    machines; it is not kept over a restart.
+    machines; it is not kept over a restart. ``never_up`` are nodes (by name) that are not up and never were, each with
+    when its condition ``Ready`` last changed (registry/nodes.py). ``looked_at`` is when the cluster was last looked at,
+    which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -207,6 +226,9 @@ class Memory:
     scale_down: ScaleDownMemory = field(default_factory=ScaleDownMemory)
     provisioning: ProvisioningMemory = field(default_factory=ProvisioningMemory)
     empty_since: Mapping[GroupRef, float] = field(default_factory=dict)
+    never_up: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
+    looked_at: float = -math.inf
+    unhealthy: UnhealthyCluster | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,13 +237,15 @@ class Readiness:
 
     ``deleted`` are nodes whose instance is gone or going; ``suspended`` are asleep (condition ``Suspended``);
     ``leaving`` are unready ones that scale-down is taking away (seed 000, UC7); ``unregistered`` are instances
-    without a node. ``never_ready`` are those of ``unready`` that never were anything else, and are overdue only
-    now (UC3).
+    without a node. ``never_ready`` are those of ``unready`` that never were anything else (UC3), ``just_overdue`` those
+    of them whose time ended lately. ``never_up`` is what to remember of nodes that never were up, overdue or not.
     """
 
     ready: tuple[str, ...] = ()
     unready: tuple[str, ...] = ()
     never_ready: tuple[str, ...] = ()
+    just_overdue: tuple[str, ...] = ()
+    never_up: Mapping[str, float] = field(default_factory=dict)
     leaving: tuple[str, ...] = ()
     not_started: tuple[str, ...] = ()
     suspended: tuple[str, ...] = ()
@@ -296,10 +320,30 @@ class ClusterState:
     memory: Memory
     groups: Mapping[GroupRef, GroupState] = field(default_factory=dict)
     group_of_node: Mapping[str, GroupRef] = field(default_factory=dict)
-    healthy: bool = True
     ended: tuple[RemovalEnded, ...] = ()
     elapsed: Callable[[], float] = field(default=float, compare=False)
 
     @property
     def now(self) -> float:
         return self.observation.now
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether no more nodes are unready than may be."""
+        return self.memory.unhealthy is None
+
+    @property
+    def is_halted(self) -> bool:
+        """Return whether nothing is planned because the cluster is unhealthy."""
+        unhealthy = self.memory.unhealthy
+        return unhealthy is not None and not has_resumed(unhealthy, self.now)
+
+    @property
+    def left_out(self) -> frozenset[GroupRef]:
+        """Return the groups that are not planned for: those at fault in an unhealthy cluster."""
+        return frozenset(self.memory.unhealthy.at_fault if self.memory.unhealthy is not None else ())
+
+
+def has_resumed(unhealthy: UnhealthyCluster, now: float) -> bool:
+    """Return whether planning goes on for the groups that are not at fault."""
+    return bool(unhealthy.resumes_at) and unhealthy.resumes_at < now

@@ -11,6 +11,8 @@ from nodewright.snapshot.snapshot import Snapshot
 
 # A kubelet that has never been ready says so no later than this many seconds after its node was created.
 _FIRST_STATUS_SECONDS = 30.0
+# The node controller's reason where a kubelet registered and reported no status.
+_NEVER_REPORTED = "NodeStatusNeverUpdated"
 
 
 class NodesOfMachines:
@@ -32,9 +34,12 @@ class NodesOfMachines:
     def _why_not(self, cause: DeletionCause, row: int, node: Node) -> str:
         if cause == DeletionCause.UNREGISTERED:
             return "so it did register"
-        if cause == DeletionCause.RESERVATION:
+        if cause == DeletionCause.NEVER_READY and _was_ready(node):
+            return "which is ready or was"
+        if cause in (DeletionCause.RESERVATION, DeletionCause.NEVER_READY):
             pods = (pod for pod in self._snapshot.pods(row) if not (pod.is_daemonset_pod or pod.is_mirror))
-            running = next(pods, None)
+            leaves = cause == DeletionCause.NEVER_READY  # where no kubelet works, a pod that is to end never does
+            running = next((p for p in pods if not (leaves and p.metadata.deletion_timestamp is not None)), None)
             return f"and pod {running.key} runs on it" if running is not None else ""
         return "which is ready or was" if _was_ready(node) else ""
 
@@ -48,8 +53,10 @@ class NodesOfMachines:
 
 
 def _was_ready(node: Node) -> bool:
-    """Return False only for a node whose first status, not ready, is its last."""
+    """Return False only for a node whose first status, not ready, is its last, or whose kubelet never gave one."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    if ready is not None and ready.status != "True" and ready.reason == _NEVER_REPORTED:
+        return False
     created = node.metadata.creation_timestamp
     if ready is None or ready.status == "True" or ready.last_transition_time is None or created is None:
         return True

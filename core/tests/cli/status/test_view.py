@@ -8,6 +8,7 @@ from nodewright.cli.status.view import as_json, print_status
 from nodewright.engine.status import GroupStatus, StatusReport
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
+from nodewright.registry.state import UnhealthyCluster
 
 REF = GroupRef("cloud", "g")
 REMOVAL = NodeRemoval(node="n-1", group=REF, instance_id="i-1", reason=RemovalReason.UNDERUTILIZED, pods=("a/b",))
@@ -41,4 +42,26 @@ def test_for_programs() -> None:
         "pods": ["a/b"],
         "stage": "draining",
         "started_at": "1970-01-01T00:16:40Z",
+    }
+
+
+def test_an_unhealthy_cluster_is_told_first() -> None:
+    unhealthy = UnhealthyCluster(since=445.0, unready=10, nodes=14, tolerated=6, at_fault=(REF,), resumes_at=1645.0)
+    text = StringIO()
+    report = replace(REPORT, unhealthy=unhealthy)
+    print_status(make_console(text, 300), report)
+    message = (
+        "cluster is unhealthy: 10 of 14 nodes are not ready, and 6 may be; nothing is planned until fewer are not ready, "
+        "or for groups other than cloud/g until 1970-01-01T00:27:25Z"
+    )
+    assert f"For 10m the {message}." in " ".join(text.getvalue().split())
+    assert as_json(REPORT)["unhealthy"] is None
+    assert as_json(report)["unhealthy"] == {
+        "since": "1970-01-01T00:07:25Z",
+        "unready": 10,
+        "nodes": 14,
+        "tolerated": 6,
+        "at_fault": ["cloud/g"],
+        "resumes_at": "1970-01-01T00:27:25Z",
+        "message": message,
     }

@@ -1,6 +1,7 @@
 """How things stand in the words of CA's status ConfigMap (behaviour/up.md §7.1): tools read it.
 
-Two keys of a group's ``scaleUp`` are not CA's: how failures are found, and when the next waiting machine is given up.
+Two keys of a group's ``scaleUp`` are not CA's: how failures are found, and when the next waiting machine is given up; and
+the ``message`` of an unhealthy cluster, which says why it is, and what ends that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ from nodewright.engine.status import GroupStatus, make_status
 from nodewright.model.moment import format_moment
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
+from nodewright.registry.health import describe_unhealthy
 from nodewright.registry.state import ClusterState, GroupState, Readiness
 
 _LONGEST_MESSAGE = 500
@@ -55,7 +57,9 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
     return {
         "autoscalerStatus": "Running",
         "clusterWide": {
-            "health": part(("health",), _health(state.healthy), nodeCounts=_node_counts(total)),
+            "health": part(
+                ("health",), _health(state.healthy), nodeCounts=_node_counts(total), **_why_unhealthy(state)
+            ),
             "scaleUp": part(("up",), "InProgress" if growing else "NoActivity"),
             "scaleDown": part(("down",), _down(total_candidates), **_more(total_candidates)),
         },
@@ -129,6 +133,11 @@ def _candidates(state: ClusterState, plan: Plan) -> Mapping[str, int]:
         ref = str(state.group_of_node.get(node, ""))
         counts[ref] = counts.get(ref, 0) + 1
     return counts
+
+
+def _why_unhealthy(state: ClusterState) -> dict[str, str]:
+    unhealthy = state.memory.unhealthy
+    return {} if unhealthy is None else {"message": describe_unhealthy(unhealthy, state.now)}
 
 
 def _health(healthy: bool) -> str:

@@ -164,6 +164,9 @@ class Metrics:
         self._leader = self._gauge("leader", "1 while this process leads.", prefix=_OWN)
         self._held = self._gauge("held_back_writes", "Cloud writes that wait for a pause or a budget.", prefix=_OWN)
         self._paused = self._gauge("paused", "1 while somebody has paused all cloud writes.", prefix=_OWN)
+        self._unhealthy_for = self._gauge(
+            "cluster_unhealthy_seconds", "For how long too many nodes have not been ready; 0: they are.", prefix=_OWN
+        )
         self._violations = self._counter("plan_violations_total", "Planned actions that broke a rule.", prefix=_OWN)
         self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group would help.", prefix=_OWN)
         self._pending = self._gauge("pending_pods", "Pods that kube-scheduler found no node for.", prefix=_OWN)
@@ -193,6 +196,8 @@ class Metrics:
         unread = sum(bool(provider.problem) for provider in state.observation.providers.values())
         self._errors.labels("cloudProviderError").inc(unread)
         self._safe.set(state.healthy)
+        unhealthy = state.memory.unhealthy
+        self._unhealthy_for.set(0.0 if unhealthy is None else state.now - unhealthy.since)
         for name, count in _node_counts(groups).items():
             self._nodes.labels(name).set(count)
         self._deleting.set(len(state.observation.removing))

@@ -32,7 +32,7 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
 # What is remembered of a group without being about machines of it that are there.
-_NO_MACHINES = {"backoff", "departed", "deletions", "empty_deletions", "ran", "size_gap", "arrivals"}
+_NO_MACHINES = {"backoff", "departed", "deletions", "empty_deletions", "never_up", "ran", "size_gap", "arrivals"}
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
 
@@ -70,6 +70,7 @@ def encode_memory(memory: Memory) -> bytes:
         empty_deletion_window=memory.empty_deletion_window,
         scale_down=scale_down,
         provisioning=requests,
+        unhealthy=memory.unhealthy,
     )
     return _ENCODER.encode(document)
 
@@ -93,7 +94,7 @@ def decode_memory(raw: bytes) -> Memory:
         memory = replace(memory, deletion_window=found.deletion_window)
     if found.empty_deletion_window is not None:
         memory = replace(memory, empty_deletion_window=found.empty_deletion_window)
-    return replace(memory, provisioning=requests)
+    return replace(memory, provisioning=requests, unhealthy=found.unhealthy)
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
@@ -125,6 +126,7 @@ def _by_machine(memory: Memory) -> dict[str, Mapping[tuple[GroupRef, str], float
         "deletions": memory.deletions,
         "empty_deletions": memory.empty_deletions,
         "deletion_tried": memory.deletion_tried,
+        "never_up": memory.never_up,
     }
 
 
@@ -194,6 +196,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
         deletions={(ref, i): at for ref, group in groups.items() for i, at in group.deletions.items()},
         empty_deletions={(ref, i): at for ref, group in groups.items() for i, at in group.empty_deletions.items()},
         deletion_tried={(ref, i): at for ref, group in groups.items() for i, at in group.deletion_tried.items()},
+        never_up={(ref, name): at for ref, group in groups.items() for name, at in group.never_up.items()},
         node_groups={name: ref for ref, group in groups.items() for name in group.departed},
         last_known={ref: _seen(ref, group) for ref, group in groups.items() if group.target is not None},
         scale_down=ScaleDownMemory(

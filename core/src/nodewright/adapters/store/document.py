@@ -13,7 +13,15 @@ from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.model.node import Node
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.provisioning import Grant, Retry
-from nodewright.registry.state import Backoff, Flapping, Moves, ScaleUpRequest, Setback, SizeGap
+from nodewright.registry.state import (
+    Backoff,
+    Flapping,
+    Moves,
+    ScaleUpRequest,
+    Setback,
+    SizeGap,
+    UnhealthyCluster,
+)
 
 KIND = "nodewright-state"
 SCHEMA = 1
@@ -65,6 +73,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     deletions: dict[str, Moment] = {}
     empty_deletions: dict[str, Moment] = {}
     deletion_tried: dict[str, Moment] = {}
+    never_up: dict[str, Moment] = {}
     departed: tuple[str, ...] = ()
     grown_at: Moment = 0
     shrunk_at: Moment = 0
@@ -104,3 +113,4 @@ class Document(Record, frozen=True, kw_only=True):
     empty_deletion_window: Seconds | None = None
     scale_down: SavedScaleDown | None = None
     provisioning: SavedProvisioning | None = None
+    unhealthy: UnhealthyCluster | None = None

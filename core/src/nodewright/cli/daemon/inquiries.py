@@ -28,6 +28,7 @@ from nodewright.model.moment import format_moment
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
+from nodewright.registry.health import describe_unhealthy
 
 NO_LOOP = "no loop has ended yet: ask again"
 _JSON = "application/json"
@@ -163,8 +164,8 @@ def _health(report: LoopReport, pause: Pause | None) -> dict[str, Any]:
     problems = [report.problem] if report.problem else []
     if pause is None and report.plan is not None and report.plan.paused:
         problems.append(f"writes to clouds are {report.plan.paused}")
-    if not state.healthy:
-        problems.append("the cluster is unhealthy: too many nodes are not ready")
+    if state.memory.unhealthy is not None:
+        problems.append(describe_unhealthy(state.memory.unhealthy, state.now))
     problems += [
         f"provider {name}: {held.problem}" for name, held in state.observation.providers.items() if held.problem
     ]

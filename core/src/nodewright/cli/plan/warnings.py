@@ -6,12 +6,15 @@ from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.screen import count, name_some
 from nodewright.model.pod import Pod
 from nodewright.planner.capacity_quotas import read_quotas
+from nodewright.registry.health import describe_unhealthy
 
 
 def find_warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:
     """One sentence each; ``strays`` are pods on nodes that the dump lacks."""
     if trial.plan.halted:
         yield f"Nothing is planned: {trial.plan.halted}."
+    elif trial.state.memory.unhealthy is not None:
+        yield f"The {describe_unhealthy(trial.state.memory.unhealthy, trial.state.now)}."
     if trial.plan.partial:
         yield f"The plan is partial, {trial.plan.partial}."
     for name, held in trial.state.observation.providers.items():

@@ -13,7 +13,8 @@ from nodewright.engine.status import Detection, GroupStatus, StatusReport
 from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
 from nodewright.model.removal import Removing
-from nodewright.registry.state import Backoff, ScaleUpRequest
+from nodewright.registry.health import describe_unhealthy
+from nodewright.registry.state import Backoff, ScaleUpRequest, UnhealthyCluster
 
 SCHEMA = 1
 
@@ -24,6 +25,10 @@ def print_status(console: Console, report: StatusReport) -> None:
     if report.pause is not None:
         left = _left(report.pause.until, report)
         console.print(safe(f"Writes to clouds are {report.pause}, for another {left}.", "bold yellow"))
+    if report.unhealthy is not None:
+        said = describe_unhealthy(report.unhealthy, report.now)
+        since = format_duration(round(report.now - report.unhealthy.since))
+        console.print(safe(f"For {since} the {said}.", "bold yellow"))
     console.print(safe(_deletions(report)))
     if report.empty_deleted:
         console.print(safe(_empty_deletions(report)))
@@ -59,6 +64,7 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "schema": SCHEMA,
         "now": format_moment(report.now),
         "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
+        "unhealthy": None if report.unhealthy is None else _unhealthy(report.unhealthy, report.now),
         "deletions": {"used": report.deleted, "limit": report.deletion_limit, "window_seconds": report.deletion_window},
         "empty_deletions": {
             "used": report.empty_deleted,
@@ -70,6 +76,18 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "groups": [_group(group, report.now) for group in report.groups],
         "capacity_requests": None if report.capacity is None else [request_json(one) for one in report.capacity],
         "capacity_buffers": None if report.buffers is None else [buffer_json(one) for one in report.buffers],
+    }
+
+
+def _unhealthy(unhealthy: UnhealthyCluster, now: float) -> dict[str, Any]:
+    return {
+        "since": format_moment(unhealthy.since),
+        "unready": unhealthy.unready,
+        "nodes": unhealthy.nodes,
+        "tolerated": unhealthy.tolerated,
+        "at_fault": [str(ref) for ref in unhealthy.at_fault],
+        "resumes_at": format_moment(unhealthy.resumes_at) if unhealthy.resumes_at else None,
+        "message": describe_unhealthy(unhealthy, now),
     }
 
 

@@ -93,6 +93,9 @@ def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremov
     observed, seen, memory = state.observation.groups[ref], state.groups[ref].seen, state.memory.scale_down
     if not observed.is_known or seen.target is None:
         return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"group {ref} cannot be read: {observed.problem}")
+    if ref in state.left_out:
+        text = f"the cluster is unhealthy, and group {ref} is at fault: no node of it goes until it is better"
+        return Unremovable(code=UnremovableCode.UNHEALTHY_GROUP, message=text)
     if seen.target <= seen.group.min_size:
         text = f"group {ref} has {seen.target} nodes and may have no less than {seen.group.min_size}"
         return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
