@@ -1,19 +1,25 @@
 """Clouds that call machines failed creations although they run: no node is lost to a status (docs/adr/0023)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.scenario.story import MINUTE, PROVISION, Story
+from tests.scenario.story import LOOP, MINUTE, PROVISION, Story
 from tests.scenario.test_budget import forget_nodes
 
 from nodewright.adapters.simulated.journal import What
 from nodewright.model.action import DeleteInstances, DeletionCause
+from nodewright.model.group import FailedInstance, Instance
 from nodewright.model.removal import RemovalResult
+from nodewright.spec import hookimpl
+from nodewright.testkit import build_node
+from nodewright_fake import FakeProvider
 
 A = {"name": "a", "price_per_hour": 0.1, "zone": "z1"}
 B = {"name": "b", "price_per_hour": 0.2, "zone": "z2"}
 SLANDER = {"group": "a", "start": "5m"}
+ASKED = LOOP
 TOLD = "RunningMachineReportedFailed"
 
 
@@ -112,3 +118,48 @@ def test_failed_creations_without_a_node_go_at_once() -> None:
     assert isinstance(deletion, DeleteInstances)
     assert deletion.failure_ids
     assert story.machines("b") == 1
+
+
+def join(story: Story, machine: str) -> None:
+    """The machine is a Ready node from now on, unless it is one already."""
+    name = machine.rpartition("/")[2]
+    if story.simulation.cluster.live.find_row(name) is None:
+        now = story.clock.now()
+        story.simulation.cluster.add_node(build_node(name, cpu=1, provider_id=machine, created_at=now), now, "a")
+
+
+def test_a_node_that_appears_while_the_cloud_answers_stops_the_deletion() -> None:
+    """The nodes are read before the clouds. What was no node then is looked at once more right before the call."""
+
+    class Joins(FakeProvider):
+        @hookimpl
+        def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
+            found: Sequence[FailedInstance] = super().failed_instances(group_id)
+            for failure in found:
+                assert failure.instance_id is not None
+                join(story, failure.instance_id)
+            return found
+
+    story = Story({**A, "max_size": 1}, variant=Joins, failures=[{"group": "a"}], minutes=30)
+    story.pods(1, at=10)
+    assert story.result.final.running == 1
+    assert [held for _, plan in story.loops for held in plan.held_back] == []  # as it was planned: nothing held it back
+    assert len(story.planned(DeleteInstances, "a")) == 1
+    assert story.writes("delete") == []
+    assert len(story.events(TOLD)) == 1
+
+
+def test_a_late_machine_that_joins_while_the_cloud_answers_is_adopted() -> None:
+    class Joins(FakeProvider):
+        @hookimpl
+        def instances(self, group_id: str) -> Sequence[Instance]:
+            if story.clock.now() > ASKED + 2 * PROVISION:
+                join(story, "fake:///a/a-0")
+            listed: Sequence[Instance] = super().instances(group_id)
+            return listed
+
+    story = Story({**A, "never_registers": 1.0}, variant=Joins, settings={"scale-down-enabled": False}, minutes=60)
+    story.pods(1, at=5)
+    assert len(story.planned(DeleteInstances, "a")) == 1
+    assert story.writes("delete") == []
+    assert story.result.final.running == 1

@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.act import draw_events
 from nodewright.adapters.store import decode_memory, encode_memory
-from nodewright.model.group import FailedInstance, Instance, InstanceState
+from nodewright.model.group import FailedInstance, Instance, InstanceState, NodeGroup
 from nodewright.model.node import Node, NodeCondition
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import Memory
@@ -124,3 +124,14 @@ def test_what_is_remembered_of_a_whole_cluster_is_small() -> None:
     memory = Memory(ran=frozenset((G, instance_id) for instance_id in ids))
     assert len(encode_memory(memory)) < 15_000 * (len(ids[-1]) + 4)
     assert decode_memory(encode_memory(memory)) == memory
+
+
+@pytest.mark.parametrize("status", ["True", "Unknown"])
+def test_a_group_made_on_demand_is_not_empty_while_a_node_of_it_is_ready(status: str) -> None:
+    """An empty listing alone does not have it deleted."""
+    made = NodeGroup(id="g", min_size=0, max_size=9, autoprovisioned="big")
+    before = reported(with_status("True", 40.0), instances=(Instance(id=I),), failed=())
+    before.groups[G] = replace(before.groups[G], group=made)
+    after = reported(with_status(status, 900.0), memory=before.state().memory, target=0, failed=())
+    after.groups[G] = replace(after.groups[G], group=made)
+    assert (G in after.state().memory.empty_since) == (status != "True")

@@ -1,6 +1,6 @@
 """Carries out a plan's actions. A refusal is an outcome, never an exception."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodewright.act.audit import AuditSink, Write, answered, asked
 from nodewright.act.inbox import Inbox
@@ -44,8 +44,11 @@ class Actor:
         self._audit = audit
         self._stops_at_refusal = stops_at_refusal
 
-    def act(self, actions: Sequence[Write], loop: str = "") -> tuple[Ended, ...]:
-        """Every action in order; ``loop`` names this loop in the audit. After one that was not done, or not in full,
+    def act(
+        self, actions: Sequence[Write], loop: str = "", allows: Callable[[DeleteInstances], bool] | None = None
+    ) -> tuple[Ended, ...]:
+        """Every action in order; ``loop`` names this loop in the audit. ``allows`` is asked right before each deletion
+        whether it may go on. After one that was not done, or not in full,
         its group is left alone until the next loop, for what follows was planned for a target that the group does not
         have; unless that was foreseen, and it was planned for the target as it is. No group is made that is not to grow.
         """
@@ -59,6 +62,8 @@ class Actor:
             if isinstance(action, IncreaseSize) and (action.pods, action.pod_count) in refused:
                 continue
             if isinstance(action, CreateNodeGroup) and action.group not in growing:
+                continue
+            if isinstance(action, DeleteInstances) and allows is not None and not allows(action):
                 continue
             record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)

@@ -14,9 +14,11 @@ from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_
 from nodewright.engine.brain import Brain, without_violations
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
+from nodewright.engine.last_look import LastLook
 from nodewright.engine.ports import World
 from nodewright.engine.report import LoopReport
 from nodewright.engine.timers import next_timer
+from nodewright.model.action import DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
@@ -183,7 +185,8 @@ class Autoscaler:
             *write_quotas(self._world.cluster, plan.quotas),
             *write_buffers(self._world.cluster, plan.buffers.writes),
         ]
-        step.outcomes = self._actor.act(plan.actions, self._loop_name)
+        step.outcomes, step.plan = self._act(plan)
+        plan = step.plan
         self._clerk.ask(plan.provisioning, self._loop_name)
         self._clerk.close(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
@@ -193,6 +196,22 @@ class Autoscaler:
             self._world.events.record(event)
         self._warning = ""
         step.begun = self._scale_down(state, plan.scale_down, step.outcomes)
+
+    def _act(self, plan: Plan) -> tuple[tuple[Ended, ...], Plan]:
+        """Make the plan's calls; return how they ended, and the plan without deletions that a last look forbade."""
+        if self._settings.size_correction == "ca":
+            return self._actor.act(plan.actions, self._loop_name), plan
+        last = LastLook(self._world.cluster, self._clock)
+        outcomes = self._actor.act(plan.actions, self._loop_name, last.allows)
+        if not last.withheld:
+            return outcomes, plan
+        withheld = [held.action for held in last.withheld]
+        machines = {
+            (held.group, one) for held in withheld if isinstance(held, DeleteInstances) for one in held.instance_ids
+        }
+        self._memory = without_charge(self._memory, frozenset(machines))
+        actions = tuple(action for action in plan.actions if action not in withheld)
+        return outcomes, replace(plan, actions=actions, held_back=(*plan.held_back, *last.withheld))
 
     def _with_intent(self, state: ClusterState, plan: Plan) -> Memory:
         under_way = [removing.removal for removing in state.observation.removing.values()]

@@ -106,7 +106,7 @@ def fold(
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
     provisioning = replace(memory.provisioning, grants=settled.grants)
-    empty = find_empty_since(memory, states, seen.groups, outcomes, seen.now)
+    empty = find_empty_since(memory, states, seen.groups, members, outcomes, seen.now)
     found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, vanished)
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
     return replace(state, ended=tuple(ended))

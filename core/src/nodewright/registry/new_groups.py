@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, Done, Failed, Outcome
 from nodewright.model.errors import AccessDenied
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+from nodewright.registry.membership import Membership
 from nodewright.registry.state import Failure, GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen
 
@@ -40,15 +41,26 @@ def find_empty_since(
     memory: Memory,
     states: Mapping[GroupRef, GroupState],
     listed: Mapping[GroupRef, GroupSeen],
+    members: Membership,
     outcomes: Iterable[Outcome],
     now: float,
 ) -> Mapping[GroupRef, float]:
     """Since when (epoch seconds) each autoprovisioned group has had no machines and been asked for none; from now once
-    more where it was to be deleted and still is there.
+    more where it was to be deleted and still is there. A group is not empty as long as a node of it is Ready, whatever
+    its provider lists.
     """
     tried = {outcome.action.group for outcome in outcomes if isinstance(outcome.action, DeleteNodeGroup)}
-    empty = [ref for ref, group in listed.items() if group.group.autoprovisioned and _is_empty(group, states[ref])]
+    empty = [
+        ref
+        for ref, group in listed.items()
+        if group.group.autoprovisioned and _is_empty(group, states[ref]) and not _has_ready_node(ref, members)
+    ]
     return {ref: now if ref in tried else memory.empty_since.get(ref, now) for ref in empty}
+
+
+def _has_ready_node(ref: GroupRef, members: Membership) -> bool:
+    conditions = (condition for node in members.nodes.get(ref, ()) for condition in node.status.conditions)
+    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
 
 
 def _is_empty(group: GroupSeen, state: GroupState) -> bool:
