@@ -1,8 +1,12 @@
 """Cores, memory and GPUs of the whole cluster (behaviour/up.md §4.9)."""
 
+from dataclasses import replace
+
 import pytest
 
+from nodewright.model.capacity_quota import CapacityQuota, CapacityQuotaSpec, QuotaAmounts
 from nodewright.model.limits import ResourceLimits
+from nodewright.model.meta import LabelSelector, ObjectMeta
 from nodewright.planner.quota import CLUSTER_WIDE, Exceeded, Quota
 from nodewright.registry.accelerators import NO_ACCELERATORS
 from nodewright.snapshot.observation import ProviderSeen
@@ -42,3 +46,38 @@ def test_the_resource_that_stands_in_the_way_is_named() -> None:
     world.add_group("g", extended={"example.com/gpu": 2}, labels={"accelerator": "t4"})
     plan = world.plan(gpu_total=("t4:0:1",), memory_total="0:1")
     assert str(plan.scale_up.skipped[ref("g")]) == 'exceeded quota: "cluster-wide", resources: memory, t4'
+
+
+def unreported(*, age: float = 60, **labels: str) -> World:
+    """One node of two devices whose device plugin has not reported any, and pods for six devices more."""
+    world = World(pending=[build_pod(f"p{k}", extended={"example.com/gpu": 2}) for k in range(3)], provider=GPU)
+    labels = {"accelerator": "t4", **labels}
+    world.add_group("g", 1, max_size=9, extended={"example.com/gpu": 2}, labels=labels)
+    world.nodes = [build_node("g-0", provider_id="cloud:///g/0", labels=labels, created_at=world.now - age)]
+    return world
+
+
+@pytest.mark.parametrize("age", [60, 901, 90_000])
+def test_devices_that_have_not_appeared_count_as_the_template_says(age: float) -> None:
+    """As CA counts them: four were allowed and six bought."""
+    assert grown(unreported(age=age).plan(gpu_total=("t4:0:4",))) == {"g": (1, 2)}
+
+
+def test_they_count_in_quotas_and_in_what_is_told_of_them() -> None:
+    world = unreported(age=901, team="a")
+    limits = QuotaAmounts(resources={"t4": 4})
+    selector = LabelSelector(match_labels={"team": "a"})
+    world.quotas = [
+        CapacityQuota(metadata=ObjectMeta(name="q"), spec=CapacityQuotaSpec(selector=selector, limits=limits))
+    ]
+    plan = world.plan(capacity_quotas_enabled=True)
+    assert grown(plan) == {"g": (1, 2)}
+    (told,) = plan.quotas
+    assert told.status.used == QuotaAmounts(resources={"t4": "2"})
+
+
+def test_the_node_of_no_group_counts_what_it_offers() -> None:
+    world = unreported(age=901)
+    world.nodes = [build_node("stranger", labels={"accelerator": "t4"}, created_at=world.now - 901)]
+    world.groups[ref("g")] = replace(world.groups[ref("g")], target=0, instances=())
+    assert grown(world.plan(gpu_total=("t4:0:4",))) == {"g": (0, 2)}

@@ -8,7 +8,8 @@ from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Deletio
 from nodewright.model.group import FailedInstance, Instance
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.testkit.builders import build_pod
+from nodewright.snapshot.observation import ProviderSeen
+from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import World, ref, settings_with
 from nodewright.validate import check_actions
 from nodewright.validate.check import Planned
@@ -49,6 +50,22 @@ def test_what_breaks_a_rule_is_named(action: Planned, rule: str) -> None:
     (violation,) = check_actions(world().state().observation, [action], Settings())
     assert violation.action is action
     assert rule in violation.rule
+
+
+def test_devices_that_have_not_appeared_count_towards_the_limit() -> None:
+    """The node has two devices by its template, although its device plugin has reported none yet."""
+    made = World(provider=ProviderSeen(name="cloud", gpu_label="accelerator", gpu_resources=("example.com/gpu",)))
+    labels = {"accelerator": "t4"}
+    made.add_group("g", size=1, max_size=5, extended={"example.com/gpu": 2}, labels=labels)
+    made.nodes = [build_node("g-0", provider_id="cloud:///g/0", labels=labels)]
+
+    def broken(target: int) -> list[str]:
+        action = IncreaseSize(group=G, expected_target=1, target=target)
+        found = check_actions(made.state().observation, [action], settings_with(gpu_total=("t4:0:4", "a100:0:0")))
+        return [violation.rule for violation in found]
+
+    assert broken(2) == []
+    assert broken(3) == ["2 devices of t4 and 4 more exceed the cluster's limit of 4"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from nodewright.model.quantity import NANO, Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.quota import NodeQuota, is_plain, usage
 from nodewright.predicates.selectors import parse_selector
-from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.accelerators import Accelerators, DeviceCounter
 from nodewright.snapshot.observation import Observation
 
 
@@ -44,8 +44,7 @@ def read_quotas(seen: Observation, settings: Settings) -> tuple[ReadQuota, ...]:
 def with_status(read: ReadQuota, seen: Observation) -> CapacityQuota:
     """The quota with the status that it should have; the very object where it has it."""
     quota, status = read.quota, read.quota.status
-    accelerators = Accelerators.of(seen.providers.values())
-    used = usage(seen.snapshot, read.limit, accelerators) if read.limit is not None else None
+    used = usage(seen.snapshot, read.limit, DeviceCounter(seen)) if read.limit is not None else None
     said = (
         (QUOTA_VALID, "Valid", "it is enforced") if read.limit else (QUOTA_VALID, "Invalid", read.problem),
         (RECONCILED, "ReconciliationSucceeded", "CapacityQuota successfully reconciled")

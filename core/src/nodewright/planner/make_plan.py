@@ -41,7 +41,7 @@ from nodewright.planner.quota import NodeQuota, Quota
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
-from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.accelerators import Accelerators, DeviceCounter
 from nodewright.registry.health import describe_unhealthy
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import GroupSeen
@@ -218,7 +218,7 @@ def _prepare(
         settings=settings,
         snapshot=snapshot,
         templates=templates,
-        quota=Quota(snapshot, make_resource_limits(settings.limits), accelerators, quotas),
+        quota=Quota(snapshot, make_resource_limits(settings.limits), DeviceCounter(state.observation), quotas),
         accelerators=accelerators,
         corrected=corrected,
     )

@@ -10,7 +10,7 @@ from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
 from nodewright.model.quantity import Quantity
 from nodewright.predicates.selectors import Selector
-from nodewright.registry.accelerators import Accelerators
+from nodewright.registry.accelerators import Accelerators, DeviceCounter
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.requests import is_counted
@@ -19,6 +19,7 @@ from nodewright.snapshot.snapshot import Snapshot
 CLUSTER_WIDE = "cluster-wide"
 NODES = "nodes"
 _EVERYTHING = Selector(())
+CountsDevices = Accelerators | DeviceCounter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Quota:
         self,
         snapshot: Snapshot,
         limits: ResourceLimits,
-        accelerators: Accelerators,
+        accelerators: CountsDevices,
         quotas: Sequence[NodeQuota] = (),
     ) -> None:
         self._accelerators = accelerators
@@ -89,7 +90,7 @@ class Quota:
                 yield quota, room, {name: amount for name, amount in amounts.items() if amount > 0}
 
 
-def amount_of(node: Node, name: str, accelerators: Accelerators) -> int:
+def amount_of(node: Node, name: str, accelerators: CountsDevices) -> int:
     """What a node counts for: whole cores, bytes, itself, devices by the type of its accelerators, whatever it offers.
 
     A virtual kubelet's node counts nothing.
@@ -106,7 +107,7 @@ def is_plain(name: str) -> bool:
 
 
 def totals(
-    snapshot: Snapshot, names: Iterable[str], accelerators: Accelerators, quota: NodeQuota | None = None
+    snapshot: Snapshot, names: Iterable[str], accelerators: CountsDevices, quota: NodeQuota | None = None
 ) -> dict[str, int]:
     """What all nodes together, or those of a quota, count for, of each resource or type of accelerator."""
     mask = _mask(snapshot, quota)
@@ -116,7 +117,7 @@ def totals(
     }
 
 
-def usage(snapshot: Snapshot, quota: NodeQuota, accelerators: Accelerators) -> dict[str, Quantity]:
+def usage(snapshot: Snapshot, quota: NodeQuota, accelerators: CountsDevices) -> dict[str, Quantity]:
     """What is there of all that a quota limits, exactly: only limits count whole cores."""
     found = {name: Quantity.of(amount) for name, amount in totals(snapshot, quota.most, accelerators, quota).items()}
     if "cpu" in found:
@@ -125,7 +126,7 @@ def usage(snapshot: Snapshot, quota: NodeQuota, accelerators: Accelerators) -> d
     return found
 
 
-def _room(snapshot: Snapshot, quota: NodeQuota, accelerators: Accelerators) -> dict[str, int]:
+def _room(snapshot: Snapshot, quota: NodeQuota, accelerators: CountsDevices) -> dict[str, int]:
     there = totals(snapshot, quota.most, accelerators, quota)
     return {name: amount - there[name] for name, amount in quota.most.items()}
 
@@ -174,7 +175,7 @@ def _capacity(node: Node, name: str) -> int:
     return node.status.capacity[name].value if name in node.status.capacity else 0
 
 
-def _devices(snapshot: Snapshot, accelerators: Accelerators, kind: str, quota: NodeQuota | None) -> int:
+def _devices(snapshot: Snapshot, accelerators: CountsDevices, kind: str, quota: NodeQuota | None) -> int:
     selector = quota.selector if quota is not None else _EVERYTHING
     nodes = (node for _, node in snapshot.nodes() if selector.matches(node.metadata.labels))
     counted = (accelerators.count(node) for node in nodes)

@@ -1,10 +1,11 @@
 """How nodes with accelerators are known, and how many devices they offer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from nodewright.model.node import Node
-from nodewright.snapshot.observation import ProviderSeen
+from nodewright.snapshot.observation import Observation, ProviderSeen
 
 
 @dataclass(frozen=True)
@@ -34,3 +35,33 @@ class Accelerators:
 
 
 NO_ACCELERATORS = Accelerators((), ())
+
+
+class DeviceCounter:
+    """Counts devices for limits: a node whose devices have not appeared yet has those of its group's template.
+
+    The machine has them, whether or not its device plugin has reported them: CA counts them, too. A node of no group
+    counts what it offers.
+    """
+
+    def __init__(self, seen: Observation) -> None:
+        self._accelerators = Accelerators.of(seen.providers.values())
+        self._seen = seen
+
+    def count(self, node: Node) -> tuple[str, int]:
+        """Return the node's GPU type, empty where it has none, and how many devices it counts for."""
+        kind, devices = self._accelerators.count(node)
+        if not kind or devices:
+            return kind, devices
+        template = self._templates.get(node.spec.provider_id.lower())
+        return kind, self._accelerators.count(template)[1] if template is not None else 0
+
+    @cached_property
+    def _templates(self) -> Mapping[str, Node]:
+        """The template of each machine's group, by the machine's id in lower case; of groups with accelerators alone."""
+        return {
+            instance.id.lower(): group.template
+            for group in self._seen.groups.values()
+            if group.template is not None and self._accelerators.count(group.template)[1]
+            for instance in group.instances or ()
+        }

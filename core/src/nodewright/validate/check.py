@@ -21,7 +21,7 @@ from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.validate.evidence import NodesOfMachines
-from nodewright.validate.quotas import exceeded_quotas
+from nodewright.validate.quotas import exceeded_devices, exceeded_quotas
 from nodewright.validate.whole_groups import as_made, broken_by_creation, broken_by_group_deletion
 
 Planned = SizeWrite | GroupWrite
@@ -150,5 +150,6 @@ def _broken_limits(
         wanted = sum(offer[name].value * more for offer, more in templates if name in offer)
         if wanted and held + wanted > limit:
             yield f"{name} of {held} and {wanted} more exceeds the cluster's limit of {limit}"
+    yield from exceeded_devices(seen, added, limits.max_gpu)
     if settings.limits.capacity_quotas_enabled:
         yield from exceeded_quotas(seen, added)

@@ -1,12 +1,13 @@
 """What the cluster must keep: cores, memory and devices, as nodes go one after the other."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.settings import LimitSettings
-from nodewright.snapshot.observation import Observation, ProviderSeen
+from nodewright.snapshot.observation import Observation
+from nodewright.validate.devices import Devices
 
 
 class Minima:
@@ -16,7 +17,7 @@ class Minima:
         limits = make_resource_limits(settings)
         least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
         self._least = {name: amount for name, amount in least.items() if amount > 0}
-        self._providers = tuple(seen.providers.values())
+        self._devices = Devices(seen)
         self._left: Counter[str] = Counter()
         for _, node in seen.snapshot.nodes() if self._least else ():
             if node.name not in gone and node.metadata.labels.get("type") != "virtual-kubelet":
@@ -31,19 +32,8 @@ class Minima:
                 yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
 
     def _offers(self, node: Node) -> dict[str, int]:
-        """Of cores and memory what the machine has, of devices what pods may use."""
+        """Of cores and memory what the machine has, of devices what pods may use, or will once they have appeared."""
         held = node.status.capacity
         offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
-        kind, devices = devices_of(node, self._providers)
+        kind, devices = self._devices.of(node)
         return {**offers, kind: devices} if kind in self._least else offers
-
-
-def devices_of(node: Node, providers: Iterable[ProviderSeen]) -> tuple[str, int]:
-    """The kind of a node's devices, which a label of its provider tells, and how many it offers."""
-    for provider in providers:
-        kind = node.metadata.labels.get(provider.gpu_label, "") if provider.gpu_label else ""
-        if kind:
-            names = (name for other in providers for name in other.gpu_resources)
-            amounts = (node.allocatable[name].value for name in names if name in node.allocatable)
-            return kind, next((amount for amount in amounts if amount > 0), 0)
-    return "", 0

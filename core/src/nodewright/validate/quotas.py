@@ -9,7 +9,7 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.quantity import Quantity
 from nodewright.snapshot.observation import GroupSeen, Observation
-from nodewright.validate.minima import devices_of
+from nodewright.validate.devices import Devices
 from nodewright.validate.movable import is_selected
 
 Growth = tuple[GroupSeen, int]
@@ -23,19 +23,41 @@ _OFFERED = ("cpu", "memory", "ephemeral-storage", "nodes")
 
 def exceeded_quotas(seen: Observation, growth: Sequence[Growth]) -> Iterator[str]:
     """What so many machines more in each group would exceed, beside the nodes that are there."""
-    nodes = [node for _, node in seen.snapshot.nodes()]
-    by_id = {node.spec.provider_id.lower(): node for node in nodes}
-    examples = [(_examples(group, by_id), more) for group, more in growth]
+    nodes, devices = [node for _, node in seen.snapshot.nodes()], Devices(seen)
+    examples = _all_examples(nodes, growth)
     for quota in seen.quotas:
         chosen: list[Node] | None = None
         for name, limit in _limits(quota, seen, nodes).items():
-            wanted = sum(_least(quota, alike, name, seen) * more for alike, more in examples)
+            wanted = sum(_least(quota, alike, name, devices) * more for alike, more in examples)
             if not wanted:
                 continue
             chosen = [node for node in nodes if _is_counted(quota, node)] if chosen is None else chosen
-            held = sum(_amount(node, name, seen) for node in chosen)
+            held = sum(_amount(node, name, devices) for node in chosen)
             if held + wanted > limit:
                 yield f"{name} of {held} and {wanted} more exceeds {limit}, the limit of {quota.id}"
+
+
+def exceeded_devices(seen: Observation, growth: Sequence[Growth], most: Mapping[str, int]) -> Iterator[str]:
+    """Yield the limits of --gpu-total that so many machines more in each group would exceed."""
+    nodes, devices = [node for _, node in seen.snapshot.nodes()], Devices(seen)
+    examples = _all_examples(nodes, growth) if most else []
+    for kind, limit in most.items():
+        wanted = sum(
+            min((_devices_of(kind, node, devices) for node in alike), default=0) * more for alike, more in examples
+        )
+        held = sum(_devices_of(kind, node, devices) for node in nodes) if wanted else 0
+        if wanted and held + wanted > limit:
+            yield f"{held} devices of {kind} and {wanted} more exceed the cluster's limit of {limit}"
+
+
+def _devices_of(kind: str, node: Node, devices: Devices) -> int:
+    found, amount = devices.of(node)
+    return amount if found == kind and node.metadata.labels.get("type") != "virtual-kubelet" else 0
+
+
+def _all_examples(nodes: Iterable[Node], growth: Sequence[Growth]) -> list[tuple[list[Node], int]]:
+    by_id = {node.spec.provider_id.lower(): node for node in nodes}
+    return [(_examples(group, by_id), more) for group, more in growth]
 
 
 def _limits(quota: CapacityQuota, seen: Observation, nodes: Sequence[Node]) -> Mapping[str, int]:
@@ -59,7 +81,8 @@ def _is_known(name: str, seen: Observation, nodes: Iterable[Node]) -> bool:
     if name in _OFFERED or "/" in name or name.startswith("hugepages-"):
         return True
     templates = (group.template for group in seen.groups.values() if group.template is not None)
-    return any(name == devices_of(node, seen.providers.values())[0] for node in chain(nodes, templates) if name)
+    devices = Devices(seen)
+    return any(name == devices.of(node)[0] for node in chain(nodes, templates) if name)
 
 
 def _is_legal(selector: LabelSelector) -> bool:
@@ -79,11 +102,11 @@ def _examples(group: GroupSeen, by_id: Mapping[str, Node]) -> list[Node]:
     return [*alike, group.template] if group.template is not None else alike
 
 
-def _least(quota: CapacityQuota, alike: Sequence[Node], name: str, seen: Observation) -> int:
+def _least(quota: CapacityQuota, alike: Sequence[Node], name: str, devices: Devices) -> int:
     """What one more such machine counts for at least: they may differ."""
     if not all(_is_counted(quota, node) for node in alike):
         return 0
-    return min((_amount(node, name, seen) for node in alike), default=0)
+    return min((_amount(node, name, devices) for node in alike), default=0)
 
 
 def _is_counted(quota: CapacityQuota, node: Node) -> bool:
@@ -92,11 +115,11 @@ def _is_counted(quota: CapacityQuota, node: Node) -> bool:
     return is_chosen and labels.get("type") != "virtual-kubelet"
 
 
-def _amount(node: Node, name: str, seen: Observation) -> int:
+def _amount(node: Node, name: str, devices: Devices) -> int:
     capacity = node.status.capacity
     if name == "nodes":
         return 1
     if name in capacity:
         return capacity[name].value
-    kind, devices = devices_of(node, seen.providers.values())
-    return devices if name == kind else 0
+    kind, amount = devices.of(node)
+    return amount if name == kind else 0

@@ -19,6 +19,7 @@ from nodewright.planner.scale_down.minima import Minima
 from nodewright.planner.scale_down.scarce import scarcest_first
 from nodewright.planner.scale_down.trial import Removable
 from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
+from nodewright.registry.accelerators import DeviceCounter
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_places import PodPlaces
 
@@ -118,7 +119,7 @@ def _minima(ground: Ground) -> Minima:
     """CA counts machines on their way, and those on their way out: for a while there may be less than the least."""
     is_ca, limits = ground.settings.is_ca, make_resource_limits(ground.settings.limits)
     counted = ground.snapshot if is_ca else ground.state.observation.snapshot
-    return Minima(ground.state, counted, limits, ground.accelerators, counts_leaving=is_ca)
+    return Minima(ground.state, counted, limits, DeviceCounter(ground.state.observation), counts_leaving=is_ca)
 
 
 def _reason_to_stay(ground: Ground, found: Removable, since: float, minima: Minima) -> Unremovable | None:

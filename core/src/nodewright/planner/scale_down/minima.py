@@ -6,8 +6,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.planner.quota import amount_of, totals
-from nodewright.registry.accelerators import Accelerators
+from nodewright.planner.quota import CountsDevices, amount_of, totals
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -23,7 +22,7 @@ class Minima:
         state: ClusterState,
         snapshot: Snapshot,
         limits: ResourceLimits,
-        accelerators: Accelerators,
+        accelerators: CountsDevices,
         *,
         counts_leaving: bool,
     ) -> None:
