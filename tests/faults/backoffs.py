@@ -7,16 +7,20 @@ from tests.faults.facts import STARTUP, Facts, unregistered
 from tests.faults.history import Loop, Write
 
 FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
-# Errors of which nobody can doubt that the call had no effect.
-_CLEAR = ("OutOfCapacity", "QuotaExceeded", "AccessDenied", "Throttled")
+# Errors of which nobody can doubt that the call had no effect; after the busy ones nothing is wrong with the group.
+_CLEAR = ("OutOfCapacity", "QuotaExceeded", "AccessDenied")
+BUSY = ("Throttled", "OperationInProgress")
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """One reason to leave groups alone; ``settles`` with the loop of that number at the earliest."""
+    """One reason to leave ``group`` alone, and for a short while ``peers``, with which it shares what the cloud named;
+    ``settles`` with the loop of that number at the earliest.
+    """
 
     at: float
-    groups: frozenset[str]
+    group: str
+    peers: frozenset[str]
     settles: int
     written_in: float | None = None
 
@@ -26,6 +30,7 @@ class _Backoff:
     until: float
     duration: float
     last: float
+    is_shared: bool = False
 
 
 def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
@@ -42,12 +47,16 @@ def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
         due = [failure for failure in failures if failure.settles == number]
         for group in facts.groups:
             doubtful |= {group} if _may_have_timed_out(facts, group, loop) else set()
-            mine = [failure for failure in due if group in failure.groups]
+            mine = [failure for failure in due if group in (failure.group, *failure.peers)]
             lost = [f for f in mine if f.written_in is not None and facts.crashed_between(f.written_in, loop.at)]
             doubtful |= {group} if lost else set()
-            known = [failure.at for failure in mine if failure not in lost]
-            if known:
-                held[group] = _after(held.get(group), max(known), sure=group not in doubtful)
+            known = [failure for failure in mine if failure not in lost]
+            own = [failure.at for failure in known if failure.group == group]
+            if own:
+                held[group] = _after(held.get(group), max(own), sure=group not in doubtful)
+            elif known and group not in doubtful and _is_forgotten(held.get(group), loop.at):
+                first = min(failure.at for failure in known)
+                held[group] = _Backoff(first + FIRST / 2, FIRST / 2, first, is_shared=True)
         yield loop, {group: backoff.until for group, backoff in held.items()}
         doubtful |= {write.group for write in loop.writes if _is_doubtful(write)}
         previous = loop.at
@@ -55,7 +64,7 @@ def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
 
 def _after(held: _Backoff | None, at: float, *, sure: bool) -> _Backoff:
     """5, 10, 20, 30 minutes; where a failure may have gone unseen, no more than the first is certain."""
-    if held is None or at > held.last + FORGOTTEN or not sure:
+    if held is None or held.is_shared or _is_forgotten(held, at) or not sure:
         duration = FIRST
     elif held.until < at:
         duration = min(2 * held.duration, LONGEST)
@@ -64,19 +73,24 @@ def _after(held: _Backoff | None, at: float, *, sure: bool) -> _Backoff:
     return _Backoff(at + duration, duration, at)
 
 
+def _is_forgotten(held: _Backoff | None, at: float) -> bool:
+    return held is None or at > held.last + FORGOTTEN
+
+
 def _failures(facts: Facts) -> list[_Failure]:
     found = []
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
-                groups = reached(facts, write.group, facts.stated_scope(write))
-                found.append(_Failure(write.at, groups, number + 1, loop.at))
+                peers = reached(facts, write.group, facts.stated_scope(write)) - {write.group}
+                found.append(_Failure(write.at, write.group, peers, number + 1, loop.at))
         for group, seen in loop.seen.items():
             for failure_id, failure in seen.failed.items():
                 if facts.first_seen[group, failure_id] == loop.at:
-                    found.append(_Failure(loop.at, reached(facts, group, failure.scope.value), number))
+                    peers = reached(facts, group, failure.scope.value) - {group}
+                    found.append(_Failure(loop.at, group, peers, number))
             if _fails_by_age(facts, group, number):
-                found.append(_Failure(loop.at, frozenset([group]), number))
+                found.append(_Failure(loop.at, group, frozenset(), number))
     return found
 
 
@@ -99,10 +113,9 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
 
 
 def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
+    """The groups that a failure stops. What an account lacks for one group it may have for the next."""
     own = facts.groups[group]
     match scope:
-        case "account":
-            return frozenset(facts.groups)
         case "zone":
             return frozenset(name for name, other in facts.groups.items() if other.zone == own.zone)
         case "instance_type":
@@ -113,7 +126,7 @@ def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
 
 def _is_doubtful(write: Write) -> bool:
     """May the engine take this for a failure, or not?"""
-    return write.hook == "increase_size" and bool(write.error) and write.error not in _CLEAR
+    return write.hook == "increase_size" and bool(write.error) and write.error not in _CLEAR + BUSY
 
 
 def _may_have_timed_out(facts: Facts, group: str, loop: Loop) -> bool:

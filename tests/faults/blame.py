@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.faults.backoffs import FIRST, LONGEST, reached
+from tests.faults.backoffs import BUSY, FIRST, LONGEST, reached
 from tests.faults.facts import SLACK, Facts, unregistered
 from tests.faults.history import Loop, Seen
 
@@ -19,15 +19,19 @@ def may_be_left_alone_until(suspect: Sequence[float], now: float) -> float:
     return until
 
 
-def suspects(facts: Facts) -> Mapping[str, list[float]]:
-    """When each group may have been backed off."""
+def suspects(facts: Facts, *, with_busy: bool = True) -> Mapping[str, list[float]]:
+    """When each group may have been backed off or, ``with_busy``, deferred because the cloud was busy."""
     found: dict[str, list[float]] = {}
     known: dict[str, Seen] = {}
     looked: dict[str, float] = {}
     for loop in facts.loops:
         known |= loop.seen
         taken_back = [group for group in loop.seen if _is_lower(facts, group, looked.get(group, 0.0), loop.at)]
-        for group in {*_failed_in(facts, loop), *_overdue_in(facts, loop, known, looked), *taken_back}:
+        for group in {
+            *_failed_in(facts, loop, with_busy=with_busy),
+            *_overdue_in(facts, loop, known, looked),
+            *taken_back,
+        }:
             found.setdefault(group, []).append(loop.at)
         looked |= dict.fromkeys(loop.seen, loop.at)
     return found
@@ -39,9 +43,11 @@ def _is_lower(facts: Facts, group: str, since: float, until: float) -> bool:
     return lowered or facts.has_wrong_size(group, until)
 
 
-def _failed_in(facts: Facts, loop: Loop) -> Iterator[str]:
+def _failed_in(facts: Facts, loop: Loop, *, with_busy: bool) -> Iterator[str]:
     """The groups that a refusal or a failure of this loop reaches."""
     for write in loop.writes:
+        if write.error in BUSY and not with_busy:
+            continue
         if write.hook == "increase_size" and (write.error or not write.answered):
             yield from reached(facts, write.group, facts.stated_scope(write))
     for group, seen in loop.seen.items():

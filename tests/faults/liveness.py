@@ -64,8 +64,8 @@ def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspected: Mappin
 
 
 def check_bystanders(facts: Facts) -> Findings:
-    """Whoever is backed off was at fault, or shares what the cloud said was."""
-    suspected = suspects(facts)
+    """Whoever is backed off was at fault, or shares what the cloud said was. Nobody is for a cloud that was busy."""
+    suspected = suspects(facts, with_busy=False)
     for loop in facts.loops:
         for group, until in loop.backed_off.items():
             if loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at):
