@@ -73,6 +73,12 @@ class ForgetsTheCode(FakeProvider):
         return [replace(failure, code="") for failure in super().failed_instances(group_id)]
 
 
+class BlamesTheAccount(FakeProvider):
+    @hookimpl
+    def failed_instances(self, group_id: str) -> Sequence[spec.FailedInstance]:
+        return [replace(failure, scope=spec.FailureScope.ACCOUNT) for failure in super().failed_instances(group_id)]
+
+
 class RemovesNoGroup(FakeProvider):
     """Says that it is gone."""
 
@@ -214,6 +220,7 @@ REJECTED = [
     (TemplateIsTheFirstMachines, "empty_groups_have_a_template"),
     (TellsOfFailuresThatAreNone, "nothing_failed_is_empty"),
     (ForgetsTheCode, "failures_keep_the_clouds_code"),
+    (BlamesTheAccount, "unexplained_failures_reach_their_group_only"),
     (RemovesNoGroup, "groups_can_be_made_and_removed"),
     (RemovesAnyGroup, "groups_of_others_are_not_removed"),
     (MakesAnotherGroupEachTime, "groups_are_made_once"),

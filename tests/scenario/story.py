@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nodewright.adapters.provider import CallSettings
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
@@ -64,7 +65,8 @@ class Story:
         self.loops: list[tuple[ClusterState, Plan]] = []
         tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
         options = RunOptions(end=minutes * MINUTE, settings=tree, brain=self._brain(tree))
-        self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock)], options)
+        calls = CallSettings(honours_retry_after=not tree.is_ca)
+        self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock, calls)], options)
         self._result: SimulationResult | None = None
 
     # What is to happen

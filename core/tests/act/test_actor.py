@@ -24,6 +24,7 @@ from nodewright.model.errors import (
     ProviderError,
     QuotaExceeded,
     TargetChanged,
+    Throttled,
 )
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef, GroupSpec, NodeGroup
 from nodewright.testkit import FakeClock
@@ -110,7 +111,9 @@ def test_each_action_is_its_call() -> None:
     ("error", "error_class", "scope", "code"),
     [
         (OutOfCapacity("none left"), ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP, "outOfResources"),
-        (QuotaExceeded("used up"), ErrorClass.QUOTA, FailureScope.ACCOUNT, "quotaExceeded"),
+        (OutOfCapacity(scope=FailureScope.ZONE), ErrorClass.OUT_OF_RESOURCES, FailureScope.ZONE, "outOfResources"),
+        (QuotaExceeded("used up"), ErrorClass.QUOTA, FailureScope.GROUP, "quotaExceeded"),
+        (QuotaExceeded(scope=FailureScope.ACCOUNT), ErrorClass.QUOTA, FailureScope.ACCOUNT, "quotaExceeded"),
         (AccessDenied("no"), ErrorClass.OTHER, FailureScope.GROUP, "accessDenied"),
         (TargetChanged(actual=7), ErrorClass.OTHER, FailureScope.GROUP, "targetChanged"),
     ],
@@ -122,6 +125,16 @@ def test_a_refusal_is_an_outcome(error: ProviderError, error_class: ErrorClass, 
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.scope, outcome.code) == (error_class, scope, code)
     assert outcome.message == str(error)
+
+
+def test_a_busy_cloud_is_told_apart_unless_it_is_to_be_as_in_ca() -> None:
+    provider = Provider()
+    provider.raises["a"] = Throttled("slow down", retry_after=7)
+    for defers, told in ((True, 7.0), (False, None)):
+        actor = Actor([provider], FakeClock(), Inbox(), AuditLog(), defers_busy=defers)
+        (outcome,) = actor.act([increase(A)])
+        assert isinstance(outcome, Failed)
+        assert (outcome.code, outcome.retry_after, outcome.is_busy) == ("throttled", told, defers)
 
 
 def test_a_call_without_an_answer_is_unknown() -> None:

@@ -14,7 +14,6 @@ from nodewright.model.errors import (
     ProviderError,
     ProviderUnavailable,
     TargetChanged,
-    Throttled,
 )
 
 
@@ -94,13 +93,6 @@ def test_a_crash_without_effect_is_not_repeated(client: ProviderClient, scripted
         client.increase_size("g", 2, 3)
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert scripted.calls.count("increase_size") == 1
-
-
-def test_a_throttled_write_is_not_retried(client: ProviderClient, scripted: Any) -> None:
-    scripted.script["increase_size"] = [failing(Throttled(retry_after=1))]
-    with pytest.raises(Throttled):
-        client.increase_size("g", 2, 3)
-    assert scripted.calls == ["increase_size"]
 
 
 def test_more_accepted_than_asked_for_is_a_bad_answer(client: ProviderClient, scripted: Any) -> None:

@@ -1,5 +1,6 @@
 """The fold over a small world: upcoming machines, requests, failures, health."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -19,6 +20,7 @@ from nodewright.model.settings import FailureSettings, Settings
 from nodewright.registry.backoff import is_active
 from nodewright.registry.failures import backed_off
 from nodewright.registry.fold import fold
+from nodewright.registry.probation import allowance
 from nodewright.registry.state import Backoff, ClusterState, Failure, Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_node
 from nodewright.testkit.world import World, ref
@@ -125,7 +127,7 @@ def test_a_refused_increase_backs_off_by_class() -> None:
         (FailureScope.GROUP, {"a1"}),
         (FailureScope.ZONE, {"a1", "a2"}),
         (FailureScope.INSTANCE_TYPE, {"a1", "b1"}),
-        (FailureScope.ACCOUNT, {"a1", "a2", "b1"}),
+        (FailureScope.ACCOUNT, {"a1"}),
     ],
 )
 def test_a_failure_reaches_every_group_that_shares_its_scope(scope: FailureScope, reached: set[str]) -> None:
@@ -139,15 +141,37 @@ def test_a_failure_reaches_every_group_that_shares_its_scope(scope: FailureScope
     assert {r.group_id for r, g in state.groups.items() if is_active(g.backoff, world.now)} == reached
 
 
-def test_a_failure_of_an_account_or_zone_reaches_no_other_provider() -> None:
+def test_a_failure_of_a_zone_reaches_no_other_provider() -> None:
     world = World()
     for name in ("a1", "a2"):
         world.add_group(name, zone="a")
     elsewhere = GroupRef("other", "a3")
     groups = {**world.groups, elsewhere: replace(world.groups[ref("a1")], ref=elsewhere)}
-    for scope in (FailureScope.ACCOUNT, FailureScope.ZONE):
-        failure = Failure(group=ref("a1"), at=world.now, scope=scope, code="Q", message="")
-        assert backed_off({}, [failure], groups, FailureSettings()).keys() == {ref("a1"), ref("a2")}
+    failure = Failure(group=ref("a1"), at=world.now, scope=FailureScope.ZONE, code="Q", message="")
+    assert backed_off({}, [failure], groups, FailureSettings()).keys() == {ref("a1"), ref("a2")}
+
+
+def test_a_group_shares_the_backoff_of_its_zone_once_and_for_half_the_time() -> None:
+    world = World()
+    for name in ("a1", "a2"):
+        world.add_group(name, zone="a")
+    a1, a2 = ref("a1"), ref("a2")
+    settings = FailureSettings()
+
+    def fail(held: Mapping[GroupRef, Backoff], group: GroupRef, at: float) -> Mapping[GroupRef, Backoff]:
+        failure = Failure(group=group, at=at, scope=FailureScope.ZONE, code="Q", message="")
+        return backed_off(held, [failure], world.groups, settings)
+
+    first = fail({}, a1, 1000.0)
+    assert (first[a1].until, first[a2].until) == (1300.0, 1150.0)
+    assert (first[a1].shared_from, first[a2].shared_from) == ("", "cloud/a1")
+    again = fail(first, a1, 1301.0)
+    assert (again[a1].until, again[a2].until) == (1901.0, 1150.0), "a2 must get its own try, whatever befalls a1"
+    own = fail(again, a2, 1302.0)
+    assert (own[a2].until, own[a2].duration, own[a2].shared_from) == (1602.0, 300.0, "")
+    assert own[a1] == again[a1]
+    assert allowance(first[a2], 1200.0) is None, "it did not fail: it has nothing to prove"
+    assert allowance(first[a1], 1400.0) == 1
 
 
 def test_a_failure_counts_once_and_leaves_the_picture_at_once() -> None:

@@ -20,6 +20,7 @@ from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
 from nodewright.registry.provisioning import Grant, GrantPart, ProvisioningMemory, Retry
 from nodewright.registry.state import (
     Backoff,
+    Deferral,
     Flapping,
     Memory,
     Moves,
@@ -58,6 +59,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
     return {
         "requests": _few(groups, st.lists(_requests, min_size=1, max_size=2).map(tuple)),
         "backoffs": _few(groups, _backoffs),
+        "deferrals": _few(groups, _deferrals),
         "given_up": _few(groups, st.integers(1, 1000)),
         "withdrawn_at": _few(groups, st.floats(1, 4e9)),
         "size_gaps": _few(groups, gaps),
@@ -151,6 +153,7 @@ _backoffs = st.builds(
     code=names,
     message=names,
     asked=moments,
+    shared_from=names,
 )
 _unhealthy = st.builds(
     UnhealthyCluster,
@@ -161,6 +164,7 @@ _unhealthy = st.builds(
     at_fault=st.lists(st.sampled_from(REFS), max_size=2).map(tuple),
     resumes_at=moments,
 )
+_deferrals = st.builds(Deferral, until=moments, pause=seconds, times=st.integers(1, 9), code=names, message=names)
 _bins = st.lists(st.builds(Bin, st.integers(0, 200), st.integers(1, 500)), max_size=2).map(tuple)
 _histories = st.builds(
     ArrivalHistory,

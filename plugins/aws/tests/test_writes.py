@@ -8,14 +8,18 @@ import pytest
 from awscloud import AwsCloud
 from nodewright.spec import (
     AccessDenied,
+    FailureScope,
     InstanceState,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     TargetChanged,
     Throttled,
 )
+from nodewright_aws.errors import classify_launch
 
 Attach = Callable[..., Any]
 
@@ -111,7 +115,8 @@ def test_an_answer_that_is_lost_is_settled_by_looking(cloud: AwsCloud, attach: A
     [
         ("Throttling", 400, Throttled),
         ("RequestLimitExceeded", 503, Throttled),
-        ("ScalingActivityInProgress", 400, Throttled),
+        ("ScalingActivityInProgress", 400, OperationInProgress),
+        ("ResourceContention", 500, OperationInProgress),
         ("AccessDenied", 403, AccessDenied),
         ("ExpiredToken", 403, AccessDenied),
         ("InsufficientInstanceCapacity", 400, OutOfCapacity),
@@ -124,12 +129,43 @@ def test_refusals_are_translated_and_sent_once(
 ) -> None:
     name = cloud.add_group(size=1)
     client = attach(f"0:10:{name}").client
-    cloud.refuse_once("SetDesiredCapacity", code, "said AWS", status)
+    cloud.refuse_once("SetDesiredCapacity", code, "said AWS", status, retry_after="90")
     with pytest.raises(error, match=f"SetDesiredCapacity: {code}: said AWS") as raised:
         client.increase_size(name, 1, 2)
     assert (raised.value.group_id, raised.value.provider) == (name, "aws")
+    assert getattr(raised.value, "retry_after", 90) == 90
     assert cloud.calls["SetDesiredCapacity"] == 1
     assert cloud.group(name)["DesiredCapacity"] == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "scope"),
+    [
+        ("VcpuLimitExceeded", FailureScope.INSTANCE_TYPE),
+        ("MaxSpotInstanceCountExceeded", FailureScope.GROUP),
+        ("InsufficientInstanceCapacity", FailureScope.GROUP),
+    ],
+)
+def test_a_refused_call_reaches_as_far_as_a_failed_launch(
+    cloud: AwsCloud, attach: Attach, code: str, scope: FailureScope
+) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    cloud.refuse_once("SetDesiredCapacity", code, "said AWS", 400)
+    with pytest.raises(Shortage) as raised:
+        client.increase_size(name, 1, 2)
+    assert raised.value.scope is scope is classify_launch(code)[1]
+
+
+@pytest.mark.parametrize("code", ["Throttling", "ScalingActivityInProgress"])
+def test_a_busy_cloud_is_asked_again(cloud: AwsCloud, attach: Attach, code: str) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    started = stage.clock.now()
+    cloud.refuse_once("SetDesiredCapacity", code, "later", 400)
+    assert stage.client.increase_size(name, 1, 2) == 1
+    assert (cloud.calls["SetDesiredCapacity"], cloud.group(name)["DesiredCapacity"]) == (2, 2)
+    assert stage.clock.now() - started == 1
 
 
 def test_reads_are_repeated_by_the_core_alone(cloud: AwsCloud, attach: Attach) -> None:

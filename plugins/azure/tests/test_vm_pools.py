@@ -15,11 +15,11 @@ from nodewright.spec import (
     Capability,
     ConfigError,
     NodeGroupNotFound,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     Taint,
     TargetChanged,
-    Throttled,
 )
 from nodewright_azure.account import Cluster, load_account
 from nodewright_azure.options import Options
@@ -132,7 +132,7 @@ def test_one_thing_at_a_time_is_a_reason_to_wait(cloud: AzureCloud, attach_pools
     client = attach_pools(f"0:5:{_D2}", f"0:5:{_D4}").client
     cloud.hold(_D2)
     client.increase_size(_D2, 2, 3)
-    with pytest.raises(Throttled, match="is in progress"):
+    with pytest.raises(OperationInProgress, match="is in progress"):
         client.increase_size(_D4, 1, 2)
     cloud.arrive(_D2)
     assert client.increase_size(_D4, 1, 2) == 1

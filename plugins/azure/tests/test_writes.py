@@ -10,13 +10,16 @@ from nodewright.spec import (
     AccessDenied,
     FailureScope,
     InstanceState,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     TargetChanged,
     Throttled,
 )
+from nodewright_azure.errors import classify
 
 Attach = Callable[..., Any]
 _FAMILY = "exceeding approved standardDSv3Family Cores quota"
@@ -171,7 +174,8 @@ def test_an_answer_that_is_lost_is_settled_by_looking(cloud: AzureCloud, attach:
     ("code", "message", "status", "error"),
     [
         ("TooManyRequests", "slow down", 429, Throttled),
-        ("OperationPreempted", "by another", 409, Throttled),
+        ("OperationPreempted", "by another", 409, OperationInProgress),
+        ("Conflict", "another operation is in progress", 409, OperationInProgress),
         ("AuthorizationFailed", "no role", 403, AccessDenied),
         ("ExpiredAuthenticationToken", "expired", 401, AccessDenied),
         ("ScopeLocked", "a lock", 409, AccessDenied),
@@ -188,12 +192,37 @@ def test_refusals_are_translated_and_sent_once(
 ) -> None:
     name = cloud.add_set(capacity=1)
     client = attach(f"0:10:{name}").client
-    cloud.refuse_once("update", code, message, status)
+    cloud.refuse_once("update", code, message, status, retry_after="90")
     with pytest.raises(error, match=rf"virtualMachineScaleSets\.update: {code}: {message}") as raised:
         client.increase_size(name, 1, 2)
     assert (type(raised.value), raised.value.group_id, raised.value.provider) == (error, name, "azure")
+    assert getattr(raised.value, "retry_after", 90) == 90
     assert cloud.calls["update"] == 1
     assert cloud.capacity(name) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "message"),
+    [("TooManyRequests", 429, "slow down"), ("OperationNotAllowed", 409, "an operation is in progress")],
+)
+def test_a_busy_cloud_is_asked_again(cloud: AzureCloud, attach: Attach, code: str, status: int, message: str) -> None:
+    name = cloud.add_set(capacity=1)
+    stage = attach(f"0:10:{name}")
+    started = stage.clock.now()
+    cloud.refuse_once("update", code, message, status, retry_after="3")
+    assert stage.client.increase_size(name, 1, 2) == 1
+    assert (cloud.calls["update"], cloud.capacity(name)) == (2, 2)
+    assert stage.clock.now() - started == 3
+
+
+@pytest.mark.parametrize("code", ["SkuNotAvailable", "AllocationFailed", "LowPriorityQuotaExceeded"])
+def test_a_refused_call_reaches_as_far_as_a_failed_creation(cloud: AzureCloud, attach: Attach, code: str) -> None:
+    name = cloud.add_set(capacity=1)
+    client = attach(f"0:10:{name}").client
+    cloud.refuse_once("update", code, "none left", 409)
+    with pytest.raises(Shortage) as raised:
+        client.increase_size(name, 1, 2)
+    assert raised.value.scope is classify(code, "none left")[1]
 
 
 @pytest.mark.parametrize(("message", "scope"), [(_FAMILY, FailureScope.INSTANCE_TYPE), (_REGION, FailureScope.ACCOUNT)])

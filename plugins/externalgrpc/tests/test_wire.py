@@ -14,9 +14,11 @@ import pytest
 from nodewright.spec import (
     AccessDenied,
     ConfigError,
+    FailureScope,
     GroupOptions,
     NodeGroupNotFound,
     NodeTemplate,
+    OperationInProgress,
     OutOfCapacity,
     ProviderContext,
     ProviderError,
@@ -242,9 +244,10 @@ def _hang(_: Any, context: Any) -> Any:
     [
         NodeGroupNotFound("x"),
         OutOfCapacity("x"),
-        QuotaExceeded("x"),
+        QuotaExceeded("x", scope=FailureScope.ZONE),
         AccessDenied("x"),
-        Throttled("x"),
+        Throttled("x", retry_after=90.0),
+        OperationInProgress("x", retry_after=90.0),
         ProviderUnavailable("x"),
         TargetChanged(actual=7),
         ProviderError("x", code="somethingOfItsOwn"),
@@ -260,6 +263,8 @@ def test_a_refusal_crosses_the_wire_as_it_is(foreign: ServeAnswers, error: Provi
     with pytest.raises(type(error)) as told:
         plugin.refresh(frozenset())
     assert (type(told.value), told.value.code) == (type(error), error.code)
+    for detail in ("scope", "retry_after", "actual"):
+        assert getattr(told.value, detail, None) == getattr(error, detail, None)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_readmes_options_load_and_show_every_option(tmp_path: Path) -> None:
     raw = yaml.safe_load(block("yaml"))
     options = load_options(raw)
     assert [group.name for group in options.groups] == ["small-a", "small-b"]
-    assert len(options.faults) == 7
+    assert len(options.faults) == 8
     assert set(known_keys(msgspec.inspect.type_info(CloudOptions))) - set(keys_of(raw)) == {"file"}
     path = tmp_path / "cloud.yaml"
     path.write_text(block("yaml"))

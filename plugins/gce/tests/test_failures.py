@@ -30,7 +30,7 @@ def _short(cloud: GceCloud, attach: Attach, asked: int = 3, **options: Any) -> t
         ("ZONE_RESOURCE_POOL_EXHAUSTED", "no room", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
         ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "no room", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
         ("INSUFFICIENT_CAPACITY", "no room", ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP),
-        ("QUOTA_EXCEEDED", "Quota 'CPUS' exceeded.", ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE),
+        ("QUOTA_EXCEEDED", "Quota 'CPUS' exceeded.", ErrorClass.QUOTA, FailureScope.ACCOUNT),
         ("IP_SPACE_EXHAUSTED", "no address", ErrorClass.OTHER, FailureScope.GROUP),
         ("INVALID_USAGE", _RESERVED, ErrorClass.OTHER, FailureScope.GROUP),
         ("SOMETHING_NEW", "what is this", ErrorClass.OTHER, FailureScope.GROUP),

@@ -9,7 +9,9 @@ from gcecloud import GceCloud
 from nodewright.spec import (
     AccessDenied,
     Capability,
+    FailureScope,
     NodeGroupNotFound,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
@@ -17,6 +19,8 @@ from nodewright.spec import (
     TargetChanged,
     Throttled,
 )
+from nodewright_gce.shapes import ErrorItem
+from nodewright_gce.states import classify
 
 Attach = Callable[..., Any]
 _GET, _LIST = "instanceGroupManagers.get", "instanceGroupManagers.list"
@@ -110,6 +114,7 @@ def test_an_operation_that_is_not_done_in_time_is_no_second_purchase(cloud: GceC
         (429, "rateLimitExceeded", Throttled),
         (403, "rateLimitExceeded", Throttled),
         (403, "forbidden", AccessDenied),
+        (400, "resourceNotReady", OperationInProgress),
         (403, "quotaExceeded", QuotaExceeded),
         (404, "notFound", NodeGroupNotFound),
         (409, "resourceInUseByAnotherResource", ProviderError),
@@ -120,11 +125,49 @@ def test_refusals_are_translated_and_sent_once(
 ) -> None:
     name = cloud.add_group(size=1)
     client = attach(f"0:10:{name}").client
-    cloud.refuse_once(_CREATE, status, reason)
+    cloud.refuse_once(_CREATE, status, reason, retry_after="90")
     with pytest.raises(error, match=f"createInstances: {status} {reason}: .*said Google") as raised:
         client.increase_size(name, 1, 2)
     assert (raised.value.group_id, raised.value.provider) == (name, "gce")
+    assert getattr(raised.value, "retry_after", 90) == 90
     assert (cloud.calls[_CREATE], cloud.group(name).target) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("quota", "scope"),
+    [
+        ("CPUS", FailureScope.ACCOUNT),
+        ("CPUS_ALL_REGIONS", FailureScope.ACCOUNT),
+        ("N2_CPUS", FailureScope.INSTANCE_TYPE),
+        ("CPUS-PER-VM-FAMILY-per-project-region", FailureScope.INSTANCE_TYPE),
+        ("NVIDIA_T4_GPUS", FailureScope.GROUP),
+        ("GPUS_ALL_REGIONS", FailureScope.GROUP),
+        ("PREEMPTIBLE_CPUS", FailureScope.GROUP),
+        ("SOMETHING_NEW", FailureScope.GROUP),
+    ],
+)
+def test_a_quota_reaches_as_far_as_its_name_says(
+    cloud: GceCloud, attach: Attach, quota: str, scope: FailureScope
+) -> None:
+    name = cloud.add_group(size=1)
+    client = attach(f"0:10:{name}").client
+    message = f"Quota '{quota}' exceeded.  Limit: 24.0 in region us-central1."
+    cloud.refuse_once(_CREATE, 403, "quotaExceeded", message)
+    with pytest.raises(QuotaExceeded) as raised:
+        client.increase_size(name, 1, 2)
+    assert raised.value.scope is scope
+    assert classify(ErrorItem(code="QUOTA_EXCEEDED", message=message)).scope is scope
+
+
+@pytest.mark.parametrize(("status", "reason"), [(429, "rateLimitExceeded"), (400, "resourceNotReady")])
+def test_a_busy_cloud_is_asked_again(cloud: GceCloud, attach: Attach, status: int, reason: str) -> None:
+    name = cloud.add_group(size=1)
+    stage = attach(f"0:10:{name}")
+    started = stage.clock.now()
+    cloud.refuse_once(_CREATE, status, reason)
+    assert stage.client.increase_size(name, 1, 3) == 2
+    assert (cloud.calls[_CREATE], cloud.group(name).target) == (2, 3)
+    assert 1 <= stage.clock.now() - started < 5
 
 
 @pytest.mark.parametrize(

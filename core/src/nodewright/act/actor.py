@@ -17,7 +17,15 @@ from nodewright.model.action import (
     Unknown,
 )
 from nodewright.model.clock import Clock
-from nodewright.model.errors import OutcomeUnknown, OutOfCapacity, ProviderError, QuotaExceeded, TargetChanged
+from nodewright.model.errors import (
+    CloudBusy,
+    OutcomeUnknown,
+    OutOfCapacity,
+    ProviderError,
+    QuotaExceeded,
+    Shortage,
+    TargetChanged,
+)
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 
 Ended = Done | Failed | Unknown
@@ -26,7 +34,8 @@ Ended = Done | Failed | Unknown
 class Actor:
     """Makes the calls, one after the other, records each in the audit and posts how it ended.
 
-    With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA.
+    With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA. Without
+    ``defers_busy`` a busy cloud is a refusal like any other, as in CA.
     """
 
     def __init__(
@@ -37,12 +46,14 @@ class Actor:
         audit: AuditSink,
         *,
         stops_at_refusal: bool = False,
+        defers_busy: bool = True,
     ) -> None:
         self._providers: Mapping[str, ProviderWrites] = {provider.name: provider for provider in providers}
         self._clock = clock
         self._inbox = inbox
         self._audit = audit
         self._stops_at_refusal = stops_at_refusal
+        self._defers_busy = defers_busy
 
     def act(
         self, actions: Sequence[Write], loop: str = "", allows: Callable[[DeleteInstances], bool] | None = None
@@ -94,6 +105,7 @@ class Actor:
                 message=str(error),
                 error_class=error_class,
                 scope=scope,
+                retry_after=error.retry_after if isinstance(error, CloudBusy) and self._defers_busy else None,
             )
 
     def _call(self, action: Write) -> int:
@@ -129,8 +141,9 @@ def _unchanged_target(outcome: Ended) -> int | None:
 
 def classify(error: ProviderError) -> tuple[ErrorClass, FailureScope]:
     """What a refusal says of the cloud, and how far it reaches."""
+    scope = error.scope if isinstance(error, Shortage) else FailureScope.GROUP
     if isinstance(error, OutOfCapacity):
-        return ErrorClass.OUT_OF_RESOURCES, FailureScope.GROUP
+        return ErrorClass.OUT_OF_RESOURCES, scope
     if isinstance(error, QuotaExceeded):
-        return ErrorClass.QUOTA, error.scope
-    return ErrorClass.OTHER, FailureScope.GROUP
+        return ErrorClass.QUOTA, scope
+    return ErrorClass.OTHER, scope

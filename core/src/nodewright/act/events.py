@@ -13,6 +13,7 @@ from nodewright.model.action import (
     DeleteNodeGroup,
     DeletionCause,
     Done,
+    Failed,
     GroupWrite,
     IncreaseSize,
     grown_groups,
@@ -122,7 +123,7 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
 def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state: ClusterState) -> Iterator[Event]:
     match outcome.action:
         case IncreaseSize():
-            yield _increase_event(outcome, outcome.action, expansions)
+            yield from _increase_events(outcome, outcome.action, expansions, state)
         case DecreaseTargetSize() if not isinstance(outcome, Done):
             message = f"Failed to withdraw machines of group {outcome.action.group}: {outcome.message}"
             yield _of_status("FailedToRevertScaleUp", message, WARNING)
@@ -130,6 +131,17 @@ def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state
             yield from _deletion_events(outcome, outcome.action, state)
         case CreateNodeGroup() | DeleteNodeGroup():
             yield from _group_events(outcome, outcome.action)
+
+
+def _increase_events(
+    outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion], state: ClusterState
+) -> Iterator[Event]:
+    """A busy cloud is told when it begins to be busy, not for each call that meets it."""
+    if not (isinstance(outcome, Failed) and outcome.is_busy):
+        yield _increase_event(outcome, action, expansions)
+    elif action.group not in state.memory.deferrals:
+        message = f"Scale-up of group {action.group} waits because the cloud is busy: {outcome.message}"
+        yield _of_status("ScaleUpDeferred", message, WARNING)
 
 
 def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:

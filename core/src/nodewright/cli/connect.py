@@ -12,11 +12,15 @@ from nodewright.spec.context import ProviderContext
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """How providers are built: on which clock, by which chance, and who makes the calls (by default threads)."""
+    """How providers are built: on which clock, by which chance, and who makes the calls (by default threads).
+
+    ``honours_retry_after``: as in CallSettings; CA does not.
+    """
 
     clock: Clock
     seed: int = 0
     dry_run: bool = True
+    honours_retry_after: bool = True
     make_runner: Callable[[], CallRunner | None] = lambda: None
 
     def connect(self, name: str, settings: ProviderSettings) -> ProviderClient:
@@ -28,7 +32,9 @@ class Connector:
             node_group_specs=settings.nodes,
             auto_discovery_specs=settings.node_group_auto_discovery,
         )
-        calls = CallSettings(deadline_seconds=settings.call_timeout, dry_run=self.dry_run)
+        calls = CallSettings(
+            deadline_seconds=settings.call_timeout, dry_run=self.dry_run, honours_retry_after=self.honours_retry_after
+        )
         return load_provider(name, context, settings=calls, runner=self.make_runner())
 
     def connect_all(self, providers: Mapping[str, ProviderSettings]) -> tuple[ProviderClient, ...]:

@@ -62,7 +62,12 @@ class Autoscaler:
         self._inbox = Inbox()
         self._observer = Observer(world.cluster, world.providers, settings)
         self._actor = Actor(
-            world.providers, clock, self._inbox, world.audit, stops_at_refusal=settings.stops_at_refusal
+            world.providers,
+            clock,
+            self._inbox,
+            world.audit,
+            stops_at_refusal=settings.stops_at_refusal,
+            defers_busy=not settings.is_ca,
         )
         self._clerk = Clerk(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()

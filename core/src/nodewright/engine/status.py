@@ -12,10 +12,11 @@ from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
 from nodewright.planner.explain import BufferFacts, RequestFacts
 from nodewright.registry.backoff import is_active
+from nodewright.registry.deferrals import is_deferred
 from nodewright.registry.deletions import recent_deletions
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.probation import allowance
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest, UnhealthyCluster
+from nodewright.registry.state import Backoff, Deferral, Memory, ScaleUpRequest, UnhealthyCluster
 from nodewright.snapshot.observation import GroupSeen
 
 _UNDECLARED = "the provider does not report failures"
@@ -40,7 +41,7 @@ class GroupStatus:
     ``requests`` still owe machines, each with the moment at which it is given up; ``given_up`` are overdue and still
     part of the target; ``unregistered`` instances are no nodes yet, ``late`` of them (or of the nodes) for too long,
     and ``next_late`` (epoch seconds) is when the next of them will be. ``probation`` is how many machines it may be
-    asked for until it delivers, None for as many as are needed. ``deleted`` counts towards the budget.
+    asked for until it delivers, None for as many as are needed. ``deferral``: the cloud was busy. ``deleted`` counts towards the budget.
     ``quarantined_until`` (epoch seconds): no node is removed, for others went with the last ones; None where that is
     not so. ``autoprovisioned`` is the machine type of a group that was made on demand.
     """
@@ -56,6 +57,7 @@ class GroupStatus:
     late: int = 0
     next_late: float | None = None
     backoff: Backoff | None = None
+    deferral: Deferral | None = None
     probation: int | None = None
     deleted: int = 0
     quarantined_until: float | None = None
@@ -104,7 +106,7 @@ def make_status(
     gone = (*deletions, *empty_deletions)
     machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": gone}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
-    alone = (memory.backoffs, memory.scale_down.quarantined_until)
+    alone = (memory.backoffs, memory.deferrals, memory.scale_down.quarantined_until)
     known = {*memory.last_known, *memory.requests, *memory.given_up}.union(*alone, *counts.values())
     waiting = _waiting(memory)
     groups = (_group_status(ref, memory, counts, waiting.get(ref, ()), now) for ref in sorted(known))
@@ -149,7 +151,7 @@ def _with_ends(requests: Iterable[ScaleUpRequest], ends: Sequence[float]) -> Ite
 def _group_status(
     ref: GroupRef, memory: Memory, counts: Mapping[str, Counter[GroupRef]], waiting: Sequence[float], now: float
 ) -> GroupStatus:
-    seen, backoff = memory.last_known.get(ref), memory.backoffs.get(ref)
+    seen, backoff, deferral = memory.last_known.get(ref), memory.backoffs.get(ref), memory.deferrals.get(ref)
     detection = _detection(seen, memory.arrivals.get(ref)) if seen is not None else None
     ends = [since + detection.timeout for since in waiting] if detection is not None else []
     quarantined = memory.scale_down.quarantined_until.get(ref)
@@ -165,6 +167,7 @@ def _group_status(
         late=counts["late"][ref],
         next_late=ends[0] if ends else None,
         backoff=backoff if is_active(backoff, now) else None,
+        deferral=deferral if is_deferred(deferral, now) else None,
         probation=allowance(backoff, now),
         deleted=counts["deleted"][ref],
         quarantined_until=quarantined if quarantined is not None and quarantined > now else None,

@@ -34,6 +34,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     pause = settings.failures.initial_node_group_backoff_duration
     moments.extend(tried + pause for tried in state.memory.deletion_tried.values())
     moments.extend(held.until for ref, held in state.memory.backoffs.items() if ref not in state.groups)
+    moments.extend(held.until for held in state.memory.deferrals.values())
     for ref, since in state.memory.empty_since.items():
         moments.append(since + state.groups[ref].seen.options.scale_down_unneeded_seconds)
     for group in state.groups.values():

@@ -103,12 +103,18 @@ class Done(Outcome, frozen=True, kw_only=True):
 
 
 class Failed(Outcome, frozen=True, kw_only=True):
-    """Refused: nothing changed."""
+    """Refused: nothing changed. ``retry_after`` (seconds): the cloud was only busy, and may be asked again after that."""
 
     code: str
     message: str
     error_class: ErrorClass = ErrorClass.OTHER
     scope: FailureScope = FailureScope.GROUP
+    retry_after: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Was the cloud busy, so that nothing is wrong with the group?"""
+        return self.retry_after is not None
 
 
 class Unknown(Outcome, frozen=True, kw_only=True):

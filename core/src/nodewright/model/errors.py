@@ -4,7 +4,9 @@ NodewrightError
 ├ ConfigError · PluginError{PluginNotFound, ContractViolation}   stop at start, name the key or hook
 ├ KubeApiError(retryable)                                        skip this loop
 ├ ProviderError(provider, group_id, code)                        event, backoff of that group
-│  └ OutOfCapacity, QuotaExceeded, TargetChanged, Throttled, AccessDenied, NodeGroupNotFound,
+│  ├ Shortage{OutOfCapacity, QuotaExceeded}(scope)               event, backoff of the groups that share the scope
+│  ├ CloudBusy{Throttled, OperationInProgress}(retry_after)      repeated, then deferred: no backoff
+│  └ TargetChanged, AccessDenied, NodeGroupNotFound,
 │    ProviderUnavailable{OutcomeUnknown}, BadAnswer (also a ContractViolation)
 └ InvariantError                                                 a bug: stop loudly
 """
@@ -56,28 +58,35 @@ class ProviderError(NodewrightError):
         self.code = code or type(self).code
 
 
-class OutOfCapacity(ProviderError):
-    """The cloud has no machines of that kind now."""
+class Shortage(ProviderError):
+    """The cloud cannot give these machines now. Raise ``OutOfCapacity`` or ``QuotaExceeded``.
 
-    code = "outOfResources"
-
-
-class QuotaExceeded(ProviderError):
-    """A limit of the cloud is used up, of the whole account or of a part of it: somebody must raise it."""
-
-    code = "quotaExceeded"
+    ``scope`` says what else the cloud has declared short: the group alone, unless the cloud's own words name more.
+    """
 
     def __init__(
         self,
         message: str = "",
         *,
-        scope: FailureScope = FailureScope.ACCOUNT,
+        scope: FailureScope = FailureScope.GROUP,
         provider: str = "",
         group_id: str = "",
         code: str = "",
     ) -> None:
         super().__init__(message, provider=provider, group_id=group_id, code=code)
         self.scope = scope
+
+
+class OutOfCapacity(Shortage):
+    """The cloud has no machines of that kind now."""
+
+    code = "outOfResources"
+
+
+class QuotaExceeded(Shortage):
+    """A quota of the account is used up: an operator must raise it."""
+
+    code = "quotaExceeded"
 
 
 class TargetChanged(ProviderError):
@@ -90,14 +99,34 @@ class TargetChanged(ProviderError):
         self.actual = actual
 
 
-class Throttled(ProviderError):
-    """The cloud asks for fewer calls; ``retry_after`` is in seconds."""
+class CloudBusy(ProviderError):
+    """The cloud cannot take the call now: nothing changed, and nothing is wrong with the group. ``retry_after`` is in
+    seconds. Raise ``Throttled`` or ``OperationInProgress``.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        retry_after: float = 1.0,
+        provider: str = "",
+        group_id: str = "",
+        code: str = "",
+    ) -> None:
+        super().__init__(message, provider=provider, group_id=group_id, code=code)
+        self.retry_after = float(retry_after)
+
+
+class Throttled(CloudBusy):
+    """The cloud asks for fewer calls."""
 
     code = "throttled"
 
-    def __init__(self, message: str = "", *, retry_after: float = 1.0, provider: str = "", group_id: str = "") -> None:
-        super().__init__(message, provider=provider, group_id=group_id)
-        self.retry_after = retry_after
+
+class OperationInProgress(CloudBusy):
+    """Another operation holds the group, or another writer was quicker: the same call may succeed soon."""
+
+    code = "operationInProgress"
 
 
 class AccessDenied(ProviderError):

@@ -28,6 +28,7 @@ class SkipCode(StrEnum):
     UNKNOWN = "unknown"
     UNHEALTHY = "unhealthy"
     BACKOFF = "backoff"
+    DEFERRED = "deferred"
     CORRECTED = "corrected"
     PROBATION = "probation"
     MAX_SIZE = "max_size"

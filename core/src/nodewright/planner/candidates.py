@@ -8,6 +8,7 @@ from nodewright.estimator.limits import node_limit
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef, GroupSpec
+from nodewright.model.moment import format_moment
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.planner.deadline import deadline
@@ -16,7 +17,8 @@ from nodewright.planner.quota import Quota
 from nodewright.planner.similar import are_similar, share_a_label
 from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.backoff import is_active
-from nodewright.registry.state import ClusterState
+from nodewright.registry.deferrals import is_deferred
+from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.snapshot import Snapshot
 
 
@@ -96,11 +98,20 @@ def unsafe_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
         return SkipReason(
             code=SkipCode.UNHEALTHY, message="not ready for scale-up: the cluster is unhealthy through it"
         )
-    if is_active(group.backoff, state.now):
-        code = group.backoff.code if group.backoff is not None else ""
-        return SkipReason(code=SkipCode.BACKOFF, message=f"in backoff after failed scale-up ({code})")
     if ref in ground.corrected:
         return SkipReason(code=SkipCode.CORRECTED, message="its size is being corrected in this loop")
+    return _reason_to_rest(group, state.now)
+
+
+def _reason_to_rest(group: GroupState, now: float) -> SkipReason | None:
+    """Why a group is left alone after what its cloud answered."""
+    backoff, deferral = group.backoff, group.deferral
+    if backoff is not None and is_active(backoff, now):
+        why = f"with {backoff.shared_from}, whose scale-up failed" if backoff.shared_from else "after failed scale-up"
+        return SkipReason(code=SkipCode.BACKOFF, message=f"in backoff {why} ({backoff.code})")
+    if deferral is not None and is_deferred(deferral, now):
+        why = f"until {format_moment(deferral.until)} because the cloud is busy ({deferral.code})"
+        return SkipReason(code=SkipCode.DEFERRED, message=f"deferred {why}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""How long a group is left alone (behaviour/up.md §2.12)."""
+"""How long a group is left alone after a failure."""
 
 from collections.abc import Mapping
 
@@ -6,14 +6,18 @@ from nodewright.model.group import GroupRef
 from nodewright.model.settings import FailureSettings
 from nodewright.registry.state import Backoff, Failure
 
+# A group that only shares a scope with the one that failed is left alone for this part of a first backoff.
+_SHARED_PART = 0.5
+
 
 def after_failure(held: Backoff | None, settings: FailureSettings, failure: Failure) -> Backoff:
     """The backoff that a failure leaves: a first one starts short, one after an ended backoff doubles it.
 
-    A failure while the backoff lasts changes what is shown, not how long it lasts from now.
+    A failure while the backoff lasts changes what is shown, not how long it lasts from now. A group that had only shared
+    another group's backoff fails for the first time.
     """
     asked = failure.asked
-    if held is None:
+    if held is None or held.shared_from:
         duration = settings.initial_node_group_backoff_duration
     elif held.until < failure.at:
         duration = min(2 * held.duration, settings.max_node_group_backoff_duration)
@@ -27,6 +31,20 @@ def after_failure(held: Backoff | None, settings: FailureSettings, failure: Fail
         code=failure.code,
         message=failure.message,
         asked=asked,
+    )
+
+
+def shared_backoff(settings: FailureSettings, failure: Failure) -> Backoff:
+    """Return the backoff of a group that did not fail itself: it ends before the one of the group that failed."""
+    part = _SHARED_PART * settings.initial_node_group_backoff_duration
+    return Backoff(
+        until=failure.at + part,
+        duration=part,
+        last_failure=failure.at,
+        error_class=failure.error_class,
+        code=failure.code,
+        message=failure.message,
+        shared_from=str(failure.group),
     )
 
 

@@ -7,7 +7,7 @@ from nodewright.model.errors import TargetChanged
 from nodewright.model.group import FailureScope, GroupRef
 from nodewright.model.node import ZONE_LABEL
 from nodewright.model.settings import FailureSettings
-from nodewright.registry.backoff import after_failure
+from nodewright.registry.backoff import after_failure, shared_backoff
 from nodewright.registry.case import GroupCase
 from nodewright.registry.state import Backoff, Failure
 from nodewright.snapshot.observation import GroupSeen
@@ -25,7 +25,7 @@ INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
 def refused(case: GroupCase) -> list[Failure]:
-    """Increases that the cloud did not accept, or accepted for no machine at all."""
+    """Increases that the cloud did not accept, or accepted for no machine at all. A busy cloud is no failure."""
     found = []
     for outcome in case.outcomes:
         if not isinstance(outcome.action, IncreaseSize):
@@ -47,9 +47,11 @@ def refused(case: GroupCase) -> list[Failure]:
 
 
 def _is_fault(outcome: Failed, case: GroupCase) -> bool:
-    """Somebody else's write is no fault of the group, which is planned anew; unless its size, read again, is what
-    it was: then what is read of the group cannot be acted upon.
+    """A busy cloud and another writer are no fault of the group. If the group's size, read again, is what it was
+    expected to be, the refusal for its size is one: nothing that is read of the group can be acted upon.
     """
+    if outcome.is_busy:
+        return False
     return outcome.code != TargetChanged.code or case.seen.target == outcome.action.expected_target
 
 
@@ -113,24 +115,35 @@ def backed_off(
     groups: Mapping[GroupRef, GroupSeen],
     settings: FailureSettings,
 ) -> dict[GroupRef, Backoff]:
-    """The backoffs after these failures; several of one loop count once for a group."""
+    """The backoffs after these failures; several of one loop count once for a group.
+
+    A group that shares the scope of a failure shares a short backoff, once: while that is remembered, or a backoff of
+    its own is, only its own failures count. So every group is asked now and then, whatever befalls its peers.
+    """
+    failures = list(failures)
     changed = dict(backoffs)
     for failure in failures:
-        for ref in _in_scope(failure, groups):
-            changed[ref] = after_failure(backoffs.get(ref), settings, failure)
+        changed[failure.group] = after_failure(backoffs.get(failure.group), settings, failure)
+    for failure in failures:
+        for ref in _peers(failure, groups):
+            if ref not in changed:
+                changed[ref] = shared_backoff(settings, failure)
     return changed
 
 
-def _in_scope(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
-    """The groups that a failure reaches: its own, and those of the provider in the same zone, type, account."""
-    if failure.scope == FailureScope.GROUP or failure.group not in groups:
-        return [failure.group]
-    peers = [ref for ref in groups if ref.provider == failure.group.provider]
-    if failure.scope == FailureScope.ACCOUNT:
-        return peers
-    key = ZONE_LABEL if failure.scope == FailureScope.ZONE else INSTANCE_TYPE_LABEL
+def _peers(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
+    """The other groups of the provider in the same zone, or of the same instance type, where the failure is of those.
+
+    One account has quotas of many kinds: what it lacks for one group it may have for the next, which is asked at once
+    and backs off when it is refused itself.
+    """
+    keys = {FailureScope.ZONE: ZONE_LABEL, FailureScope.INSTANCE_TYPE: INSTANCE_TYPE_LABEL}
+    if failure.scope not in keys or failure.group not in groups:
+        return []
+    key = keys[failure.scope]
     own = _template_label(groups[failure.group], key)
-    return [ref for ref in peers if ref == failure.group or (own and _template_label(groups[ref], key) == own)]
+    peers = (ref for ref in groups if ref.provider == failure.group.provider and ref != failure.group)
+    return [ref for ref in peers if own and _template_label(groups[ref], key) == own]
 
 
 def _template_label(group: GroupSeen, key: str) -> str:

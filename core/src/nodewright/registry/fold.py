@@ -11,6 +11,7 @@ from nodewright.registry.activity import with_activity
 from nodewright.registry.arrivals import after_timeouts, find_arrived, learn_provision_times, with_patience
 from nodewright.registry.backoff import without_stale
 from nodewright.registry.case import GroupCase, Judge
+from nodewright.registry.deferrals import deferrals_after
 from nodewright.registry.deletions import find_never_ran, recent_deletions, with_most_nodes
 from nodewright.registry.evidence import remember_ran, with_evidence
 from nodewright.registry.failures import backed_off
@@ -27,7 +28,7 @@ from nodewright.registry.probation import after_deliveries, without_probation
 from nodewright.registry.provisioning import ProvisioningMemory
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
-from nodewright.registry.state import Backoff, ClusterState, GroupState, Memory
+from nodewright.registry.state import Backoff, ClusterState, Deferral, GroupState, Memory
 from nodewright.registry.tried import tried_deletions
 from nodewright.registry.unreadable import known_groups, with_own_writes
 from nodewright.snapshot.observation import GroupSeen, Observation
@@ -47,6 +48,7 @@ class _Findings:
     tried: Mapping[tuple[GroupRef, str], float]
     provisioning: ProvisioningMemory
     empty_since: Mapping[GroupRef, float]
+    deferrals: Mapping[GroupRef, Deferral]
     vanished: Mapping[GroupRef, tuple[str, ...]]
 
     @property
@@ -107,7 +109,8 @@ def fold(
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
     provisioning = replace(memory.provisioning, grants=settled.grants)
     empty = find_empty_since(memory, states, seen.groups, members, outcomes, seen.now)
-    found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, vanished)
+    deferrals = deferrals_after(memory.deferrals, outcomes, seen.now)
+    found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, deferrals, vanished)
     state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
     return replace(state, ended=tuple(ended))
 
@@ -176,6 +179,7 @@ def _conclude(
     states = {
         ref: replace(state, backoff=backoffs[ref]) if ref in backoffs else state for ref, state in found.states.items()
     }
+    states |= {ref: replace(states[ref], deferral=held) for ref, held in found.deferrals.items() if ref in states}
     states |= {ref: replace(states[ref], vanished=machines) for ref, machines in found.vanished.items()}
     strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
     unhealthy = find_unhealthy(states, strangers, memory.unhealthy, settings, now)
@@ -198,6 +202,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
     return Memory(
         requests={ref: state.requests for ref, state in states.items() if state.requests},
         backoffs=backoffs,
+        deferrals=found.deferrals,
         given_up={ref: state.given_up for ref, state in states.items() if state.given_up},
         withdrawn_at={ref: state.withdrawn_at for ref, state in states.items() if state.withdrawn_at},
         size_gaps={ref: state.size_gap for ref, state in states.items() if state.size_gap is not None},

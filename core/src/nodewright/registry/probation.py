@@ -19,9 +19,10 @@ _STEPS = 3
 def allowance(backoff: Backoff | None, now: float) -> int | None:
     """How many machines a group on probation may be asked for; None for one that is not.
 
-    Probation ends when the group has proved itself, fails again, or the failure is forgotten.
+    Probation ends when the group has proved itself, fails again, or the failure is forgotten. A group that only shared
+    the backoff of another did not fail: it has nothing to prove.
     """
-    if backoff is None or is_active(backoff, now) or backoff.delivered >= _STEPS:
+    if backoff is None or backoff.shared_from or is_active(backoff, now) or backoff.delivered >= _STEPS:
         return None
     return int(2**backoff.delivered)
 

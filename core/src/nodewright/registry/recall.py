@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from nodewright.model.group import GroupRef
+from nodewright.registry.deferrals import no_later
 from nodewright.registry.provisioning import Grant, ProvisioningMemory
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 
@@ -22,6 +23,7 @@ def recalled(memory: Memory, now: float) -> Memory:
         memory,
         requests={ref: tuple(_under_way(request, now) for request in held) for ref, held in memory.requests.items()},
         backoffs={ref: _backoff(held, now) for ref, held in memory.backoffs.items()},
+        deferrals={ref: no_later(held, now) for ref, held in memory.deferrals.items()},
         withdrawn_at={ref: min(at, now) for ref, at in memory.withdrawn_at.items()},
         size_gaps={ref: changed(gap, since=min(gap.since, now)) for ref, gap in memory.size_gaps.items()},
         unregistered_since=_no_later(memory.unregistered_since, now),

@@ -80,7 +80,9 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     ``delivered`` counts the requests that arrived in full since it ended, up to as many as prove the group
     (registry/probation.py); where nothing is probed it is proven from the start. ``asked`` is when machines were asked
-    for that never appeared (0: none failed in that way while it lasted).
+    for that never appeared (0: none failed in that way while it lasted). ``shared_from`` is the group that failed, where
+    this one did not: the cloud named something short that both share. Such a backoff is short and not followed by
+    probation.
     """
 
     until: float
@@ -91,6 +93,20 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     delivered: int = 0
     asked: float = 0.0
+    shared_from: str = ""
+
+
+class Deferral(msgspec.Struct, frozen=True, kw_only=True):
+    """A group that is not asked to grow before ``until`` (epoch seconds), because the cloud was busy.
+
+    ``pause`` is how long that is in seconds, ``times`` how many busy answers there were in a row.
+    """
+
+    until: float
+    pause: float
+    times: int = 1
+    code: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,11 +216,13 @@ class Memory:
     that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
     machines; it is not kept over a restart. ``never_up`` are nodes (by name) that are not up and never were, each with
     when its condition ``Ready`` last changed (registry/nodes.py). ``looked_at`` is when the cluster was last looked at,
-    which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is.
+    which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is. ``deferrals`` are
+    groups that wait because the cloud was busy.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
     backoffs: Mapping[GroupRef, Backoff] = field(default_factory=dict)
+    deferrals: Mapping[GroupRef, Deferral] = field(default_factory=dict)
     given_up: Mapping[GroupRef, int] = field(default_factory=dict)
     withdrawn_at: Mapping[GroupRef, float] = field(default_factory=dict)
     size_gaps: Mapping[GroupRef, SizeGap] = field(default_factory=dict)
@@ -292,6 +310,7 @@ class GroupState:
     healthy: bool = True
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
+    deferral: Deferral | None = None
     newly_late: tuple[str, ...] = ()
     newly_unready: tuple[str, ...] = ()
     new_failures: tuple[FailedInstance, ...] = ()

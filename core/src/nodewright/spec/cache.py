@@ -8,10 +8,11 @@ from random import Random
 from typing import Generic, TypeVar
 
 from nodewright.model.clock import Clock
-from nodewright.model.errors import ProviderError, ProviderUnavailable, Throttled
+from nodewright.model.errors import CloudBusy, ProviderError, ProviderUnavailable
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+E = TypeVar("E", bound=ProviderError)
 
 _EARLIEST = 0.5
 _PASSING_SECONDS = 20.0
@@ -43,7 +44,7 @@ class Kept(Generic[K, V]):
 
     def keep(self, key: K, answer: V | ProviderError) -> None:
         """Trouble that passes is kept for a moment only, and never in place of an answer."""
-        if isinstance(answer, Throttled | ProviderUnavailable | NotYet):
+        if isinstance(answer, CloudBusy | ProviderUnavailable | NotYet):
             known = self._answers.get(key, (0.0, not_yet(answer)))[1]
             self._answers[key] = (self._clock.now() + _PASSING_SECONDS, known)
             return
@@ -86,6 +87,8 @@ def tell(answer: V | ProviderError) -> V:
     return answer
 
 
-def anew(error: ProviderError) -> ProviderError:
+def anew(error: E) -> E:
     """A new one each time: the core notes in an error whose group it was, and it would grow with every raise."""
-    return type(error)(str(error), code=error.code)
+    fresh = type(error).__new__(type(error), *error.args)
+    vars(fresh).update(vars(error))
+    return fresh

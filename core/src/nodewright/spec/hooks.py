@@ -94,8 +94,9 @@ class RequiredHooks(Protocol):
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
         """Raise the target from ``expected_target`` to ``target``; answers how many machines were accepted.
 
-        Raises TargetChanged when the target is not ``expected_target`` any more, OutOfCapacity or
-        QuotaExceeded when the cloud refuses at once. Never goes beyond the group's maximum.
+        Raises TargetChanged when the target is not ``expected_target`` any more; OutOfCapacity or QuotaExceeded, with
+        the scope that the cloud names, when the cloud refuses at once; Throttled or OperationInProgress when it is
+        busy, and then nothing has changed. Never goes beyond the group's maximum.
         """
 
     @hookspec(firstresult=True)

@@ -8,10 +8,12 @@ from nodewright.spec import (
     ErrorClass,
     FailureScope,
     NodeGroupNotFound,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     Throttled,
 )
 
@@ -26,14 +28,21 @@ _THROTTLED = frozenset(
         "TooManyRequestsException",
         "BandwidthLimitExceeded",
         "SlowDown",
-        # A resize is under way, or somebody else holds the group: it passes by itself.
+    )
+)
+# A resize is under way, or another client holds the group: it passes by itself.
+_IN_PROGRESS = frozenset(
+    (
         "ScalingActivityInProgress",
         "ScalingActivityInProgressFault",
         "ResourceContention",
         "ResourceContentionFault",
         "ResourceInUse",
+        "ResourceInUseFault",
     )
 )
+# The account may have only so many of what such a call makes.
+_MAKES = ("CreateAutoScalingGroup", "CreateLaunchTemplate", "CreateLaunchTemplateVersion")
 _DENIED = frozenset(
     (
         "AccessDenied",
@@ -146,7 +155,7 @@ _LAUNCH_FAILURES: tuple[tuple[tuple[str, ...], str, ErrorClass, FailureScope], .
     (("Unsupported", "is not supported in your requested"), "Unsupported", ErrorClass.OTHER, FailureScope.GROUP),
     (("InvalidParameter", "Value ("), "InvalidParameter", ErrorClass.OTHER, FailureScope.GROUP),
 )
-_SHORTAGES: Mapping[ErrorClass, type[ProviderError]] = {
+_SHORTAGES: Mapping[ErrorClass, type[Shortage]] = {
     ErrorClass.QUOTA: QuotaExceeded,
     ErrorClass.OUT_OF_RESOURCES: OutOfCapacity,
 }
@@ -164,14 +173,21 @@ def classify_launch(message: str) -> tuple[ErrorClass, FailureScope, str]:
 def refusal(operation: str, code: str, message: str, retry_after: float = 0.0) -> ProviderError:
     """The error that a refusal of the API stands for; the API's own code and words stay in it."""
     said = f"{operation}: {code}: {message}"[:_MAX_MESSAGE]
-    if code in _THROTTLED:
-        return Throttled(said, retry_after=max(1.0, retry_after))
+    if code in _THROTTLED | _IN_PROGRESS:
+        busy = Throttled if code in _THROTTLED else OperationInProgress
+        return busy(said, retry_after=max(1.0, retry_after))
     if code in _STRANGER:
         return AccessDenied(said, code=NO_CREDENTIALS)
     if code == "ValidationError" and "Instance Id not found" in message:
         return ProviderError(said, code=INSTANCE_NOT_FOUND)
     kind = _kind_of(code, message)
-    return kind(said) if kind is not None else ProviderError(said, code=code or "unknownError")
+    if kind is not None:
+        return kind(said)
+    error_class, scope, _ = classify_launch(code)
+    short = _SHORTAGES.get(error_class)
+    if short is not None:
+        return short(said, scope=FailureScope.ACCOUNT if operation in _MAKES else scope)
+    return ProviderError(said, code=code or "unknownError")
 
 
 def _kind_of(code: str, message: str) -> type[ProviderError] | None:
@@ -181,7 +197,7 @@ def _kind_of(code: str, message: str) -> type[ProviderError] | None:
         return ProviderUnavailable
     if code == "ValidationError" and "not found" in message:
         return NodeGroupNotFound
-    return _SHORTAGES.get(classify_launch(code)[0])
+    return None
 
 
 def from_response(operation: str, response: dict[str, Any]) -> tuple[str, ProviderError]:
@@ -189,7 +205,7 @@ def from_response(operation: str, response: dict[str, Any]) -> tuple[str, Provid
     error, meta = response.get("Error", {}), response.get("ResponseMetadata", {})
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     status = int(meta.get("HTTPStatusCode", 0))
-    if status >= 500 and code not in _THROTTLED:
+    if status >= 500 and code not in _THROTTLED | _IN_PROGRESS:
         return code or str(status), ProviderUnavailable(f"{operation}: {status} {code}: {message}"[:_MAX_MESSAGE])
     return code, refusal(operation, code, message, _retry_after(meta))
 

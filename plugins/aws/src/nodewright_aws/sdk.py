@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from nodewright.spec import AccessDenied, ApiCalls, Clock, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import AccessDenied, ApiCalls, Clock, CloudBusy, ProviderError, ProviderUnavailable
 from nodewright_aws.api import TagFilter
 from nodewright_aws.calls import Calls, convert
 from nodewright_aws.discovery import make_filters
@@ -185,7 +185,7 @@ class Sdk:
             self._calls.ask("ec2", operation, DryRun=True, **_PROBES.get(operation, {}))
         except AccessDenied:
             return False
-        except (ProviderUnavailable, Throttled):
+        except (ProviderUnavailable, CloudBusy):
             raise
         except ProviderError:
             return True  # whatever else AWS has against the request, it looked at it: permissions come first

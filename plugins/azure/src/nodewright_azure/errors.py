@@ -8,6 +8,7 @@ from nodewright.spec import (
     ErrorClass,
     FailureScope,
     NodeGroupNotFound,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
@@ -33,6 +34,7 @@ _BUSY = frozenset(
 )
 # AKS does one thing at a time with an agent pool, and refuses another with words alone.
 _UNDER_WAY = "in progress"
+_MAY_BE_BUSY = frozenset((NOT_ALLOWED, "Conflict"))
 _THROTTLED = frozenset(("TooManyRequests", "OperationThrottled", "SubscriptionRequestsThrottled", "RequestThrottled"))
 _DENIED = frozenset(
     (
@@ -97,29 +99,33 @@ def classify(code: str, message: str) -> tuple[ErrorClass, FailureScope]:
 def refusal(operation: str, said: Refusal) -> ProviderError:
     """The error that an answer stands for; Azure's own code and words stay in it."""
     text = f"{operation}: {said.code or said.status}: {said.message}"[:_MAX_MESSAGE]
-    is_busy = said.code in _BUSY or (said.code == NOT_ALLOWED and _UNDER_WAY in said.message)
-    if said.status == 429 or said.code in _THROTTLED or is_busy:
-        return Throttled(text, retry_after=max(1.0, said.retry_after))
+    is_busy = said.code in _BUSY or (said.code in _MAY_BE_BUSY and _UNDER_WAY in said.message)
+    is_throttled = said.status == 429 or said.code in _THROTTLED
+    if is_throttled or is_busy:
+        busy = Throttled if is_throttled else OperationInProgress
+        return busy(text, retry_after=max(1.0, said.retry_after))
     if said.status == 404:
         return _not_found(operation, text, said.code)
     error_class, scope = classify(said.code, said.message)
     if said.status < 500 and error_class is ErrorClass.QUOTA:
         return QuotaExceeded(text, scope=scope)
-    kind = _kind_of(said, error_class)
+    kind = _kind_of(said)
     if kind is not None:
         return kind(text)
+    if error_class is _SHORT:
+        return OutOfCapacity(text, scope=scope)
     gone = said.code == "InvalidParameter" and "instanceId" in said.message
     return ProviderError(text, code=INSTANCE_NOT_FOUND if gone else said.code or "unknownError")
 
 
-def _kind_of(said: Refusal, error_class: ErrorClass) -> type[ProviderError] | None:
+def _kind_of(said: Refusal) -> type[ProviderError] | None:
     if said.status == 412:
         return Stale
     if said.code in _DENIED or said.status in (401, 403):
         return AccessDenied
     if said.status >= 500:
         return ProviderUnavailable
-    return OutOfCapacity if error_class is _SHORT else None
+    return None
 
 
 def _not_found(operation: str, text: str, code: str) -> ProviderError:

@@ -5,7 +5,7 @@ from random import Random
 
 import msgspec
 
-from nodewright.spec import Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import Clock, CloudBusy, NodeGroupNotFound, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import anew, ask, ask_each, not_yet
 from nodewright_azure.agent_pools import split_name
 from nodewright_azure.api import Api
@@ -262,7 +262,7 @@ class Fleet:
         if isinstance(answer, NodeGroupNotFound):
             answer = ()
         if isinstance(answer, ProviderError):
-            passing = isinstance(answer, Throttled | ProviderUnavailable) and held.roster.until > float("-inf")
+            passing = isinstance(answer, CloudBusy | ProviderUnavailable) and held.roster.until > float("-inf")
             roster = msgspec.structs.replace(held.roster, until=now + _AGAIN_SECONDS, trouble=answer)
             if passing and not strict:
                 roster = msgspec.structs.replace(roster, trouble=held.roster.trouble)
@@ -281,4 +281,4 @@ class Fleet:
 
 def _once_more(error: ProviderError) -> ProviderError:
     """A new one each time, for which the core does not wait: only the next refresh can help."""
-    return not_yet(error) if isinstance(error, Throttled | ProviderUnavailable) else anew(error)
+    return not_yet(error) if isinstance(error, CloudBusy | ProviderUnavailable) else anew(error)

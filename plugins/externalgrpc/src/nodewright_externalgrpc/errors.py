@@ -7,27 +7,41 @@ import grpc
 
 from nodewright.spec import (
     AccessDenied,
+    CloudBusy,
+    FailureScope,
     NodeGroupNotFound,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     TargetChanged,
     Throttled,
 )
-from nodewright_externalgrpc.wire import ACTUAL, CODE
+from nodewright_externalgrpc.wire import ACTUAL, CODE, RETRY_AFTER, SCOPE
 
 Code: Any = grpc.StatusCode
 
 _CLASSES: Mapping[str, type[ProviderError]] = {
     kind.code: kind
-    for kind in (AccessDenied, NodeGroupNotFound, OutOfCapacity, ProviderUnavailable, QuotaExceeded, Throttled)
+    for kind in (
+        AccessDenied,
+        NodeGroupNotFound,
+        OperationInProgress,
+        OutOfCapacity,
+        ProviderUnavailable,
+        QuotaExceeded,
+        Throttled,
+    )
 }
 _BY_STATUS: Mapping[Any, type[ProviderError]] = {
     Code.NOT_FOUND: NodeGroupNotFound,
     Code.RESOURCE_EXHAUSTED: OutOfCapacity,
     Code.PERMISSION_DENIED: AccessDenied,
     Code.UNAUTHENTICATED: AccessDenied,
+    # gRPC's name for a conflict with another operation.
+    Code.ABORTED: OperationInProgress,
     # These say nothing about whether the call took effect.
     Code.UNAVAILABLE: ProviderUnavailable,
     Code.DEADLINE_EXCEEDED: ProviderUnavailable,
@@ -40,9 +54,11 @@ _STATUS: tuple[tuple[type[ProviderError], Any], ...] = (
     (QuotaExceeded, Code.RESOURCE_EXHAUSTED),
     (AccessDenied, Code.PERMISSION_DENIED),
     (TargetChanged, Code.ABORTED),
+    (OperationInProgress, Code.ABORTED),
     (ProviderUnavailable, Code.UNAVAILABLE),
     (Throttled, Code.UNAVAILABLE),
 )
+_SCOPES: Mapping[str, FailureScope] = {scope.value: scope for scope in FailureScope}
 
 
 class NotOffered(ProviderError):
@@ -60,7 +76,19 @@ def translate(error: grpc.RpcError, method: str) -> ProviderError:
     if status == Code.UNIMPLEMENTED:
         return NotOffered(said)
     kind = _CLASSES.get(told.get(CODE, ""), _BY_STATUS.get(status))
-    return kind(said) if kind is not None else ProviderError(said, code=told.get(CODE) or status.name.lower())
+    found = kind(said) if kind is not None else ProviderError(said, code=told.get(CODE) or status.name.lower())
+    if isinstance(found, Shortage):
+        found.scope = _SCOPES.get(told.get(SCOPE, ""), found.scope)
+    if isinstance(found, CloudBusy):
+        found.retry_after = _seconds(told.get(RETRY_AFTER, ""), found.retry_after)
+    return found
+
+
+def _seconds(text: str, default: float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return default
 
 
 def status_of(error: ProviderError) -> Any:
@@ -72,5 +100,11 @@ def status_of(error: ProviderError) -> Any:
 
 def metadata_of(error: ProviderError) -> tuple[tuple[str, str], ...]:
     """What nodewright's own client wants to know besides."""
-    actual = ((ACTUAL, str(error.actual)),) if isinstance(error, TargetChanged) else ()
-    return ((CODE, error.code), *actual)
+    more: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, TargetChanged):
+        more = ((ACTUAL, str(error.actual)),)
+    elif isinstance(error, Shortage):
+        more = ((SCOPE, error.scope.value),)
+    elif isinstance(error, CloudBusy):
+        more = ((RETRY_AFTER, f"{error.retry_after:g}"),)
+    return ((CODE, error.code), *more)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from nodewright.spec import Clock, GroupOptions, NodeTemplate, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import Clock, CloudBusy, GroupOptions, NodeTemplate, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import Kept, ask, tell
 from nodewright_externalgrpc.channel import Channel
 from nodewright_externalgrpc.convert import price_request, read_node, read_options, write_options
@@ -107,6 +107,6 @@ _OTHER = _defaults(2002.0, 0.75, flag=True)
 
 def _value(answer: T | ProviderError) -> T | ProviderError:
     """Trouble that passes is raised: then the whole trait is asked again soon."""
-    if isinstance(answer, ProviderUnavailable | Throttled):
+    if isinstance(answer, ProviderUnavailable | CloudBusy):
         raise answer
     return answer

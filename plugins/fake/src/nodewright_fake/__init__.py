@@ -2,7 +2,7 @@
 
 from nodewright_fake.cloud import FakeCloud
 from nodewright_fake.delays import Delay, fixed
-from nodewright_fake.faults import Crash, Fault, Hang, Partial, Refuse, Slow, Throttle, WrongSize
+from nodewright_fake.faults import Crash, Fault, Hang, InProgress, Partial, Refuse, Slow, Throttle, WrongSize
 from nodewright_fake.options import CloudOptions, Failure, GroupConfig, Lateness, Quota, StockOut, load_options
 from nodewright_fake.provider import FakeProvider
 
@@ -16,6 +16,7 @@ __all__ = [
     "Fault",
     "GroupConfig",
     "Hang",
+    "InProgress",
     "Lateness",
     "Partial",
     "Quota",

@@ -21,7 +21,7 @@ from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
 from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut, TaintConfig, TakeBack
-from nodewright_fake.supply import BROKEN, Shortage, Supply
+from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
 
 
 class FakeCloud:
@@ -302,7 +302,8 @@ class FakeCloud:
         if quota.enforced == "call" or atomic:
             asked = (other.config for other in self._groups.values() for _ in range(other.target))
             if self.supply.over_quota([*asked, *wanted]):
-                raise QuotaExceeded("the account's quota is used up", group_id=group.name)
+                raise QuotaExceeded(OVER_QUOTA.message, scope=OVER_QUOTA.scope, group_id=group.name)
         left = self.supply.in_stock(group.config, self._clock.now()) if atomic else None
         if left is not None and left < machines:
-            raise OutOfCapacity(f"{left} machines of {machines} are in stock", group_id=group.name)
+            scope = self.supply.stock_scope(group.config, self._clock.now())
+            raise OutOfCapacity(f"{left} machines of {machines} are in stock", scope=scope, group_id=group.name)

@@ -10,10 +10,13 @@ from msgspec import Meta
 from nodewright.spec import (
     AccessDenied,
     Clock,
+    FailureScope,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     Throttled,
 )
 from nodewright_fake.delays import Seconds
@@ -44,14 +47,24 @@ class CallFault(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", for
 
 
 class Refuse(CallFault, frozen=True, kw_only=True, tag="refuse"):
-    """The call is refused: out_of_capacity, quota, access_denied, unavailable or other."""
+    """The call is refused: out_of_capacity, quota, access_denied, unavailable or other.
+
+    ``scope`` is how far out_of_capacity and quota reach, as the cloud tells it.
+    """
 
     error: Annotated[str, Meta(pattern="^(out_of_capacity|quota|access_denied|unavailable|other)$")] = "other"
     message: str = "refused by the fake cloud"
+    scope: FailureScope = FailureScope.GROUP
 
 
 class Throttle(CallFault, frozen=True, kw_only=True, tag="throttle"):
     """The call is refused with a request to come back after ``retry_after``."""
+
+    retry_after: Seconds = Seconds(1)
+
+
+class InProgress(CallFault, frozen=True, kw_only=True, tag="in_progress"):
+    """The call is refused because another operation holds the group; ``retry_after`` is told, too."""
 
     retry_after: Seconds = Seconds(1)
 
@@ -87,7 +100,7 @@ class Crash(CallFault, frozen=True, kw_only=True, tag="crash"):
     message: str = "the fake provider crashed as it was told to"
 
 
-Fault = Refuse | Throttle | Slow | Hang | Partial | WrongSize | Crash
+Fault = Refuse | Throttle | InProgress | Slow | Hang | Partial | WrongSize | Crash
 
 
 class Faults:
@@ -114,7 +127,7 @@ class Faults:
 
     @contextmanager
     def _around(self, hook: str, group_id: str) -> Iterator[None]:
-        struck = self._strike(hook, group_id, (Refuse, Throttle, Slow, Hang, Crash))
+        struck = self._strike(hook, group_id, (Refuse, Throttle, InProgress, Slow, Hang, Crash))
         for fault in struck:
             self._before(fault)
         yield
@@ -134,9 +147,14 @@ class Faults:
     def _before(self, fault: Fault) -> None:
         match fault:
             case Refuse():
-                raise _REFUSALS[fault.error](fault.message)
+                error = _REFUSALS[fault.error](fault.message)
+                if isinstance(error, Shortage):
+                    error.scope = fault.scope
+                raise error
             case Throttle():
                 raise Throttled("too many calls to the fake cloud", retry_after=fault.retry_after)
+            case InProgress():
+                raise OperationInProgress("an operation of the group is in progress", retry_after=fault.retry_after)
             case Crash():
                 raise RuntimeError(fault.message)
             case Slow() if fault.takes_effect == "last":

@@ -31,6 +31,15 @@ BROKEN = Shortage(
     delay=fixed(0),
 )
 
+# The quota is of the whole account, for calls and creations alike.
+OVER_QUOTA = Shortage(
+    error_class=ErrorClass.QUOTA,
+    scope=FailureScope.ACCOUNT,
+    code="QUOTA_EXCEEDED",
+    message="the account's quota is used up",
+    delay=fixed(0),
+)
+
 
 class Supply:
     """Decides of every creation whether it succeeds; seconds count from ``built`` (epoch)."""
@@ -48,13 +57,7 @@ class Supply:
     def shortage(self, config: GroupConfig, now: float, used: Iterable[GroupConfig]) -> Shortage | None:
         """The reason why the next machine of the group cannot be made, given those that exist; draws by chance."""
         if self.over_quota([*used, config]):
-            return Shortage(
-                error_class=ErrorClass.QUOTA,
-                scope=FailureScope.ACCOUNT,
-                code="QUOTA_EXCEEDED",
-                message="the account's quota is used up",
-                delay=fixed(0),
-            )
+            return OVER_QUOTA
         return self._stocked_out(config, now) or self._failing(config, now)
 
     def boots_dead(self, config: GroupConfig, now: float) -> bool:
@@ -85,6 +88,11 @@ class Supply:
         """How many machines of the group can still be made; None: any number."""
         left = [rule.remaining - self._taken.get(id(rule), 0) for rule in self._in_force(self.stock_outs, config, now)]
         return max(0, min(left)) if left else None
+
+    def stock_scope(self, config: GroupConfig, now: float) -> FailureScope:
+        """How far the stock-out reaches that leaves the group the fewest machines."""
+        rules = self._in_force(self.stock_outs, config, now)
+        return _scope(min(rules, key=lambda rule: rule.remaining - self._taken.get(id(rule), 0)))
 
     def _stocked_out(self, config: GroupConfig, now: float) -> Shortage | None:
         for rule in self._in_force(self.stock_outs, config, now):

@@ -6,7 +6,7 @@ resize requests lose the capability, with its reason.
 
 from collections.abc import Mapping
 
-from nodewright.spec import Clock, NodeGroup, OutOfCapacity, ProviderError, ProviderUnavailable, QuotaExceeded
+from nodewright.spec import Clock, NodeGroup, OutOfCapacity, ProviderError, ProviderUnavailable, Shortage
 from nodewright.spec.cache import ask
 from nodewright_gce.api import Api
 from nodewright_gce.errors import failed_operation
@@ -87,4 +87,4 @@ class AtomicWriter:
 
 def _why_not(request: ResizeRequest, said: str) -> ProviderError:
     found = failed_operation(said, request.complaints) if request.complaints else OutOfCapacity(said)
-    return found if isinstance(found, QuotaExceeded) else OutOfCapacity(str(found))
+    return found if isinstance(found, Shortage) else OutOfCapacity(str(found))

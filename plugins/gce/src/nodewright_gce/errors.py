@@ -8,10 +8,12 @@ from http import HTTPStatus
 from nodewright.spec import (
     AccessDenied,
     ErrorClass,
+    OperationInProgress,
     OutOfCapacity,
     ProviderError,
     ProviderUnavailable,
     QuotaExceeded,
+    Shortage,
     Throttled,
 )
 from nodewright_gce.shapes import ErrorItem
@@ -21,7 +23,12 @@ NOT_FOUND = "notFound"
 BAD_REQUEST = "badRequest"
 TOO_SLOW = "operationTimeout"
 _THROTTLED = frozenset(("rateLimitExceeded", "userRateLimitExceeded", "quotaExceededForRequests", "dailyLimitExceeded"))
-_SHORTAGES: Mapping[ErrorClass, type[ProviderError]] = {
+# Another operation holds the resource: the first two of refused calls, the others of operations.
+_IN_PROGRESS = frozenset(("resourceNotReady", "operationInProgress", "RESOURCE_NOT_READY", "OPERATION_IN_PROGRESS"))
+_TOO_MANY = frozenset(("RESOURCE_OPERATION_RATE_EXCEEDED", "RATE_LIMIT_EXCEEDED"))
+# Refused calls give other names to what failed operations and instances have codes for.
+_CODES = {"quotaExceeded": "QUOTA_EXCEEDED", "resourcePoolExhausted": "RESOURCE_POOL_EXHAUSTED"}
+_SHORTAGES: Mapping[ErrorClass, type[Shortage]] = {
     ErrorClass.QUOTA: QuotaExceeded,
     ErrorClass.OUT_OF_RESOURCES: OutOfCapacity,
 }
@@ -33,12 +40,15 @@ def refusal(operation: str, status: int, reason: str, message: str, retry_after:
     said = f"{operation}: {status} {reason}: {message}"[:_MAX_MESSAGE]
     if status == HTTPStatus.TOO_MANY_REQUESTS or reason in _THROTTLED:
         return Throttled(said, retry_after=max(1.0, retry_after))
+    if reason in _IN_PROGRESS:
+        return OperationInProgress(said, retry_after=max(1.0, retry_after))
     if status == HTTPStatus.NOT_FOUND:
         return ProviderError(said, code=NOT_FOUND)
+    short = _shortage(ErrorItem(code=_CODES.get(reason, reason), message=message), said)
+    if short is not None:
+        return short
     kind: type[ProviderError] | None = None
-    if reason == "quotaExceeded":
-        kind = QuotaExceeded
-    elif status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         kind = AccessDenied
     elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         kind = ProviderUnavailable
@@ -47,14 +57,25 @@ def refusal(operation: str, status: int, reason: str, message: str, retry_after:
 
 def failed_operation(operation: str, items: Sequence[ErrorItem]) -> ProviderError:
     """What an operation that ended with errors stands for; the first that is a shortage decides."""
-    said = f"{operation}: " + "; ".join(f"{item.code}: {item.message}" for item in items)
-    for item in items:
-        kind = _SHORTAGES.get(classify(item).error_class)
-        if kind is not None:
-            return kind(said[:_MAX_MESSAGE])
-    if any(item.code.startswith("PERMISSION") for item in items):
-        return AccessDenied(said[:_MAX_MESSAGE])
-    return ProviderError(said[:_MAX_MESSAGE], code=items[0].code if items else "operationFailed")
+    said = (f"{operation}: " + "; ".join(f"{item.code}: {item.message}" for item in items))[:_MAX_MESSAGE]
+    short = next(filter(None, (_shortage(item, said) for item in items)), None)
+    if short is not None:
+        return short
+    codes = [item.code for item in items]
+    if any(code.startswith("PERMISSION") for code in codes):
+        return AccessDenied(said)
+    if not _TOO_MANY.isdisjoint(codes):
+        return Throttled(said)
+    if not _IN_PROGRESS.isdisjoint(codes):
+        return OperationInProgress(said)
+    return ProviderError(said, code=codes[0] if codes else "operationFailed")
+
+
+def _shortage(item: ErrorItem, said: str) -> Shortage | None:
+    """The same class and scope as an instance has that could not be created for the same reason."""
+    found = classify(item)
+    kind = _SHORTAGES.get(found.error_class)
+    return kind(said, scope=found.scope) if kind is not None else None
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float:

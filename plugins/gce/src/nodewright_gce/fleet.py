@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from nodewright.spec import AccessDenied, Clock, NodeGroupNotFound, ProviderError, ProviderUnavailable, Throttled
+from nodewright.spec import (
+    AccessDenied,
+    Clock,
+    CloudBusy,
+    NodeGroupNotFound,
+    ProviderError,
+    ProviderUnavailable,
+    Throttled,
+)
 from nodewright.spec.cache import anew, ask, ask_each, not_yet
 from nodewright_gce.api import Api
 from nodewright_gce.bulk import assign, is_at_rest
@@ -212,7 +220,7 @@ class Fleet:
                 self.note(Group(ref=ref, manager=managers[ref], machines=read_managed(answer)))
             elif isinstance(answer, NodeGroupNotFound):
                 self._groups.pop(group_id, None)
-            elif not isinstance(answer, Throttled | ProviderUnavailable):
+            elif not isinstance(answer, CloudBusy | ProviderUnavailable):
                 self._refused[group_id] = ref, answer
             elif urgent:
                 raise answer

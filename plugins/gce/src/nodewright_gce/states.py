@@ -52,6 +52,12 @@ _RULES: tuple[tuple[str, str, str], ...] = (
 )
 _COMPILED = tuple((code, re.compile(words), name) for code, words, name in _RULES)
 
+# Compute Engine writes that quota 'N2_CPUS' is exceeded, with its limit and region.
+_QUOTA_NAME = re.compile(r"[Qq]uota '?([A-Za-z][A-Za-z0-9_-]*)'? (?:was |has been )?exceeded")
+_ACCOUNT_QUOTAS = frozenset(
+    ("CPUS", "CPUS_ALL_REGIONS", "INSTANCES", "IN_USE_ADDRESSES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB", "SSD_TOTAL_STORAGE")
+)
+
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why an instance could not be created. ``reason`` is CA's name for ``code``, which is Compute Engine's own."""
@@ -139,9 +145,22 @@ def classify(item: ErrorItem) -> Failure:
     elif item.code == "INSUFFICIENT_CAPACITY":
         error_class, reason = ErrorClass.OUT_OF_RESOURCES, item.code
     elif "QUOTA" in item.code:
-        # Quotas are of families of machines, or of a disk type: groups of another type may have room left.
-        error_class, scope, reason = ErrorClass.QUOTA, FailureScope.INSTANCE_TYPE, "QUOTA_EXCEEDED"
+        error_class, scope, reason = ErrorClass.QUOTA, _quota_scope(item.message), "QUOTA_EXCEEDED"
     return Failure(error_class=error_class, scope=scope, reason=reason, code=item.code or reason, message=item.message)
+
+
+def _quota_scope(message: str) -> FailureScope:
+    """How far a quota reaches, by its name. Of accelerators, preemptible machines and whatever has no known name, groups
+    of the same machine type may have enough.
+    """
+    named = _QUOTA_NAME.search(message)
+    name = named.group(1).replace("-", "_").upper() if named else ""
+    if any(word in name for word in ("GPU", "TPU", "PREEMPTIBLE", "SPOT", "COMMITTED")):
+        return FailureScope.GROUP
+    if name in _ACCOUNT_QUOTAS:
+        return FailureScope.ACCOUNT
+    is_of_family = name.endswith("_CPUS") or name.startswith("CPUS_PER_VM_FAMILY")
+    return FailureScope.INSTANCE_TYPE if is_of_family else FailureScope.GROUP
 
 
 def _reason(item: ErrorItem) -> str:

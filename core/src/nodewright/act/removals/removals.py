@@ -234,11 +234,19 @@ class Removals:
                 self._end_all(batch, "the cloud accepted none of the machines")
             case Failed(code=TargetChanged.code):
                 return
+            case Failed(retry_after=float(seconds)) if self._may_ask_later(batch, seconds):
+                for going in batch.members:
+                    self._going[going.name] = replace(going, ready_at=self._clock.now() + _pause(seconds))
             case Failed():
                 self._end_all(batch, outcome.message)
             case _:
                 for going in batch.members:
                     self._going[going.name] = asked_to_delete(going, self._clock.now())
+
+    def _may_ask_later(self, batch: Batch, seconds: float) -> bool:
+        """May a busy cloud be asked again while the nodes are still worth waiting for?"""
+        ends = min(going.began for going in batch.members) + DELETION_SECONDS
+        return self._clock.now() + _pause(seconds) <= ends
 
     # Ending
 
@@ -273,3 +281,8 @@ class Removals:
         )
         self._inbox.post_ended(over)
         self._events.record(tell.ended(over))
+
+
+def _pause(retry_after: float) -> float:
+    """Seconds until a busy cloud is asked again."""
+    return max(EVICTION_RETRY_SECONDS, retry_after)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Gauge
 
 from nodewright.registry.backoff import is_active
+from nodewright.registry.deferrals import is_deferred
 from nodewright.registry.state import ClusterState, GroupState
 
 _CA, _OWN = "cluster_autoscaler", "nodewright"
@@ -20,6 +21,9 @@ class GroupMetrics:
         self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
         self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
         self._backed_off = self._gauge("groups_in_backoff", "Node groups that are left alone for now.", prefix=_OWN)
+        self._deferred = self._gauge(
+            "deferred_groups", "Node groups that wait because their cloud is busy.", prefix=_OWN
+        )
         self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
         self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
         self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
@@ -35,6 +39,7 @@ class GroupMetrics:
         self._most_nodes.set(min(most, max_nodes_total) if max_nodes_total else most)
         self._unknown.set(sum(group.seen.target is None for group in groups))
         self._backed_off.set(sum(is_active(group.backoff, state.now) for group in groups))
+        self._deferred.set(sum(is_deferred(group.deferral, state.now) for group in groups))
         self._unhealthy.set(sum(not group.healthy for group in groups))
         self._full.set(sum((group.seen.target or 0) >= group.seen.group.max_size > 0 for group in groups))
         if self._each is not None:

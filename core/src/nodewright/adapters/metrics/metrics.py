@@ -263,7 +263,7 @@ class Metrics:
             match outcome:
                 case Done(action=IncreaseSize()):
                     self._added.labels("", "", "").inc(outcome.accepted)
-                case Failed(action=IncreaseSize()):
+                case Failed(action=IncreaseSize(), retry_after=None):
                     self._refused.labels(outcome.code, "", "", "").inc()
                 case Done(action=CreateNodeGroup()):
                     self._created.labels(MADE).inc(outcome.accepted)

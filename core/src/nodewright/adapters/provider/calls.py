@@ -1,5 +1,7 @@
 """One call of one hook: deadline, retries, timing and translation of errors, in one place."""
 
+import itertools
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -12,12 +14,20 @@ from nodewright.adapters.provider.checks import Unfit
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
 from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
-from nodewright.model.errors import BadAnswer, ProviderError, ProviderUnavailable, Throttled
+from nodewright.model.errors import BadAnswer, CloudBusy, InvariantError, ProviderError, ProviderUnavailable
+from nodewright.spec.cache import anew
 
 T = TypeVar("T")
 Check = Callable[[Any], T]
+_Key = tuple[str, str]
 
 _MAX_BACKOFF_SECONDS = 10.0
+# What a busy cloud asks for is granted up to this, so that it stops a provider for no longer.
+_LONGEST_HOLD_SECONDS = 600.0
+# A write waits for a busy cloud for no longer, and after that has been in vain no other write of that hook waits for a
+# while: a loop must not stand still while pods could go elsewhere.
+_PATIENCE_SECONDS = 10.0
+_IMPATIENT_SECONDS = 300.0
 _NOTHING = (None, None, None)
 
 
@@ -26,12 +36,14 @@ class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     ``read_attempts`` bounds the tries of a read that was throttled or unavailable; together with the waits
     between them they stay within ``deadline_seconds``. ``write_repeats`` bounds the repeats of a write of
-    which a re-read showed that it had no effect.
+    which a re-read showed that it had no effect. ``honours_retry_after``: a busy cloud is left
+    alone for as long as it asks, across loops, and a write that meets one is repeated for a moment.
     """
 
     deadline_seconds: float = 60.0
     read_attempts: int = 4
     write_repeats: int = 2
+    honours_retry_after: bool = True
     max_abandoned_calls: int = 3
     parallel_calls: int = 8
     dry_run: bool = False
@@ -71,10 +83,17 @@ class HookCaller:
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
+        # By hook and group: the last answer, where the cloud was busy, when it came, and when it may be asked again.
+        self._busy: dict[_Key, tuple[CloudBusy, float, float]] = {}
+        self._impatient_until: dict[str, float] = {}
 
     def read(self, hook: str, check: Check[T], **arguments: object) -> T:
-        """The checked answer; tries again while the cloud throttles or is unavailable."""
+        """The checked answer; tries again while the cloud is busy or unavailable.
+
+        Before the moment that the cloud named in an earlier call nothing is sent; it is waited for if it is near.
+        """
         started = self._clock.now()
+        self._respect_hold(_key(hook, arguments), _MAX_BACKOFF_SECONDS)
         try:
             return self.once(hook, check, **arguments)
         except ProviderError as error:
@@ -90,6 +109,35 @@ class HookCaller:
         answer: T = self._patience(started)(attempt)
         return answer
 
+    def write(self, hook: str, check: Check[T], /, **arguments: object) -> T:
+        """The checked answer; repeats the call for a moment while the cloud is busy.
+
+        A busy cloud did nothing, and the plugin compares the expected target in every call: repeating is safe. A cloud
+        that asks for more time gets it from the caller, which plans something else meanwhile.
+        """
+        key, started = _key(hook, arguments), self._clock.now()
+        self._respect_hold(key, 1.0)
+        is_patient = self._settings.honours_retry_after and self._impatient_until.get(hook, started) <= started
+        patience = min(_PATIENCE_SECONDS, self._settings.deadline_seconds)
+        busy: CloudBusy | None = None
+        for attempt in itertools.count():
+            try:
+                return self.once(hook, check, **arguments)
+            except NotStarted as error:
+                if busy is None:
+                    raise
+                raise busy from error
+            except CloudBusy as error:
+                busy = error
+                wait = max(error.retry_after, min(_MAX_BACKOFF_SECONDS, 2.0 ** min(attempt, 10)))
+                if not is_patient:
+                    raise
+                if self._clock.now() + wait > started + patience:
+                    self._impatient_until[hook] = self._clock.now() + _IMPATIENT_SECONDS
+                    raise
+                self._clock.sleep(wait)
+        raise InvariantError(f"{hook} was neither answered nor given up")
+
     def once(self, hook: str, check: Check[T], /, **arguments: object) -> T:
         """The checked answer of exactly one call."""
         group_id = str(arguments.get("group_id", ""))
@@ -99,10 +147,14 @@ class HookCaller:
             answer = self._run(hook, arguments)
             checked = self._checked(hook, check, answer, group_id)
             failed = False
+            self._busy.pop((hook, group_id), None)
         except ProviderError as error:
             error.provider = error.provider or self._provider
             error.group_id = error.group_id or group_id
             error.args, error.code = (tellable(str(error)),), writable(error.code)
+            if isinstance(error, CloudBusy) and not 0 <= error.retry_after < math.inf:
+                error.retry_after = 1.0
+            self._note((hook, group_id), error)
             raise
         finally:
             self._record(hook, self._clock.now() - started, failed=failed)
@@ -112,6 +164,28 @@ class HookCaller:
         """Per hook what has been called so far."""
         with self._lock:
             return dict(self._stats)
+
+    def _note(self, key: _Key, error: ProviderError) -> None:
+        """Remember until when the cloud wants to be left alone; forget it after any other answer."""
+        if isinstance(error, CloudBusy):
+            now = self._clock.now()
+            self._busy[key] = error, now, now + min(error.retry_after, _LONGEST_HOLD_SECONDS)
+        elif not isinstance(error, NotStarted):
+            self._busy.pop(key, None)
+
+    def _respect_hold(self, key: _Key, longest_wait: float) -> None:
+        """Wait until the cloud may be asked again; raise its last answer if that is later than in ``longest_wait`` s."""
+        if key not in self._busy or not self._settings.honours_retry_after:
+            return
+        error, since, until = self._busy[key]
+        now = self._clock.now()
+        if not since <= now < until:  # it is over, or the clock was set back
+            return
+        if until - now > longest_wait:
+            held = anew(error)
+            held.retry_after = until - now
+            raise held
+        self._clock.sleep(until - now)
 
     def _patience(self, started: float) -> Retrying:
         def gives_up(state: RetryCallState) -> bool:
@@ -162,11 +236,15 @@ class HookCaller:
 
 def _is_passing(error: BaseException) -> bool:
     """Worth another try: not an abandoned call, which would soon use up the workers."""
-    return isinstance(error, (Throttled, ProviderUnavailable)) and not isinstance(error, (UnansweredCall, NotStarted))
+    return isinstance(error, (CloudBusy, ProviderUnavailable)) and not isinstance(error, (UnansweredCall, NotStarted))
 
 
 def _pause(state: RetryCallState) -> float:
     """Seconds until the next try: what the cloud asked for, or 1, 2, 4…"""
     error = state.outcome.exception() if state.outcome is not None else None
     backoff = min(_MAX_BACKOFF_SECONDS, 2.0 ** (state.attempt_number - 1))
-    return max(error.retry_after, backoff) if isinstance(error, Throttled) else backoff
+    return max(error.retry_after, backoff) if isinstance(error, CloudBusy) else backoff
+
+
+def _key(hook: str, arguments: Mapping[str, object]) -> _Key:
+    return hook, str(arguments.get("group_id", ""))

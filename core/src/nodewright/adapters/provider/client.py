@@ -205,14 +205,14 @@ class ProviderClient:
         self._require(Capability.AUTOPROVISIONING)
         if self._withholds("create_node_group", spec.group_id, {"spec": spec}):
             return None
-        return self._calls.once("create_node_group", checks.made_group(spec), spec=spec)
+        return self._calls.write("create_node_group", checks.made_group(spec), spec=spec)
 
     def delete_node_group(self, group_id: str) -> bool:
         """Is the empty, autoprovisioned group gone?"""
         self._require(Capability.AUTOPROVISIONING, group_id)
         if self._withholds("delete_node_group", group_id, {}):
             return False
-        return self._calls.once("delete_node_group", checks.a(bool), group_id=group_id)
+        return self._calls.write("delete_node_group", checks.a(bool), group_id=group_id)
 
     def provision(self, request: ProvisioningRequest) -> ProvisioningVerdict | None:
         """The cloud's verdict on the request; None in a dry run."""

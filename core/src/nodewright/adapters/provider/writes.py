@@ -1,4 +1,4 @@
-"""The rule of writes: a call without an answer is settled by looking, never by hoping.
+"""The rule of writes: a call without an answer is settled by looking, never by hoping. A busy cloud is asked again.
 
 A resize is repeated only when a re-read shows that it had no effect; it is done when the re-read shows its
 target; anything else means that somebody else wrote, and the caller plans anew.
@@ -39,7 +39,7 @@ class Writes:
         asked = abs(target - expected_target)
         for attempt in range(self._repeats + 1):
             try:
-                return self._calls.once(
+                return self._calls.write(
                     hook,
                     checks.size_up_to(asked),
                     group_id=group_id,
@@ -80,7 +80,7 @@ class Writes:
         return tuple(asked for asked in instance_ids if asked in accepted)
 
     def _delete_once(self, hook: str, group_id: str, instance_ids: Sequence[str], expected: int) -> tuple[str, ...]:
-        return self._calls.once(
+        return self._calls.write(
             hook,
             checks.ids_among(instance_ids),
             group_id=group_id,

@@ -32,7 +32,17 @@ _CAPABILITIES = {capability.value: capability for capability in Capability}
 
 
 # What is remembered of a group without being about machines of it that are there.
-_NO_MACHINES = {"backoff", "departed", "deletions", "empty_deletions", "never_up", "ran", "size_gap", "arrivals"}
+_NO_MACHINES = {
+    "backoff",
+    "deferral",
+    "departed",
+    "deletions",
+    "empty_deletions",
+    "never_up",
+    "ran",
+    "size_gap",
+    "arrivals",
+}
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
 
@@ -40,6 +50,7 @@ _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "fla
 _BY_GROUP = {
     "requests": "requests",
     "backoff": "backoffs",
+    "deferral": "deferrals",
     "given_up": "given_up",
     "withdrawn_at": "withdrawn_at",
     "size_gap": "size_gaps",

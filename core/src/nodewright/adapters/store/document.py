@@ -15,6 +15,7 @@ from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.provisioning import Grant, Retry
 from nodewright.registry.state import (
     Backoff,
+    Deferral,
     Flapping,
     Moves,
     ScaleUpRequest,
@@ -61,6 +62,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     in_flight: SavedFlight | None = None
     requests: tuple[ScaleUpRequest, ...] = ()
     backoff: Backoff | None = None
+    deferral: Deferral | None = None
     given_up: Count = 0
     withdrawn_at: Moment = 0
     size_gap: SizeGap | None = None

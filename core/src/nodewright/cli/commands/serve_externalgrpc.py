@@ -39,7 +39,9 @@ def command(settings: Settings, listen: str, insecure: bool, **files: str) -> No
     wire = _import("server")
     certificates = _import("certificates")
     credentials = certificates.server_credentials(certificates.Files("--", insecure=insecure, **files))
-    [client] = Connector(clock=SystemClock(), dry_run=False).connect_all(settings.providers)
+    # The client of the protocol waits itself when the cloud is busy.
+    connector = Connector(clock=SystemClock(), dry_run=False, honours_retry_after=False)
+    [client] = connector.connect_all(settings.providers)
     client.refresh()
     servicer = wire.Servicer(client, ignores_id_case=client.info.ignores_id_case)
     server, port = wire.make_server(servicer, address, credentials)

@@ -162,6 +162,7 @@ class LiveEngine:
             clock=self._clock,
             seed=self._random.randrange(2**32),
             dry_run=self._options.only_looks,
+            honours_retry_after=not self._settings.is_ca,
             make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._tenure.remaining_for_clouds),
         )
         return connector.connect_all(self._settings.providers)

@@ -31,6 +31,7 @@ from nodewright.planner.explain import (
     requests_planned,
 )
 from nodewright.registry.backoff import is_active
+from nodewright.registry.deferrals import is_deferred
 
 _NAMED = 3
 RUNS = "runs"
@@ -65,7 +66,7 @@ class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
 class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """A group: its numbers, what scale-up decided about it and why, and what becomes of its nodes.
 
-    ``backoff_until`` (epoch seconds) is when it may grow again.
+    ``backoff_until`` and ``deferred_until`` (epoch seconds) say when it may grow again.
     """
 
     now: float
@@ -74,6 +75,7 @@ class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
     growth: str
     problem: str = ""
     backoff_until: float | None = None
+    deferred_until: float | None = None
     nodes: tuple[NodesAlike, ...] = ()
 
 
@@ -152,6 +154,7 @@ def _group(trial: Trial, name: str) -> GroupExplanation | None:
         return None
     group = trial.state.groups[ref]
     backoff = group.backoff if is_active(group.backoff, trial.state.now) else None
+    deferral = group.deferral if is_deferred(group.deferral, trial.state.now) else None
     return GroupExplanation(
         now=trial.state.now,
         facts=facts_of(group),
@@ -159,6 +162,7 @@ def _group(trial: Trial, name: str) -> GroupExplanation | None:
         growth=why_group(trial, ref) or "no pending pod needs it",
         problem=trial.state.observation.groups[ref].problem,
         backoff_until=backoff.until if backoff is not None else None,
+        deferred_until=deferral.until if deferral is not None else None,
         nodes=_alike(trial, ref),
     )
 

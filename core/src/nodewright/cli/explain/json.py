@@ -73,6 +73,7 @@ def _group(found: GroupExplanation) -> dict[str, Any]:
         "growth": found.growth,
         "problem": found.problem or None,
         "backoff_until": _moment(found.backoff_until),
+        "deferred_until": _moment(found.deferred_until),
         "nodes": _plain(found.nodes),
     }
 

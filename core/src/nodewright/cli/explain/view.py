@@ -119,6 +119,8 @@ def _print_group(console: Console, found: GroupExplanation) -> None:
     facts.add_row("on their way", safe(count(found.upcoming, "machine")))
     if found.backoff_until is not None:
         facts.add_row("backoff", safe(f"until {_when(found.backoff_until, found.now)}"))
+    if found.deferred_until is not None:
+        facts.add_row("deferred", safe(f"until {_when(found.deferred_until, found.now)}: the cloud is busy"))
     if found.problem:
         facts.add_row("problem", safe(found.problem, "yellow"))
     console.print(facts)

@@ -14,7 +14,7 @@ from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
 from nodewright.model.removal import Removing
 from nodewright.registry.health import describe_unhealthy
-from nodewright.registry.state import Backoff, ScaleUpRequest, UnhealthyCluster
+from nodewright.registry.state import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
 
 SCHEMA = 1
 
@@ -109,6 +109,7 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "late": group.late,
         "next_late_at": format_moment(group.next_late) if group.next_late is not None else None,
         "backoff": _backoff(group.backoff, now) if group.backoff is not None else None,
+        "deferral": _deferral(group.deferral, now) if group.deferral is not None else None,
         "probation": {"at_most": group.probation} if group.probation is not None else None,
         "deleted": group.deleted,
         "quarantined_until": format_moment(group.quarantined_until) if group.quarantined_until is not None else None,
@@ -144,6 +145,17 @@ def _backoff(backoff: Backoff, now: float) -> dict[str, Any]:
         "error_class": backoff.error_class.value,
         "code": backoff.code,
         "message": backoff.message,
+        "shared_from": backoff.shared_from or None,
+    }
+
+
+def _deferral(deferral: Deferral, now: float) -> dict[str, Any]:
+    return {
+        "until": format_moment(deferral.until),
+        "seconds_left": max(0.0, deferral.until - now),
+        "times": deferral.times,
+        "code": deferral.code,
+        "message": deferral.message,
     }
 
 
@@ -193,7 +205,11 @@ def _left_alone(group: GroupStatus, report: StatusReport) -> str:
     backoff = group.backoff
     if backoff is not None:
         why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))
-        return f"for {_left(backoff.until, report)}: {why}"
+        with_whom = f" with {backoff.shared_from}" if backoff.shared_from else ""
+        return f"for {_left(backoff.until, report)}{with_whom}: {why}"
+    if group.deferral is not None:
+        why = f"{group.deferral.code}: {group.deferral.message}"
+        return f"deferred for {_left(group.deferral.until, report)} because the cloud is busy: {why}"
     if group.probation is not None:
         return f"on probation: at most {count(group.probation, 'machine')} until it delivers"
     if group.quarantined_until is not None:

@@ -51,6 +51,7 @@ def offer_groups(ground: Ground, specs: Iterable[PodSpec], random: Random) -> Gr
         ref: GroupState(
             seen=replace(_as_seen(ref, spec, kind, ground.settings), capabilities=capabilities[ref.provider]),
             backoff=_backoff(ref, kind, ground.state),
+            deferral=ground.state.memory.deferrals.get(ref),
         )
         for ref, (spec, kind) in found.items()
     }

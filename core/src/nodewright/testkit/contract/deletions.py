@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from nodewright.model.capability import Capability
-from nodewright.model.errors import Throttled
+from nodewright.model.errors import CloudBusy
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed
 from nodewright.testkit.contract.situations import (
@@ -49,7 +49,7 @@ def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
     victims = {min(alive)}
     try:
         world.client.delete_instances(world.group_id, sorted(victims), raised)
-    except Throttled:
+    except CloudBusy:
         victims = set()  # "later" is fair of a cloud that does one thing at a time, if it meanwhile does nothing
     demand_target(world, raised - len(victims), "delete_instances next to capacity on its way")
     demand_alive(world, alive - victims, f"delete_instances of {sorted(victims)}")

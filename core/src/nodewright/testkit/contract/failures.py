@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import FailedInstance
+from nodewright.model.group import ErrorClass, FailedInstance, FailureScope
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import Violation, check, demand
 from nodewright.testkit.contract.situations import (
@@ -58,6 +58,18 @@ def failures_keep_the_clouds_code(world: ContractWorld) -> None:
     ask_and_fail(world)
     for failure in _failures(world):
         demand(bool(failure.code), f"failure {failure.failure_id} has no code")
+
+
+@check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
+def unexplained_failures_reach_their_group_only(world: ContractWorld) -> None:
+    """A failure that is neither a quota nor a want of machines has the scope of its group: it stops no other."""
+    ask_and_fail(world)
+    for failure in _failures(world):
+        explained = failure.error_class != ErrorClass.OTHER
+        demand(
+            explained or failure.scope == FailureScope.GROUP,
+            f"failure {failure.failure_id} of class {failure.error_class} has the scope {failure.scope}",
+        )
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)

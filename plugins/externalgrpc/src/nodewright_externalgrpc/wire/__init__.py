@@ -19,6 +19,8 @@ WANTED = "nodewright-wanted-bin"
 ACCEPTED = "nodewright-accepted-bin"
 ACTUAL = "nodewright-actual-target"
 CODE = "nodewright-code"
+SCOPE = "nodewright-scope"
+RETRY_AFTER = "nodewright-retry-after"
 # The annotation by which a template is known again when its price is asked.
 GROUP_ANNOTATION = "nodewright.node-group"
 

@@ -1,0 +1,47 @@
+"""Groups whose growth waits because the cloud was busy. Nothing is wrong with them: no failure, no backoff."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from nodewright.model.action import CreateNodeGroup, Failed, IncreaseSize, Outcome
+from nodewright.model.group import GroupRef
+from nodewright.registry.state import Deferral
+
+# The pause after the first busy answer; it doubles with each further one in a row, up to the longest. Seconds.
+FIRST_PAUSE = 10.0
+LONGEST_PAUSE = 120.0
+# The cloud may ask for more than that; more than this is not granted. Seconds.
+LONGEST_TOLD = 600.0
+# A busy answer so long after the last pause has ended is a first one again. Seconds.
+_FORGET = 600.0
+
+
+def deferrals_after(
+    held: Mapping[GroupRef, Deferral], outcomes: Iterable[Outcome], now: float
+) -> dict[GroupRef, Deferral]:
+    """Return the deferrals once these calls are known. Any other answer to an increase ends a group's deferral."""
+    found = {ref: deferral for ref, deferral in held.items() if now <= deferral.until + _FORGET}
+    for outcome in outcomes:
+        if not isinstance(outcome.action, (IncreaseSize, CreateNodeGroup)):
+            continue
+        ref = outcome.action.group
+        if isinstance(outcome, Failed) and outcome.retry_after is not None:
+            times = found[ref].times + 1 if ref in found else 1
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times - 1, 10))
+            pause = max(pause, min(outcome.retry_after, LONGEST_TOLD))
+            found[ref] = Deferral(
+                until=now + pause, pause=pause, times=times, code=outcome.code, message=outcome.message
+            )
+        else:
+            found.pop(ref, None)
+    return found
+
+
+def is_deferred(deferral: Deferral | None, now: float) -> bool:
+    return deferral is not None and now < deferral.until
+
+
+def no_later(held: Deferral, now: float) -> Deferral:
+    """Return the deferral as it would be had it begun no later than now."""
+    return replace(held, until=min(held.until, now + held.pause))

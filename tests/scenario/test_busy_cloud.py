@@ -1,0 +1,110 @@
+"""A cloud that is busy costs seconds, not a backoff; one that stays busy sends the pods elsewhere."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.scenario.story import MINUTE, Story
+
+CHEAP = {"name": "cheap", "price_per_hour": 1.0}
+DEAR = {"name": "dear", "price_per_hour": 2.0}
+AT = MINUTE
+KINDS = ["throttle", "in_progress"]
+
+
+def busy(kind: str = "throttle", hook: str = "increase_size", group: str = "*", **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "hook": hook, "group": group, **more}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_busy_answer_costs_a_second(kind: str) -> None:
+    """It cost 310 s."""
+    calm = Story(CHEAP, minutes=10)
+    story = Story(CHEAP, minutes=10, faults=[busy(kind, times=1)])
+    for each in (calm, story):
+        each.pods(3, at=AT)
+    assert story.first_running() - calm.first_running() <= 10.0
+    assert story.events("FailedToScaleUpGroup") == story.events("ScaleUpDeferred") == []
+    assert all(not state.memory.backoffs for state in story.states())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_cloud_asks_for_is_waited_for_and_no_longer(kind: str) -> None:
+    story = Story(CHEAP, minutes=10, faults=[busy(kind, times=1, retry_after="45s")])
+    story.pods(3, at=AT)
+    assert story.asked("cheap") == [AT, AT + 50]
+    assert story.first_running() <= AT + 2.5 * MINUTE
+    [(at, message)] = story.events("ScaleUpDeferred")
+    assert at == AT
+    assert "waits because the cloud is busy" in message
+    told = [message for _, message in story.events("NotTriggerScaleUp")]
+    assert any("because the cloud is busy" in text for text in told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_that_is_busy_for_ever_starves_nobody(kind: str) -> None:
+    story = Story(CHEAP, DEAR, minutes=60, faults=[busy(kind, group="cheap")])
+    for number in range(10):
+        story.pods(1, at=AT + number * 3 * MINUTE, name=f"web-{number}")
+    assert story.result.final.pending == 0
+    assert story.machines("dear") == 10
+    state = story.states()[-1]
+    assert not state.memory.backoffs
+    assert len(story.events("ScaleUpDeferred")) <= 3, "told when it begins"
+    pauses = [held.pause for state in story.states() for held in state.memory.deferrals.values()]
+    assert max(pauses) <= 120
+
+
+def test_without_another_group_a_busy_one_is_asked_every_two_minutes_at_most() -> None:
+    story = Story(CHEAP, minutes=60, faults=[busy(group="cheap", end="30m")])
+    story.pods(3, at=AT)
+    assert story.first_running() <= 33 * MINUTE
+    asked = story.asked("cheap")
+    assert all(after - before <= 140 for before, after in pairwise(asked))
+    assert len(asked) <= 25
+
+
+def test_a_busy_group_does_not_make_the_others_wait_in_line() -> None:
+    """The account is throttled: each group is tried, only the first of them with patience."""
+    groups = [{"name": f"g{n}", "price_per_hour": 1.0 + n} for n in range(8)]
+    story = Story(*groups, minutes=20, faults=[busy(end="4m")])
+    story.pods(3, at=AT)
+    assert story.first_running() <= 7 * MINUTE
+    first = [story.asked(f"g{n}")[0] for n in range(8)]
+    assert max(first) - min(first) <= 10.0
+
+
+def test_a_throttled_refresh_is_not_repeated_before_its_time() -> None:
+    story = Story(CHEAP, minutes=20, faults=[busy(hook="refresh", start="50s", times=1, retry_after="4m")])
+    story.pods(3, at=AT)
+    moments = [state.now for state in story.states() if state.observation.providers["fake"].problem]
+    assert moments
+    assert (min(moments), max(moments)) == (AT, AT + 4 * MINUTE - 20)
+    assert story.first_running() <= AT + 6 * MINUTE
+
+
+def test_a_deferral_survives_a_restart_and_ends() -> None:
+    story = Story(CHEAP, minutes=20, faults=[busy(times=1, retry_after="2m")])
+    story.pods(3, at=AT)
+    story.simulation.engine.restart(AT + 20, down_seconds=5)
+    assert story.asked("cheap")[1] >= AT + 2 * MINUTE
+    assert story.first_running() <= AT + 4 * MINUTE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_removal_waits_for_a_busy_cloud_with_its_node_tainted(kind: str) -> None:
+    group = {**CHEAP, "size": 1}
+    settings = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
+    faults = [busy(kind, hook="delete_instances", times=9, retry_after="15s")]
+    story = Story(group, minutes=30, settings=settings, faults=faults)
+    assert story.machines("cheap") == 0
+    assert story.events("ScaleDownFailed") == []
+    assert all(not state.memory.scale_down.setbacks for state in story.states())
+
+
+def test_as_ca_a_busy_answer_is_a_failure() -> None:
+    story = Story(CHEAP, minutes=20, settings={"profile": "ca"}, faults=[busy(times=1)])
+    story.pods(3, at=AT)
+    asked = story.asked("cheap")
+    assert asked[1] - asked[0] > 5 * MINUTE
+    assert story.events("FailedToScaleUpGroup")
