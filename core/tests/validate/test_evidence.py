@@ -77,5 +77,27 @@ def test_a_reservation_gives_back_empty_nodes_only() -> None:
     assert rules(RESERVED, node) == []
 
 
+def test_a_node_that_never_became_ready_goes_when_it_is_overdue_and_empty() -> None:
+    young, overdue = never_ready(), aged(never_ready(), 901)
+    assert rules(DeletionCause.NEVER_READY, young) == [f"machine {ID} is node g-0, which may still become ready"]
+    assert rules(DeletionCause.NEVER_READY, aged(was_ready(), 901)) == [
+        f"machine {ID} is node g-0, which is ready or was"
+    ]
+    assert rules(DeletionCause.NEVER_READY, overdue) == []
+    assert rules(DeletionCause.NEVER_READY, overdue, pod=True) == [
+        f"machine {ID} is node g-0, and pod default/p runs on it"
+    ]
+
+
+def aged(node: Node, seconds: float) -> Node:
+    """Return the node, created so long ago, with its status as long after its creation as before."""
+    (said,), earlier = node.status.conditions, timedelta(seconds=seconds)
+    assert said.last_transition_time is not None
+    assert node.metadata.creation_timestamp is not None
+    meta = replace(node.metadata, creation_timestamp=node.metadata.creation_timestamp - earlier)
+    condition = replace(said, last_transition_time=said.last_transition_time - earlier)
+    return replace(node, metadata=meta, status=replace(node.status, conditions=(condition,)))
+
+
 def test_mode_ca_deletes_what_the_cloud_reports() -> None:
     assert rules(FAILED, build_node("g-0", provider_id=ID), rule="ca") == []

@@ -28,8 +28,8 @@ class LoopSettings(Section, frozen=True, kw_only=True):
     Karpenter's; profile "ca" starts at once, as CA does.
 
     While more nodes are unready than both ``ok_total_unready_count`` and ``max_total_unready_percentage`` allow, nothing
-    is planned. After ``max_unhealthy_duration`` planning goes on without the groups at fault, if the rest of the cluster
-    is within what is allowed; profile "ca" waits without an end, as CA does.
+    is planned. After ``max_unhealthy_duration`` planning goes on without the groups at fault, if few nodes of the others
+    are unready; profile "ca" waits without an end, as CA does.
     """
 
     profile: Profile = "nodewright"

@@ -11,6 +11,8 @@ from nodewright.registry.backoff import is_active
 from nodewright.registry.state import Backoff, GroupState, Readiness, UnhealthyCluster, has_resumed
 
 _MOST_NAMED = 5
+# Unready nodes of up to that share of the rest of an unhealthy cluster are a few: more, and no group explains the failure.
+_FEW = 0.1
 
 
 class _Counts(NamedTuple):
@@ -25,6 +27,10 @@ class _Counts(NamedTuple):
     def is_tolerated(self, settings: LoopSettings) -> bool:
         """Return False where more are unready than both the count and the share that are tolerated."""
         return not (self.unready > settings.ok_total_unready_count and self.exceeds_share(settings))
+
+    def are_few(self, settings: LoopSettings) -> bool:
+        """Return whether so few are unready that it says nothing of the cluster."""
+        return self.is_tolerated(settings) and self.unready <= max(settings.ok_total_unready_count, _FEW * self.nodes)
 
     def exceeds_share(self, settings: LoopSettings) -> bool:
         return self.unready > settings.max_total_unready_percentage / 100 * self.nodes
@@ -60,7 +66,7 @@ def find_unhealthy(
     since = min(held.since, now) if held is not None else now
     at_fault = tuple(ref for ref, group in groups.items() if _is_at_fault(group.backoff, counts[ref], loop, now))
     rest = _add([outside, *(counts[ref] for ref in groups if ref not in at_fault)])
-    resumes = settings.size_correction == "prompt" and len(at_fault) < len(groups) and rest.is_tolerated(loop)
+    resumes = settings.size_correction == "prompt" and len(at_fault) < len(groups) and rest.are_few(loop)
     return UnhealthyCluster(
         since=since,
         unready=whole.unready,

@@ -89,7 +89,7 @@ class _Course:
         elif isinstance(action, DeleteInstances):
             yield from _broken_by_deletion(group, action)
             if self._settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
-                yield from self._nodes.broken_by(action)
+                yield from self._nodes.broken_by(action, self._seen.now - group.options.max_node_startup_seconds)
         elif not action.target < target:
             yield "a decrease that does not decrease"
         elif action.target < self._there(group) and not self._leaves_refusing_to_cloud:

@@ -3,6 +3,7 @@
 The cloud's word is not enough where a node exists: what the node says must agree.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 
 from nodewright.model.action import DeleteInstances, DeletionCause
@@ -27,12 +28,14 @@ class NodesOfMachines:
         self._snapshot = snapshot
         self._rows: Mapping[str, list[int]] | None = None
 
-    def broken_by(self, action: DeleteInstances) -> Iterator[str]:
-        """Yield the rules that the deletion breaks."""
+    def broken_by(self, action: DeleteInstances, overdue_before: float = math.inf) -> Iterator[str]:
+        """Yield the rules that the deletion breaks. A node created later than ``overdue_before`` may still be starting."""
         for instance_id in action.instance_ids:
             for row in self._find(instance_id):
                 node = self._snapshot.node(row)
                 why = self._why_not(action.cause, row, node)
+                if action.cause == DeletionCause.NEVER_READY and node.created > overdue_before:
+                    why = why or "which may still become ready"
                 if why:
                     yield f"machine {instance_id} is node {node.name}, {why}"
 
