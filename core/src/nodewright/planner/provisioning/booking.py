@@ -63,6 +63,8 @@ def pods_to_book(request: ProvisioningRequest, docket: Docket) -> Sequence[Pod]:
 def left_to_come(pods: Sequence[Pod], running: Iterable[Pod], snapshot: Snapshot) -> list[Pod]:
     """Those of a request's pods in whose place none runs yet: a running pod stands for one that asks for as much."""
     came = Counter(_size(snapshot, pod, placed=True) for pod in running)
+    if not came:
+        return list(pods)
     left = []
     for pod, size in ask_once(pods, partial(_size, snapshot)):
         if came[size] > 0:
