@@ -13,7 +13,7 @@ DEAD = [{"group": "a", "start": TAUGHT}]
 
 def taught(*groups: dict[str, Any], settings: dict[str, str] | None = None, **cloud: Any) -> Story:
     """Group a has brought ten machines three times, each in 70 seconds, when ten more pods come."""
-    auto = {"max-node-provision-time": "auto", **(settings or {})}
+    auto = {"max-node-provision-time": "auto", "hedging": "off", **(settings or {})}
     story = Story(*(groups or (CHEAP, DEAR)), settings=auto, switched_off=SILENT, minutes=120, **cloud)
     for number in range(3):
         story.pods(10, at=5 + number * 10 * MINUTE, name=f"taught-{number}")
@@ -40,7 +40,7 @@ def test_without_history_the_ordinary_time_holds() -> None:
     story = Story(
         CHEAP,
         DEAR,
-        settings={"max-node-provision-time": "auto"},
+        settings={"max-node-provision-time": "auto", "hedging": "off"},
         switched_off=SILENT,
         stock_outs=[{"group": "a"}],
         minutes=40,

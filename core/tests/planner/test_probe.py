@@ -57,7 +57,7 @@ def test_pods_that_have_waited_out_a_provision_time_are_no_probes() -> None:
 
 @pytest.mark.parametrize(("delivered", "most"), [(0, 1), (1, 2), (2, 4)])
 def test_a_group_on_probation_gets_its_allowance_and_another_one_the_rest(delivered: int, most: int) -> None:
-    found = plan(two_pools(on_probation("cheap", delivered=delivered), pods(10)))
+    found = plan(two_pools(on_probation("cheap", delivered=delivered), pods(10)), max_hedged_nodes="4")
     assert grown(found) == {"cheap": (0, most), "dear": (0, 10 - most)}
     report = found.scale_up
     assert len(report.triggered) == 10
@@ -68,6 +68,12 @@ def test_a_group_on_probation_gets_its_allowance_and_another_one_the_rest(delive
     ]
     nodes = "1 node" if most == 1 else f"{most} nodes"
     assert str(report.probed[ref("cheap")]) == f"on probation after a failure: at most {nodes}"
+
+
+@pytest.mark.parametrize(("most", "probed"), [("10%", 2), ("3", 3), ("0", 0)])
+def test_no_more_is_probed_than_may_be_bought_twice(most: str, probed: int) -> None:
+    found = plan(two_pools(on_probation("cheap", delivered=2), pods(10)), max_hedged_nodes=most)
+    assert grown(found) == {**({"cheap": (0, probed)} if probed else {}), "dear": (0, 10 - probed)}
 
 
 def test_every_pod_counts_in_one_increase_and_the_first_are_named() -> None:
@@ -92,7 +98,11 @@ def test_what_fits_the_allowance_is_no_news() -> None:
 
 def test_while_a_trial_is_under_way_the_others_get_what_is_new() -> None:
     world = two_pools(on_probation("cheap", asked=1), [*pods(1, name="first"), *pods(4)], target=1, instances=())
-    assert grown(plan(world)) == {"dear": (0, 4)}
+    found = plan(world)
+    assert grown(found) == {"dear": (0, 5)}, "and a place for the pod of the trial"
+    (increase,) = [action for action in found.actions if isinstance(action, IncreaseSize)]
+    assert (increase.hedged, increase.hedge_for) == (1, (ref("cheap"),))
+    assert increase.reason == "hedged because group cloud/cheap is on probation after a failure"
 
 
 def test_where_no_other_group_fits_nothing_is_probed() -> None:
@@ -142,7 +152,7 @@ def test_pods_with_no_other_place_are_planned_in_full_while_a_trial_is_under_way
         target=1,
         instances=(),
     )
-    assert grown(plan(world)) == {"cheap": (1, 4)}
+    assert grown(plan(world)) == {"cheap": (1, 4), "dear": (0, 1)}, "nobody waits for the trial"
 
 
 def test_a_group_that_grows_by_all_or_nothing_is_never_probed() -> None:

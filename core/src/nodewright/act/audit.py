@@ -134,4 +134,5 @@ def _for_pods(action: IncreaseSize) -> str:
     if not action.pods:
         return "enforced minimum size"
     left = action.pod_count - len(action.pods)
-    return f"pending pods {', '.join(action.pods)}{f' and {left} more' if left > 0 else ''}"
+    hedged = f"; {action.hedged} of the nodes {action.reason}" if action.hedged else ""
+    return f"pending pods {', '.join(action.pods)}{f' and {left} more' if left > 0 else ''}{hedged}"

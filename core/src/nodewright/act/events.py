@@ -43,7 +43,9 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
     elif state.memory.unhealthy is not None:
         yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
     yield from _waiting_events(plan)
-    reports = [report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.min_size) if report is not None]
+    reports = [
+        report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.hedge, plan.min_size) if report is not None
+    ]
     expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
     for outcome in outcomes:
         yield from _outcome_events(outcome, expansions, state)
@@ -51,6 +53,8 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
         for ref, reason in report.probed.items():
             yield _of_status("ProbedGroup", f"Group {ref} is {reason}; other groups take the rest")
         yield from _pod_events(report, outcomes)
+    if plan.hedge is not None:
+        yield from _pod_events(plan.hedge, outcomes)
 
 
 def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
@@ -142,6 +146,9 @@ def _increase_events(
     elif action.group not in state.memory.deferrals:
         message = f"Scale-up of group {action.group} waits because the cloud is busy: {outcome.message}"
         yield _of_status("ScaleUpDeferred", message, WARNING)
+    if action.hedged and isinstance(outcome, Done) and outcome.accepted:
+        hedged = min(action.hedged, outcome.accepted)
+        yield _of_status("HedgedScaleUp", f"{hedged} of the new nodes of group {action.group} are {action.reason}")
 
 
 def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:

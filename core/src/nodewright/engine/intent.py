@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec.structs import replace as changed
+
 from nodewright.act.budget import Machine
-from nodewright.model.action import Action, IncreaseSize
+from nodewright.model.action import Action, DecreaseTargetSize, IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.removal import NodeRemoval
 from nodewright.registry.grants import opened_grants
@@ -31,9 +33,15 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             patience = options.max_node_provision_seconds
             more, is_atomic = action.target - action.expected_target, action.request is not None
             request = opened(more, state.now, patience, atomic=is_atomic)
+            request = changed(request, hedged=action.hedged, hedge_for=action.hedge_for)
             requests[action.group] = (*requests.get(action.group, ()), request)
             if action.group in last_known:
                 last_known[action.group] = replace(last_known[action.group], target=action.target)
+        elif isinstance(action, DecreaseTargetSize) and action.group in requests:
+            # After a crash nobody knows that the target fell because we wanted it: the group did not take machines back.
+            requests[action.group] = tuple(
+                changed(request, accepted=request.accepted and not request.hedged) for request in requests[action.group]
+            )
     provisioning = replace(memory.provisioning, grants=grants)
     return replace(memory, requests=requests, last_known=last_known, provisioning=provisioning)
 

@@ -12,6 +12,7 @@ from nodewright.planner.gate import YOUNG_SECONDS
 from nodewright.planner.late import last_moments_to_join, last_moments_to_start
 from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
+from nodewright.planner.silence import silence_moments
 from nodewright.registry.readiness import ready_since
 from nodewright.registry.samples import STABLE_SECONDS
 from nodewright.registry.state import ClusterState, GroupState
@@ -23,7 +24,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
-    moments += [plan.scale_down.next_change, plan.provisioning.next_change]
+    moments += [plan.scale_down.next_change, plan.provisioning.next_change, *silence_moments(state, settings)]
     if state.is_halted and state.memory.unhealthy is not None:
         moments.append(state.memory.unhealthy.resumes_at)
     if plan.partial:

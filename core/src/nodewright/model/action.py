@@ -27,7 +27,8 @@ class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 class IncreaseSize(Action, frozen=True, kw_only=True):
     """Raise the target. ``pods`` are the first of the pending pods (``namespace/name``) for whose sake it is done, of
-    ``pod_count``.
+    ``pod_count``. ``hedged`` of the machines are bought twice: the groups ``hedge_for`` were asked for them already and do
+    not deliver, as ``reason`` says.
     """
 
     target: int
@@ -35,6 +36,9 @@ class IncreaseSize(Action, frozen=True, kw_only=True):
     pods: tuple[str, ...] = ()
     pod_count: int = 0
     request: ForRequest | None = None
+    hedged: int = 0
+    hedge_for: tuple[GroupRef, ...] = ()
+    reason: str = ""
 
 
 class DecreaseTargetSize(Action, frozen=True, kw_only=True):

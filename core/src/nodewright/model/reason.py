@@ -31,6 +31,7 @@ class SkipCode(StrEnum):
     DEFERRED = "deferred"
     CORRECTED = "corrected"
     PROBATION = "probation"
+    SILENT = "silent"
     MAX_SIZE = "max_size"
     NODE_LIMIT = "node_limit"
     RESOURCE_LIMIT = "resource_limit"

@@ -13,6 +13,7 @@ from nodewright.model.section import Count, Duration, Ratio, Section
 
 SizeCorrection = Literal["prompt", "ca", "seed"]
 Profile = Literal["nodewright", "ca"]
+Hedging = Literal["auto", "on", "off"]
 ORDINARY_PROVISION_SECONDS = 900.0
 # For so long CA holds the room of a provisioned request.
 _LEAST_RESERVATION_SECONDS = 600.0
@@ -211,6 +212,11 @@ class FailureSettings(Section, frozen=True, kw_only=True):
     of today's and of an older CA (docs/adr/0006-size-correction.md). ``max_node_provision_time`` "auto" learns each
     group's own from its arrivals, within the two bounds; ``probe_after_backoff`` asks little of a group that failed
     until it delivers (docs/adr/0008-probation-and-learned-time.md).
+
+    ``hedging`` has pods that wait for a silent group planned on another one too (docs/adr/0022-hedging.md): "auto" where
+    provision times are learned. A group of which nothing is known is silent after ``hedging_delay``.
+    ``max_hedged_nodes`` is how many machines may be bought twice at a time: a number, or a share of the cluster's nodes
+    (``10%``) that stands for 2 at least; 0: none.
     """
 
     size_correction: SizeCorrection = "prompt"
@@ -224,10 +230,20 @@ class FailureSettings(Section, frozen=True, kw_only=True):
     node_group_backoff_reset_timeout: Duration = 10800.0
     force_delete_unregistered_nodes: bool = False
     force_delete_failed_nodes: bool = False
+    hedging: Hedging = "auto"
+    hedging_delay: Duration = 300.0
+    max_hedged_nodes: Annotated[str, Meta(pattern=r"^[0-9]{1,6}%?$")] = "10%"
 
     @property
     def learns_provision_time(self) -> bool:
         return self.max_node_provision_time == "auto"
+
+    def most_hedged(self, nodes: int) -> int:
+        """Return how many machines of a cluster with so many nodes may be bought twice at a time."""
+        number = int(self.max_hedged_nodes.rstrip("%"))
+        if not self.max_hedged_nodes.endswith("%"):
+            return number
+        return max(2, number * nodes // 100) if number else 0
 
     @property
     def ordinary_provision_seconds(self) -> float:
@@ -318,3 +334,10 @@ class Settings(Section, frozen=True, kw_only=True):
     def probes_after_backoff(self) -> bool:
         """Whether a group that failed must prove itself: no version of CA asks that."""
         return self.failures.probe_after_backoff and self.size_correction == "prompt"
+
+    @property
+    def hedges(self) -> bool:
+        """Whether pods that wait for a silent group are planned on another one too: no version of CA does that."""
+        hedging = self.failures.hedging
+        wanted = hedging == "on" or (hedging == "auto" and self.failures.learns_provision_time)
+        return wanted and self.size_correction == "prompt"

@@ -14,6 +14,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner.deadline import deadline
 from nodewright.planner.gallery import Gallery
 from nodewright.planner.quota import Quota
+from nodewright.planner.silence import Silence
 from nodewright.planner.similar import are_similar, share_a_label
 from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.backoff import is_active
@@ -27,7 +28,8 @@ class Ground:
     """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way.
 
     ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
-    they are made when they grow.
+    they are made when they grow. ``coming`` are the rows of machines on their way. ``silent`` are groups whose machines nobody counts on. ``hedges_left`` is how many more
+    machines may be bought twice. ``growth_limit`` is how many nodes may be added at most, whatever else allows more.
     """
 
     state: ClusterState
@@ -38,6 +40,10 @@ class Ground:
     accelerators: Accelerators = NO_ACCELERATORS
     corrected: frozenset[GroupRef] = frozenset()
     new_groups: Mapping[GroupRef, GroupSpec] = field(default_factory=dict)
+    coming: Mapping[GroupRef, Sequence[int]] = field(default_factory=dict)
+    silent: Mapping[GroupRef, Silence] = field(default_factory=dict)
+    hedges_left: int = 0
+    growth_limit: int | None = None
 
     @property
     def node_count(self) -> int:
@@ -52,7 +58,10 @@ class Ground:
     def nodes_left(self) -> int | None:
         """How many nodes the cluster may still get; None without a limit."""
         limit = self.settings.limits.max_nodes_total
-        return limit - self.node_count if limit else None
+        left = limit - self.node_count if limit else None
+        if left is None or self.growth_limit is None:
+            return self.growth_limit if left is None else left
+        return min(left, self.growth_limit)
 
     @property
     def new_groups_left(self) -> int:

@@ -19,7 +19,7 @@ def last_moments_to_join(group: GroupState, state: ClusterState, settings: Setti
         return {}
     ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
     is_patient = settings.size_correction == "prompt" and not _takes_a_wanted_place(group, state)
-    joined = _last_joined(group, state) if is_patient else 0.0
+    joined = last_joined(group, state) if is_patient else 0.0
     ends = dict[str, float]()
     for instance_id in group.readiness.long_unregistered:
         since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)
@@ -53,7 +53,7 @@ def _takes_a_wanted_place(group: GroupState, state: ClusterState) -> bool:
     return is_full and bool(state.observation.pending) and not is_active(group.backoff, state.now)
 
 
-def _last_joined(group: GroupState, state: ClusterState) -> float:
+def last_joined(group: GroupState, state: ClusterState) -> float:
     """When the youngest node of the group registered; epoch seconds, 0 if that is not known."""
     members = state.memory.members
     nodes = members.nodes.get(group.ref, ()) if members is not None else ()

@@ -19,6 +19,7 @@ from nodewright.planner.correction import Restored, restore_as_seed, restore_pro
 from nodewright.planner.correction_ca import restore_as_ca
 from nodewright.planner.gate import count_ready_nodes
 from nodewright.planner.growth import Growth, grow, grow_as_ca, grow_fairly
+from nodewright.planner.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
 from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
 from nodewright.planner.pending import (
@@ -39,6 +40,7 @@ from nodewright.planner.provisioning.promises import hold_room, remove_partial, 
 from nodewright.planner.provisioning.served import tell_unserved
 from nodewright.planner.quota import NodeQuota, Quota
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
+from nodewright.planner.silence import find_silent
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
 from nodewright.registry.accelerators import Accelerators, DeviceCounter
@@ -114,7 +116,9 @@ def _plan_loop(
         by_class = ground.snapshot.vocabulary.classes.sort(set_aside(waiting.old, docket))
         hold_room(ground.snapshot, ground.state, docket)
     hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
+    in_doubt = rows_in_doubt(ground)
     fitting, left = take_fitting_classes(ground.snapshot, by_class, hints)
+    doubt = find_doubt(ground, in_doubt)
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     ground = offer_groups(ground, chain((pod.spec for pod in left), docket.specs_of_wholes(), desk.specs), random)
     growth = _grow(ground, left, random, docket)
@@ -122,12 +126,22 @@ def _plan_loop(
     spare = fill_buffers(growth, desk, hints or Hints(), random)
     reports = [*growth.reports, *spare.reports]
     actions += [*growth.actions, *spare.actions]
+    hedge: ScaleUpReport | None = None
+    snapshots = [growth.ground.snapshot]
+    if doubt is not None:
+        snapshots.append(doubt.sure)
+        yielding = [action for action in actions if _gives_way(action, settings)]
+        written = [action for action in actions if not _gives_way(action, settings)]
+        written, hedge = with_hedges(ground, doubt, growth.reports, written, random)
+        actions = [*yielding, *written]
+        reports += [hedge] if hedge is not None else []
     min_size = None
     if settings.scale_up.enforce_node_group_min_size:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
         increases, min_size = plan_min_sizes(ground, grown)
         actions += increases
     actions = _growth_first(actions, settings)
+    actions += withdraw_surplus(ground, snapshots, actions)
     if settings.size_correction == "prompt":
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
     emptied = delete_empty_groups(ground, {action.group for action in actions})
@@ -136,9 +150,10 @@ def _plan_loop(
         scale_up=reports[0],
         salvo=tuple(growth.reports[1:]),
         spare=tuple(spare.reports),
+        hedge=hedge,
         min_size=min_size,
         fitting=tuple(fitting),
-        scale_down=_scale_down(actions, growth, spare.reports, hints) if hints is not None else ScaleDownReport(),
+        scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
     )
 
 
@@ -165,10 +180,10 @@ def _grow(ground: Ground, pods: list[Pod], random: Random, docket: Docket) -> Gr
 
 
 def _scale_down(
-    actions: list[SizeWrite], growth: Growth, spare: Iterable[ScaleUpReport], hints: Hints
+    actions: list[SizeWrite], growth: Growth, reports: Iterable[ScaleUpReport], hints: Hints
 ) -> ScaleDownReport:
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
-    grown = {expansion.group for report in (*growth.reports, *spare) for expansion in report.expansions}
+    grown = {expansion.group for report in reports for expansion in report.expansions}
     wait = ALL_NEW if growth.is_put_off else ""
     ground = _after_finding(growth.ground) if growth.finds_room else growth.ground
     _drop_doomed(ground, actions)
@@ -211,7 +226,9 @@ def _prepare(
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
-    add_upcoming(snapshot, state, templates)
+    coming = add_upcoming(snapshot, state, templates)
+    silent = find_silent(state, settings)
+    doubtful = sum(silence.machines for silence in silent.values())
     accelerators = Accelerators.of(state.observation.providers.values())
     return Ground(
         state=state,
@@ -221,4 +238,7 @@ def _prepare(
         quota=Quota(snapshot, make_resource_limits(settings.limits), DeviceCounter(state.observation), quotas),
         accelerators=accelerators,
         corrected=corrected,
+        coming=coming,
+        silent={ref: silence for ref, silence in silent.items() if ref in templates},
+        hedges_left=settings.failures.most_hedged(int(state.observation.snapshot.alive.sum())) - doubtful,
     )

@@ -116,7 +116,8 @@ class Plan:
 
     ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are too
     young to be planned for. ``spare`` are the reports of growth for ``buffers``. ``salvo`` are the reports of further
-    expansions. ``min_size`` is the report of growing groups to their minimum. ``halted`` says why nothing but clean-up
+    expansions. ``hedge`` is the report of machines that are bought twice. ``min_size`` is the report of growing groups to
+    their minimum. ``halted`` says why nothing but clean-up
     is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next loop. ``quotas`` are those
     whose status is to be written, with it. ``held_back`` is no part of ``actions``; ``paused`` says why all of it
     waits, and until when.
@@ -125,6 +126,7 @@ class Plan:
     actions: tuple[PlannedAction, ...] = ()
     scale_up: ScaleUpReport = field(default_factory=ScaleUpReport)
     salvo: tuple[ScaleUpReport, ...] = ()
+    hedge: ScaleUpReport | None = None
     min_size: ScaleUpReport | None = None
     fitting: tuple[Pod, ...] = ()
     waiting: tuple[Pod, ...] = ()

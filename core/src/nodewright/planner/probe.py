@@ -1,4 +1,4 @@
-"""Groups on probation: how little is asked of each, and what that leaves to the others (design.md §6)."""
+"""Groups on probation or silent: how little is asked of each, and what that leaves to the others (design.md §6)."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,10 +32,12 @@ class Trial:
 
 
 class Probes:
-    """The groups on probation among those that may grow.
+    """The groups on probation, and silent ones, among those that may grow.
 
     A pod is probed with only where a group fits that is not on probation: pods that have no other place get all
-    the nodes that they need. A group that grows by all or nothing is never probed.
+    the nodes that they need. A group that grows by all or nothing is never probed. The pods of a probe are planned
+    elsewhere too in the next loop (planner/hedging.py), so that no more is probed than may be bought twice. A silent
+    group gets only pods with no other place.
     """
 
     def __init__(self, ground: Ground, may_grow: Collection[GroupRef], gallery: Gallery) -> None:
@@ -46,8 +48,11 @@ class Probes:
             group = ground.state.groups[ref]
             left = left_to_ask(group, ground.state.now)
             if left is not None and not group.seen.options.zero_or_max_node_scaling:
-                planned = (group.seen.target or 0) - (ground.state.observation.groups[ref].target or 0)
-                self._left[ref] = max(0, left - planned)
+                self._left[ref] = left - _planned(ground, ref)
+        hedges_left = ground.hedges_left - sum(_planned(ground, ref) for ref in self._left)
+        self._left = {ref: max(0, min(left, hedges_left)) for ref, left in self._left.items()}
+        if may_grow:
+            self._left |= {ref: 0 for ref, silence in ground.silent.items() if silence.is_silent and ref in may_grow}
         self._others = frozenset(may_grow) - self._left.keys()
 
     @property
@@ -117,9 +122,18 @@ class Probes:
         return not self._others.isdisjoint(self._gallery.fits(pod_class))
 
     def _reason(self, ref: GroupRef) -> SkipReason:
+        silence = self._ground.silent.get(ref)
+        if silence is not None and silence.is_silent:
+            return SkipReason(code=SkipCode.SILENT, message=f"silent: it {silence.reason}")
         most = allowance(self._ground.state.groups[ref].backoff, self._ground.state.now) or 0
         message = f"on probation after a failure: at most {most} node{'s' if most > 1 else ''}"
         return SkipReason(code=SkipCode.PROBATION, message=message)
+
+
+def _planned(ground: Ground, ref: GroupRef) -> int:
+    """By how much this plan lets the group grow already."""
+    seen = ground.state.observation.groups.get(ref)
+    return (ground.state.groups[ref].seen.target or 0) - (seen.target or 0) if seen is not None else 0
 
 
 def _created(pod: Pod) -> float:

@@ -47,7 +47,9 @@ def _waited_for_in_vain(ground: Ground, pods: Iterable[Sequence[Pod]]) -> list[G
 
 
 def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
-    """Groups in backoff because a request was out of time, and when it was made (epoch seconds)."""
+    """Groups in backoff because a request was out of time, or silent now, and when it was made (epoch seconds)."""
+    for ref, silence in ground.silent.items():
+        yield ref, silence.asked
     for ref, group in ground.state.groups.items():
         backoff = group.backoff
         if backoff is not None and backoff.asked and is_active(backoff, ground.state.now):

@@ -9,13 +9,15 @@ from nodewright.registry.state import ClusterState
 from nodewright.snapshot.snapshot import Snapshot
 
 
-def add_upcoming(snapshot: Snapshot, state: ClusterState, templates: Mapping[GroupRef, Template]) -> int:
-    """Add a copy of the template for every upcoming machine; answers how many.
+def add_upcoming(
+    snapshot: Snapshot, state: ClusterState, templates: Mapping[GroupRef, Template]
+) -> dict[GroupRef, range]:
+    """Add a copy of the template for every upcoming machine; return the rows of each group's.
 
     A node that has registered but not started is one of the upcoming machines, so the node itself leaves the
     picture: each machine counts once, by its ready-looking copy.
     """
-    added = 0
+    added: dict[GroupRef, range] = {}
     for ref, group in state.groups.items():
         template = templates.get(ref)
         if group.upcoming <= 0 or template is None:
@@ -23,6 +25,6 @@ def add_upcoming(snapshot: Snapshot, state: ClusterState, templates: Mapping[Gro
         for name in group.readiness.not_started:
             snapshot.remove_node(snapshot.row(name))
         rows = snapshot.add_copies(template.node, group.upcoming)
-        place_daemons(snapshot, template, range(rows.start, rows.stop))
-        added += group.upcoming
+        added[ref] = range(rows.start, rows.stop)
+        place_daemons(snapshot, template, added[ref])
     return added

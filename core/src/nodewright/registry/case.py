@@ -79,8 +79,16 @@ def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
         if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
             asked = action.target - action.expected_target
             machines = outcome.accepted if isinstance(outcome, Done) else asked
-            accepted, atomic = isinstance(outcome, Done), action.request is not None
-            found.append(Increase(machines, outcome.started, accepted, atomic))
+            found.append(
+                Increase(
+                    machines,
+                    outcome.started,
+                    accepted=isinstance(outcome, Done),
+                    atomic=action.request is not None,
+                    hedged=action.hedged,
+                    hedge_for=action.hedge_for,
+                )
+            )
     return [increase for increase in found if increase.machines > 0]
 
 

@@ -63,7 +63,8 @@ def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
     ineffective = any(isinstance(o, Done) and o.accepted and case.target >= o.action.expected_target for o in decreases)
     held = case.memory.withdrawn_at.get(case.ref, 0.0)
     last = max((outcome.started for outcome in decreases), default=held)
-    return replace(group, withdrawn_at=last if group.given_up else 0.0, withdrawal_failed=ineffective)
+    may_repeat = group.given_up or any(request.hedged for request in group.requests)
+    return replace(group, withdrawn_at=last if may_repeat else 0.0, withdrawal_failed=ineffective)
 
 
 def _lowers_target(case: GroupCase) -> bool:

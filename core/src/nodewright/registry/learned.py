@@ -94,6 +94,12 @@ def learned_deadline(history: ArrivalHistory, settings: FailureSettings, now: fl
     return min(settings.max_learned_provision_time, math.ceil(_exact(history, settings, now)))
 
 
+def usual_time(histories: Iterable[ArrivalHistory]) -> float | None:
+    """Return the seconds within which 99 of 100 arrivals of all these groups came; None with fewer than 30 arrivals."""
+    bins = tuple(counted for history in histories for counted in (*history.recent, *history.before))
+    return _percentile(ArrivalHistory(recent=bins)) if _total(bins) >= MIN_ARRIVALS else None
+
+
 def after_timeout(history: ArrivalHistory, settings: FailureSettings, now: float) -> ArrivalHistory:
     """The history after machines were given up: they may have been slow, so the next ones get twice the time."""
     if not history.held:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from nodewright.model.group import GroupRef
 from nodewright.registry.state import ScaleUpRequest
 
 Requests = tuple[ScaleUpRequest, ...]
@@ -19,6 +20,8 @@ class Increase(NamedTuple):
     started: float
     accepted: bool
     atomic: bool = False
+    hedged: int = 0
+    hedge_for: tuple[GroupRef, ...] = ()
 
 
 def opened(increase: int, started: float, provision_seconds: float, *, atomic: bool = False) -> ScaleUpRequest:
@@ -31,6 +34,8 @@ def with_increases(requests: Requests, increases: Iterable[Increase], provision_
         replace(
             opened(increase.machines, increase.started, provision_seconds, atomic=increase.atomic),
             accepted=increase.accepted,
+            hedged=min(increase.hedged, increase.machines),
+            hedge_for=increase.hedge_for,
         )
         for increase in increases
     )

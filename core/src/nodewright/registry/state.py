@@ -25,7 +25,8 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most. ``accepted``: the
     cloud said yes to it; False where it never answered, and for what somebody else asked for. ``atomic``: the machines
-    are for a request of all or nothing, and no arrival moves the deadline.
+    are for a request of all or nothing, and no arrival moves the deadline. ``hedged`` of the machines were bought although
+    the groups ``hedge_for`` had been asked for them before.
     """
 
     increase: int
@@ -33,6 +34,8 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     accepted: bool = False
     atomic: bool = False
+    hedged: int = 0
+    hedge_for: tuple[GroupRef, ...] = ()
 
 
 class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):

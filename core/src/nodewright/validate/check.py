@@ -62,6 +62,7 @@ class _Course:
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
         self._deleted: set[tuple[GroupRef, str]] = set()
         self._nodes = NodesOfMachines(seen.snapshot)
+        self._hedged = 0
 
     def follow(self, action: Planned) -> list[str]:
         """The rules that the action breaks; it counts as done for those after it."""
@@ -86,6 +87,7 @@ class _Course:
             yield from broken_by_group_deletion(group, action, target)
         elif isinstance(action, IncreaseSize):
             yield from _broken_by_increase(group, action)
+            yield from self._broken_by_hedge(group, action)
         elif isinstance(action, DeleteInstances):
             yield from _broken_by_deletion(group, action)
             if self._settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
@@ -94,6 +96,23 @@ class _Course:
             yield "a decrease that does not decrease"
         elif action.target < self._there(group) and not self._leaves_refusing_to_cloud:
             yield f"a target of {action.target} is below the {self._there(group)} machines that exist"
+
+    def _broken_by_hedge(self, group: GroupSeen, action: IncreaseSize) -> Iterator[str]:
+        """Machines that are bought twice, over all groups of the plan; what earlier plans bought so is not known here."""
+        if not action.hedged:
+            return
+        nodes = sum(1 for _ in self._seen.snapshot.nodes())
+        self._hedged += action.hedged
+        if self._hedged > self._settings.failures.most_hedged(nodes):
+            yield f"{self._hedged} machines bought twice exceed --max-hedged-nodes={self._settings.failures.max_hedged_nodes}"
+        if action.hedged > action.target - action.expected_target:
+            yield "more machines bought twice than bought"
+        if action.group in action.hedge_for or not action.hedge_for:
+            yield "a hedge against no other group"
+        if action.atomic or action.request is not None or group.options.zero_or_max_node_scaling:
+            yield "a hedge that is all or nothing"
+        if self._settings.size_correction != "prompt":
+            yield f"a hedge under size correction {self._settings.size_correction}"
 
     def _target_after(self, group: GroupSeen, action: SizeWrite | DeleteNodeGroup) -> int | None:
         """None: the group is gone."""

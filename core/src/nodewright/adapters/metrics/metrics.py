@@ -168,6 +168,9 @@ class Metrics:
             "cluster_unhealthy_seconds", "For how long too many nodes have not been ready; 0: they are.", prefix=_OWN
         )
         self._violations = self._counter("plan_violations_total", "Planned actions that broke a rule.", prefix=_OWN)
+        self._hedged = self._counter(
+            "hedged_nodes_total", "Machines bought twice, for a group was silent or on probation.", prefix=_OWN
+        )
         self._unhelped = self._gauge("unhelped_pods", "Pending pods that no group would help.", prefix=_OWN)
         self._pending = self._gauge("pending_pods", "Pods that kube-scheduler found no node for.", prefix=_OWN)
         self._longest = self._gauge(
@@ -261,8 +264,9 @@ class Metrics:
     def _observe_outcomes(self, outcomes: Iterable[Ended]) -> None:
         for outcome in outcomes:
             match outcome:
-                case Done(action=IncreaseSize()):
+                case Done(action=IncreaseSize(hedged=hedged)):
                     self._added.labels("", "", "").inc(outcome.accepted)
+                    self._hedged.inc(min(hedged, outcome.accepted))
                 case Failed(action=IncreaseSize(), retry_after=None):
                     self._refused.labels(outcome.code, "", "", "").inc()
                 case Done(action=CreateNodeGroup()):

@@ -24,7 +24,7 @@ def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
         ),
         ("Median wait", _short(waiting.p50), f"p90 {_short(waiting.p90)}, p99 {_short(waiting.p99)}"),
         ("Longest wait", _short(waiting.longest), _still_waiting(still) or "from creation to start"),
-        ("Machines bought", f"{result.increases:,}", f"{sum(final.nodes.values()):,} nodes at the end"),
+        ("Machines bought", f"{result.increases:,}", _bought(result)),
         ("Node-hours", f"{hours.used:,.1f}", f"{hours.busy:,.1f} of them with pods"),
     ]
     if hours.oracle:
@@ -40,6 +40,12 @@ def _still_waiting(still: WaitingTimes) -> str:
     if still.pods <= 1:
         return f"1 pod still waits, for {_short(still.longest)} so far" if still.pods else ""
     return f"{still.pods:,} pods still wait, longest {_short(still.longest)} so far"
+
+
+def _bought(result: SimulationResult) -> str:
+    hedged = sum(decision.hedged for decision in result.decisions)
+    hedges = f", {hedged:,} bought as hedges" if hedged else ""
+    return f"{sum(result.final.nodes.values()):,} nodes at the end{hedges}"
 
 
 def decisions(result: SimulationResult, axis: TimeAxis) -> str:

@@ -182,7 +182,7 @@ def describe(outcome: Ended) -> Decision:
         ended, message = ("done" if outcome.accepted == asked else "partial"), ""
         if not isinstance(action, GroupWrite):
             after += outcome.accepted if what == "increase" else -outcome.accepted
-    reason = "" if isinstance(action, IncreaseSize) else action.reason
+    reason = action.reason
     return Decision(
         at=outcome.started,
         what=what,
@@ -190,6 +190,7 @@ def describe(outcome: Ended) -> Decision:
         before=before,
         after=after,
         pods=pods,
+        hedged=min(action.hedged, after - before) if isinstance(action, IncreaseSize) else 0,
         outcome=ended,
         message=message or reason,
     )

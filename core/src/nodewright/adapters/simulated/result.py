@@ -45,7 +45,9 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One write to the cloud; sizes count machines. ``outcome`` is done, partial, refused or unknown."""
+    """One write to the cloud; sizes count machines, ``hedged`` those that were bought twice. ``outcome`` is done, partial,
+    refused or unknown.
+    """
 
     at: float
     what: str
@@ -55,6 +57,7 @@ class Decision:
     pods: int
     outcome: str
     message: str = ""
+    hedged: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

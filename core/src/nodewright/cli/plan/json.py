@@ -43,6 +43,7 @@ def as_json(trial: Trial, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
             *_expansions((one for report in rounds(plan) for one in report.expansions), "pods"),
             *_expansions(request_expansions(trial), "request"),
             *_expansions(buffer_expansions(trial), "buffer"),
+            *_expansions(plan.hedge.expansions if plan.hedge is not None else (), "hedge"),
             *_expansions(plan.min_size.expansions if plan.min_size is not None else (), "min_size"),
         ],
         "options": [

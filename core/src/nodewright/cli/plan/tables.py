@@ -83,6 +83,8 @@ def _expansions(trial: Trial) -> Iterator[Expansion]:
         yield from report.expansions
     yield from request_expansions(trial)
     yield from buffer_expansions(trial)
+    if trial.plan.hedge is not None:
+        yield from trial.plan.hedge.expansions
     if trial.plan.min_size is not None:
         yield from trial.plan.min_size.expansions
 
@@ -105,8 +107,9 @@ def why_group(trial: Trial, ref: GroupRef) -> str:
         len(report.triggered) for report in trial.plan.spare if any(one.group == ref for one in report.expansions)
     )
     for_buffers = f"grows for {count(spare, 'pod')} of buffers" if spare else ""
-    for_pods = _why_for_pods(trial, ref) if has_grown or not (requests or spare) else ""
-    return "; ".join(filter(None, (for_pods, for_requests, for_buffers)))
+    hedges = "; ".join(f"{one.hedged:,} of the nodes {one.reason}" for one in increases if one.hedged)
+    for_pods = _why_for_pods(trial, ref) if has_grown or not (requests or spare or hedges) else ""
+    return "; ".join(filter(None, (for_pods, for_requests, for_buffers, hedges)))
 
 
 def _why_for_pods(trial: Trial, ref: GroupRef) -> str:

@@ -85,6 +85,9 @@ def _check_rules(given: Layer, values: Mapping[str, Any]) -> None:
     if values.get("probe-after-backoff") and (is_ca or rule != "prompt"):
         other = given["profile" if is_ca else "size-correction"].origin
         raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {other}")
+    if values.get("hedging") == "on" and (is_ca or rule != "prompt"):
+        other = given["profile" if is_ca else "size-correction"].origin
+        raise ConfigError(f"{given['hedging'].origin}: no machine is bought twice under {other}")
 
 
 def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
