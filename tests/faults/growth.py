@@ -4,18 +4,19 @@ from collections.abc import Iterator, Mapping
 
 from tests.faults.backoffs import expected_backoffs
 from tests.faults.blame import may_be_left_alone_until, suspects
-from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unwell
+from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unregistered, unwell
 from tests.faults.history import Loop, Seen
 
 Findings = Iterator[str]
 
 
 def check_overbuying(facts: Facts) -> Findings:
-    """Never more machines are asked for than pods need beyond those that are surely on their way."""
+    """Never more machines are asked for than pods need beyond those that are surely on their way, but for hedges."""
     for loop in facts.loops:
         asked = _asked_in(loop)
         bought = 0
-        for group, count in asked.items():
+        for group, total in asked.items():
+            count = total - loop.hedged.get(group, 0)
             limits, seen = facts.groups[group], loop.seen.get(group)
             refill = max(0, limits.least - seen.target) if seen is not None else 0
             if count > refill:
@@ -28,6 +29,20 @@ def check_overbuying(facts: Facts) -> Findings:
                 f"{loop.at:g} s: asked for room for {bought} pods ({dict(asked)}), but {loop.pending} wait"
                 f" and there is room for {on_their_way} on its way"
             )
+
+
+def check_hedges(facts: Facts) -> Findings:
+    """Few machines are bought twice, and no more than other groups owe room for."""
+    for loop in facts.loops:
+        hedged, most = sum(loop.hedged.values()), max(2, len(loop.nodes) // 10)
+        if hedged > most:
+            yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {most} may be"
+        owed = sum(
+            (seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
+            for group, seen in loop.seen.items()
+        )
+        if hedged > max(0, owed):
+            yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {owed} are on their way"
 
 
 def check_prompt_growth(facts: Facts) -> Findings:

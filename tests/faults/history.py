@@ -67,7 +67,7 @@ class Loop:
     """One loop: what the cloud answered, how things stood, and what was written. ``seen`` lacks what is unknown.
 
     ``waiting`` are the pending pods; ``requests`` are those for capacity, each ``waiting``, ``granted`` or ``over``.
-    ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
+    ``hedged`` is how many of the machines that each group is asked for the plan calls hedges. ``backed_off`` is what the engine says of itself: until when (epoch seconds) each group is left alone.
     """
 
     at: float
@@ -79,6 +79,7 @@ class Loop:
     requests: Mapping[str, str] = field(default_factory=dict)
     backed_off: Mapping[str, float] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
+    hedged: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tests.faults.facts import (
     unregistered,
     unwell,
 )
-from tests.faults.growth import check_backoffs, check_overbuying, check_prompt_growth
+from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_prompt_growth
 from tests.faults.history import Loop, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.schedules import DURATION, MINUTE
@@ -260,6 +260,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_deletions,
         check_withdrawals,
         check_overbuying,
+        check_hedges,
         check_prompt_growth,
         check_backoffs,
         check_failures_go,

@@ -15,6 +15,7 @@ from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClien
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.scenario import Scenario
 from nodewright.engine.brain import Brain
+from nodewright.model.action import IncreaseSize
 from nodewright.model.provisioning_request import (
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
@@ -133,7 +134,11 @@ class Witness:
         self._has_groups = False
         if sum(loop.at == state.now for loop in self.history.loops[-LOOPS_AT_A_TIME:]) == LOOPS_AT_A_TIME:
             raise Endless(f"{state.now:g} s: {LOOPS_AT_A_TIME} loops at once")
-        return self._brain.make_plan(state, settings, random)
+        plan = self._brain.make_plan(state, settings, random)
+        for action in plan.actions:
+            if isinstance(action, IncreaseSize) and action.hedged:
+                self.history.loops[-1].hedged[action.group.group_id] = action.hedged
+        return plan
 
     def _seen(self, group: str) -> Seen | None:
         answers = self._answers[group]
