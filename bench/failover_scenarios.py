@@ -27,7 +27,7 @@ class Mode:
 MODES: Mapping[str, Mode] = {
     "fast": Mode("fast failure detection", {}, tells=True),
     "prompt": Mode("timeouts, prompt correction (default)", {}),
-    "auto": Mode("timeouts learned from the group's own arrivals", {"max-node-provision-time": "auto"}),
+    "auto": Mode("timeouts learned from the group's own arrivals, and hedging", {"max-node-provision-time": "auto"}),
     "ca": Mode("today's cluster-autoscaler's rules", {"size-correction": "ca"}),
     "seed": Mode("the two-stage rule of seed 001", {"size-correction": "seed"}),
 }

@@ -31,7 +31,7 @@ PLACES: Mapping[str, str] = {"unlisted": "request_delay", "booting": "provision_
 class FalseFailovers(TypedDict):
     """Counts of machines, each told by its id. ``slow`` took longer than the ordinary provision time, ``given_up`` were
     backed off for or withdrawn, ``early`` of them before that time was over; ``adopted`` of those given up became
-    nodes, ``killed`` were deleted before they could.
+    nodes, ``killed`` were deleted before they could. ``hedged`` are the machines that were bought elsewhere besides.
     """
 
     mode: str
@@ -42,6 +42,7 @@ class FalseFailovers(TypedDict):
     early: int
     adopted: int
     killed: int
+    hedged: int
 
 
 @dataclass
@@ -74,7 +75,9 @@ def count_false_failovers(
     mode: str, settings: Mapping[str, Any], place: str, arrivals: int = ARRIVALS
 ) -> FalseFailovers:
     """At least so many arrivals under one mode, in clusters of up to four hundred machines each."""
-    total = FalseFailovers(mode=mode, place=place, arrivals=0, slow=0, given_up=0, early=0, adopted=0, killed=0)
+    total = FalseFailovers(
+        mode=mode, place=place, arrivals=0, slow=0, given_up=0, early=0, adopted=0, killed=0, hedged=0
+    )
     for seed in count():
         if total["arrivals"] >= arrivals:
             break
@@ -96,6 +99,7 @@ def _add_run(total: FalseFailovers, settings: Mapping[str, Any], seed: int) -> N
     total["early"] += sum(at - asked[number] <= PROVISION_SECONDS for number, at in given_up.items())
     total["adopted"] += len(given_up.keys() & came.keys())
     total["killed"] += len(gone)
+    total["hedged"] += sum(decision.hedged for decision in result.decisions)
 
 
 def _scenario(settings: Mapping[str, Any], place: str, seed: int) -> Scenario:

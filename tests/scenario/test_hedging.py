@@ -165,10 +165,10 @@ def test_new_pods_pass_a_silent_group_by() -> None:
 
 
 def test_pods_without_another_place_wait_and_get_what_they_need() -> None:
-    bound = {"node_selector": {"pool": "a"}}
+    selector = {"pool": "a"}
     story = taught({**CHEAP, "labels": {"pool": "a"}}, DEAR, late=0, stock_outs=DEAD)
-    story.pods(2, at=TAUGHT + 5, name="bound", **bound)
-    story.pods(1, at=TAUGHT + USUAL + MINUTE, name="more", **bound)
+    story.pods(2, at=TAUGHT + 5, name="bound", node_selector=selector)
+    story.pods(1, at=TAUGHT + USUAL + MINUTE, name="more", node_selector=selector)
     assert story.asked("b") == []
     assert [write[2:] for write in later(story, "increase")][:2] == [("a", 30, 32), ("a", 32, 33)]
 
