@@ -106,11 +106,16 @@ def test_a_report_is_told_once_and_again_after_it_was_gone() -> None:
     assert told(reported(node, memory=healed)) == ["RunningMachineReportedFailed"]
 
 
-def test_a_machine_that_ran_and_is_no_node_is_not_waited_for() -> None:
-    memory = reported(with_status("True", 40.0)).state().memory
+@pytest.mark.parametrize("was_a_node", [True, False])
+def test_a_machine_that_has_lost_its_node_is_not_waited_for(was_a_node: bool) -> None:
+    """One that runs and has no node yet is still on its way, whatever it is called."""
+    listed = (Instance(id=I, state=InstanceState.CREATING),)
+    memory = reported(failed=(), instances=listed).state().memory
+    node = (with_status("True", 40.0),) if was_a_node else ()
+    memory = reported(*node, memory=memory, failed=(), instances=(Instance(id=I),)).state().memory
     group = reported(memory=memory).state().groups[G]
     assert group.readiness.unregistered == (I,)
-    assert group.upcoming == 0
+    assert group.upcoming == (0 if was_a_node else 1)
 
 
 def test_mode_ca_believes_the_cloud() -> None:

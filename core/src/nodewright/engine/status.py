@@ -41,7 +41,8 @@ class GroupStatus:
     ``requests`` still owe machines, each with the moment at which it is given up; ``given_up`` are overdue and still
     part of the target; ``unregistered`` instances are no nodes yet, ``late`` of them (or of the nodes) for too long,
     and ``next_late`` (epoch seconds) is when the next of them will be. ``probation`` is how many machines it may be
-    asked for until it delivers, None for as many as are needed. ``deferral``: the cloud was busy. ``deleted`` counts towards the budget.
+    asked for until it delivers, None for as many as are needed. ``deferral``: the cloud was busy. ``deleted`` counts
+    towards the budget. ``disputed`` machines ran and are called failed creations by the cloud.
     ``quarantined_until`` (epoch seconds): no node is removed, for others went with the last ones; None where that is
     not so. ``autoprovisioned`` is the machine type of a group that was made on demand.
     """
@@ -55,6 +56,7 @@ class GroupStatus:
     given_up: int = 0
     unregistered: int = 0
     late: int = 0
+    disputed: int = 0
     next_late: float | None = None
     backoff: Backoff | None = None
     deferral: Deferral | None = None
@@ -104,7 +106,7 @@ def make_status(
     deletions = recent_deletions(memory.deletions, memory.deletion_window, now)
     empty_deletions = recent_deletions(memory.empty_deletions, memory.empty_deletion_window, now)
     gone = (*deletions, *empty_deletions)
-    machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": gone}
+    machines = {"unregistered": memory.unregistered_since, "late": memory.late, "deleted": gone, "disputed": memory.ran}
     counts = {what: Counter(ref for ref, _ in found) for what, found in machines.items()}
     alone = (memory.backoffs, memory.deferrals, memory.scale_down.quarantined_until)
     known = {*memory.last_known, *memory.requests, *memory.given_up}.union(*alone, *counts.values())
@@ -165,6 +167,7 @@ def _group_status(
         given_up=memory.given_up.get(ref, 0),
         unregistered=counts["unregistered"][ref],
         late=counts["late"][ref],
+        disputed=counts["disputed"][ref],
         next_late=ends[0] if ends else None,
         backoff=backoff if is_active(backoff, now) else None,
         deferral=deferral if is_deferred(deferral, now) else None,

@@ -67,8 +67,13 @@ class GroupCase:
 
     @property
     def doubtful(self) -> int:
-        """How many machines ran, are no nodes and are called failed: nothing is planned for their arrival."""
-        return len({one.instance_id for one in self.seen.disputed} & set(self.readiness.unregistered))
+        """Return how many machines are called failed and have lost their node: nobody waits for them.
+
+        One that has run and never was a node is still on its way.
+        """
+        disputed = {one.instance_id for one in self.seen.disputed}
+        lost = disputed.intersection(self.readiness.unregistered)
+        return sum((self.ref, instance_id) not in self.memory.never_ran for instance_id in lost)
 
 
 def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:

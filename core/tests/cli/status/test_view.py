@@ -5,10 +5,10 @@ from io import StringIO
 
 from nodewright.cli.screen import make_console
 from nodewright.cli.status.view import as_json, print_status
-from nodewright.engine.status import GroupStatus, StatusReport
+from nodewright.engine.status import GroupStatus, StatusReport, make_status
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
-from nodewright.registry.state import UnhealthyCluster
+from nodewright.registry.state import Memory, UnhealthyCluster
 
 REF = GroupRef("cloud", "g")
 REMOVAL = NodeRemoval(node="n-1", group=REF, instance_id="i-1", reason=RemovalReason.UNDERUTILIZED, pods=("a/b",))
@@ -25,6 +25,14 @@ def test_for_people() -> None:
     assert "1 node on the way out: n-1 (underutilized, draining, for 45s)." in said
     assert "1 machine charged to the deletion budget" in said
     assert "Deletion budget of the cluster: 1 used within 1h30m." in said
+
+
+def test_machines_that_ran_and_are_called_failed_are_counted() -> None:
+    text = StringIO()
+    report = make_status(Memory(ran=frozenset({(REF, "i-1"), (REF, "i-2")})), 1045.0)
+    print_status(make_console(text, 200), report)
+    assert "2 machines that ran, called failed by the cloud" in " ".join(text.getvalue().split())
+    assert as_json(report)["groups"][0]["disputed"] == 2
 
 
 def test_without_a_window_nothing_is_counted() -> None:

@@ -9,7 +9,7 @@ from core.tests.planner.scale_down.loops import MINUTE, Loops
 from msgspec.structs import replace as changed
 
 from nodewright.model.action import DeleteInstances
-from nodewright.model.group import GroupOptions
+from nodewright.model.group import FailedInstance, GroupOptions
 from nodewright.model.node import Taint
 from nodewright.model.pod import Pod
 from nodewright.planner import Plan, make_plan
@@ -243,3 +243,11 @@ def test_a_pod_that_is_ending_is_waited_for() -> None:
     found = explain(loops, "a-0")
     told = pod(found, "on-a-0")
     assert (found.fate, told.fate, told.rule) == (NodeFate.GOES, Fate.AWAIT, "Terminating")
+
+
+def test_what_the_cloud_says_of_a_machine_that_ran() -> None:
+    loops = loops_of(g=2)
+    report = FailedInstance(failure_id="f", instance_id="cloud:///g/0", code="ODD", message="it went wrong")
+    loops.world.groups[ref("g")] = replace(loops.world.groups[ref("g")], failed=(report,))
+    assert explain(loops, "g-0").disputed == "ODD: it went wrong"
+    assert explain(loops, "g-1").disputed == ""

@@ -48,6 +48,7 @@ def _node(found: NodeExplanation) -> dict[str, Any]:
         "utilization": _plain(found.usage),
         **{name: _moment(at) for name, at in timers.items()},
         "setback": found.setback or None,
+        "disputed": found.disputed or None,
         "pods": [_outlook(pod) for pod in found.pods],
     }
 

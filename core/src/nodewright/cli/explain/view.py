@@ -73,6 +73,8 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("looked at again", safe(f"after {_when(timers.recheck_at, found.now)}"))
     if timers.given_back_at is not None:
         facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.setback}"))
+    if found.disputed:
+        facts.add_row("cloud", safe(f"calls it a failed creation ({found.disputed}); it ran, so it counts as a node"))
     console.print(facts)
     console.print()
     _print_outlooks(console, found.pods)

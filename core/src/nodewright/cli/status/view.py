@@ -107,6 +107,7 @@ def _group(group: GroupStatus, now: float) -> dict[str, Any]:
         "given_up": group.given_up,
         "unregistered": group.unregistered,
         "late": group.late,
+        "disputed": group.disputed,
         "next_late_at": format_moment(group.next_late) if group.next_late is not None else None,
         "backoff": _backoff(group.backoff, now) if group.backoff is not None else None,
         "deferral": _deferral(group.deferral, now) if group.deferral is not None else None,
@@ -194,6 +195,8 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
         late = f", {group.late:,} of them for too long" if group.late else ""
         end = f", the next given up in {_left(group.next_late, report)}" if group.next_late is not None else ""
         yield f"{count(group.unregistered, 'instance')} without a node{late}{end}"
+    if group.disputed:
+        yield f"{count(group.disputed, 'machine')} that ran, called failed by the cloud"
     if group.given_up:
         yield f"{count(group.given_up, 'machine')} given up"
     if group.deleted:

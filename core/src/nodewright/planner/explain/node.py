@@ -52,6 +52,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         usage=_usage(picture, name, state, settings) if is_seen else None,
         timers=_timers(state, plan, name),
         setback=back.message if (back := memory_of(state, plan).setbacks.get(name)) is not None else "",
+        disputed=_disputed(state, node),
         pods=pods,
     )
 
@@ -66,6 +67,15 @@ def fate_of(state: ClusterState, plan: Plan, name: str) -> NodeFate:
     if name in report.unneeded:
         return NodeFate.UNNEEDED
     return NodeFate.STAYS if name in report.unremovable or name in report.passed_over else NodeFate.UNJUDGED
+
+
+def _disputed(state: ClusterState, node: Node) -> str:
+    """Return what the cloud says of a machine that it calls failed although it ran; empty where it does not."""
+    ref = state.group_of_node.get(node.name)
+    reports = state.groups[ref].seen.disputed if ref is not None and ref in state.groups else ()
+    own = node.spec.provider_id.lower()
+    found = next((one for one in reports if (one.instance_id or "").lower() == own), None)
+    return ": ".join(filter(None, (found.code, found.message))) if found is not None else ""
 
 
 def _note(state: ClusterState, plan: Plan, settings: Settings, node: Node) -> str:

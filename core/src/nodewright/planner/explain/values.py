@@ -89,7 +89,8 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a node is still there, as the plan made at ``now`` (epoch seconds) has it.
 
     ``reason`` is the one reason for which it stays or waits. ``removal`` is how it goes, ``stage`` how far that has
-    come. ``setback`` is why the last attempt failed. ``note`` is what is to be said where there is neither, or what a
+    come. ``setback`` is why the last attempt failed, ``disputed`` why the cloud calls its machine a failed creation
+    although it ran. ``note`` is what is to be said where there is neither, or what a
     node that is looked at later would be kept by now.
     """
 
@@ -105,4 +106,5 @@ class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     timers: Timers = Timers()
     setback: str = ""
+    disputed: str = ""
     pods: tuple[PodOutlook, ...] = ()
