@@ -21,7 +21,8 @@ def check_overbuying(facts: Facts) -> Findings:
             refill = max(0, limits.least - seen.target) if seen is not None else 0
             if count > refill:
                 bought += (count - refill) * limits.slots - (limits.slots - 1)
-        on_their_way = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
+        counted = [group for group in loop.seen if not _may_be_given_back(facts, group, loop)]
+        on_their_way = sum(_surely_coming(facts, group, loop.seen[group], loop) for group in counted)
         promised = sum(facts.requests[name] for name, stage in loop.requests.items() if stage != "over")
         needed = max(0, loop.pending + promised - on_their_way)
         if bought > needed:
@@ -81,6 +82,17 @@ def _asked_in(loop: Loop) -> Mapping[str, int]:
             low, high = grown.get(write.group, (write.expected, write.target))
             grown[write.group] = (min(low, write.expected), max(high, write.target))
     return {group: high - low for group, (low, high) in grown.items()}
+
+
+def _may_be_given_back(facts: Facts, group: str, loop: Loop) -> bool:
+    """Return whether machines of the group may be left of a request that could not be granted in full: nobody may count
+    on those, and the request is granted elsewhere meanwhile. It may have spanned groups, of which one failed.
+    """
+    if not facts.requests:
+        return False
+    lately = [other for other in facts.loops if loop.at - facts.patience < other.at <= loop.at]
+    shrunk = any(w.group == group and w.hook != "increase_size" for other in lately for w in other.writes)
+    return shrunk or any(until >= loop.at for until in loop.backed_off.values())
 
 
 def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:

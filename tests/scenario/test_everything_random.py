@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.scenario import requesting, spare
 from tests.scenario.requesting import Asking
 from tests.scenario.spare import Sparing
-from tests.scenario.story import MINUTE, SOON, Story
+from tests.scenario.story import LOOP, MINUTE, SOON, Story
 from tests.scenario.test_capacity_quotas import put
 
 from nodewright.model.provisioning_request import (
@@ -28,6 +28,7 @@ ON = {
     "initial-node-group-backoff-duration": "1m",
     "max-node-provision-time": "5m",
 }
+PROVISION, STARTUP = 300.0, 900.0
 ALREADY = 2
 # Requests and pods come within the first 40 minutes; then the buffer goes, and everything comes to its end.
 DROPPED, END = 50 * MINUTE, 120 * MINUTE
@@ -112,6 +113,9 @@ def test_together_they_keep_what_each_promises(case: Case) -> None:
     assert story.loops[-1][0].memory.provisioning.grants == {}
     for state, _ in story.loops:
         assert sum(group.seen.target or 0 for group in state.groups.values()) <= case.quota
+        for grant in state.memory.provisioning.grants.values():
+            late = grant.started + PROVISION + STARTUP + 3 * LOOP + 20 * len(case.restarts)
+            assert grant.broken or state.now <= late, f"{grant.key} is kept waiting at {state.now}"
     groups = [story.cloud.group(name) for name in story.cloud.group_names()]
     # A pod has a node of its own where it cannot share one; nothing is left for those that are gone.
     assert sum(group.target for group in groups) <= story.result.final.running
