@@ -76,6 +76,10 @@ def test_allocatable_and_what_is_free_of_it_may_differ_by_five_in_a_hundred() ->
     for asked, similar in (("5Gi", True), ("6Gi", False)):
         agent = build_pod("agent", cpu="0", memory=asked, owner=("DaemonSet", "agent"))
         assert are_similar(whole, Template(whole.node, (agent,)), ScaleUpSettings()) is similar
+    agent = build_pod("agent", cpu="0", memory="6Gi", owner=("DaemonSet", "agent"))
+    assert not are_similar(Template(whole.node, (agent,)), offering(allocatable="94Gi"), ScaleUpSettings()), (
+        "alike free"
+    )
 
 
 def test_of_labels_only_those_of_places_may_differ() -> None:
