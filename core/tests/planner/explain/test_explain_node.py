@@ -10,7 +10,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.model.action import DeleteInstances
 from nodewright.model.group import FailedInstance, GroupOptions
-from nodewright.model.node import Taint
+from nodewright.model.node import NodeCondition, Taint
 from nodewright.model.pod import Pod
 from nodewright.planner import Plan, make_plan
 from nodewright.planner.explain import NodeExplanation, NodeFate, PodOutlook, explain_node
@@ -188,6 +188,16 @@ def test_what_nobody_judged_has_a_note(settings: dict[str, object], note: str) -
     found = explain(loops, "a-0")
     assert found.fate is NodeFate.UNJUDGED
     assert note in found.note
+
+
+def test_a_node_that_never_became_ready_says_when_its_machine_goes() -> None:
+    """After twice the startup time (docs/adr/0011-late-machines.md)."""
+    loops = loops_of(a=1)
+    created = loops.world.now - 1000
+    node = build_node("a-0", ready=False, provider_id="cloud:///a/0", created_at=created)
+    said = NodeCondition(type="Ready", status="False", last_transition_time=node.metadata.creation_timestamp)
+    loops.world.nodes = [changed(node, status=changed(node.status, conditions=(said,)))]
+    assert explain(loops, "a-0").timers.never_ready_until == created + 1800
 
 
 def test_a_removal_that_is_held_back_says_why() -> None:

@@ -71,6 +71,9 @@ def _print_node(console: Console, found: NodeExplanation) -> None:
         facts.add_row("cool-down", safe(f"no removal begins before {_when(timers.cooldown_until, found.now)}"))
     if timers.recheck_at is not None:
         facts.add_row("looked at again", safe(f"after {_when(timers.recheck_at, found.now)}"))
+    if timers.never_ready_until is not None:
+        end = f"its machine is deleted after {_when(timers.never_ready_until, found.now)}, unless the minimum size keeps it"
+        facts.add_row("never ready", safe(f"{end}, or it holds pods that are no DaemonSet's"))
     if timers.given_back_at is not None:
         facts.add_row("last attempt", safe(f"failed at {_when(timers.given_back_at, found.now)}: {found.setback}"))
     if found.disputed:

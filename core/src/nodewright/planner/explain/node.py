@@ -10,6 +10,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner.explain.outlook import outlook
 from nodewright.planner.explain.picture import memory_of, planned_picture
 from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Timers, Usage
+from nodewright.planner.late import last_moments_to_start
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drain_rules import Fate
 from nodewright.planner.scale_down.unneeded import needed_seconds
@@ -156,4 +157,11 @@ def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
         cooldown_until=report.cooldown_until if report.cooldown_until > now else None,
         recheck_at=recheck if recheck is not None and recheck > now else None,
         given_back_at=setback.at if setback is not None else None,
+        never_ready_until=_never_ready_until(state, name),
     )
+
+
+def _never_ready_until(state: ClusterState, name: str) -> float | None:
+    ref = state.group_of_node.get(name)
+    group = state.groups.get(ref) if ref is not None else None
+    return last_moments_to_start(group, state).get(name) if group is not None else None

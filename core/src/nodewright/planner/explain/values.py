@@ -48,7 +48,8 @@ class Timers(msgspec.Struct, frozen=True, kw_only=True):
 
     The node has been unneeded since ``unneeded_since``, which is long enough once ``removable_at`` is past. No removal
     begins anywhere before ``cooldown_until``. A node that could not be emptied is looked at again at ``recheck_at``.
-    ``given_back_at`` is when the last attempt to remove it failed.
+    ``given_back_at`` is when the last attempt to remove it failed. A node that never became ready may do so until
+    ``never_ready_until``; then its machine is deleted.
     """
 
     unneeded_since: float | None = None
@@ -56,6 +57,7 @@ class Timers(msgspec.Struct, frozen=True, kw_only=True):
     cooldown_until: float | None = None
     recheck_at: float | None = None
     given_back_at: float | None = None
+    never_ready_until: float | None = None
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
