@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.faults.facts import STARTUP, Facts, unregistered
+from tests.faults.facts import STARTUP, Facts, hedged_lately, unregistered
 from tests.faults.history import Loop, Write
 
 FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
@@ -109,7 +109,8 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     lately = [other for other in facts.loops[:number] if other.at > loop.at - 2 * FIRST]
     tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
     withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
-    return withdraws and not hindered and not tried and not facts.requests
+    is_hedge = hedged_lately(facts, group, loop.at) > 0
+    return withdraws and not (hindered or tried or facts.requests or is_hedge)
 
 
 def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:

@@ -33,16 +33,18 @@ def check_overbuying(facts: Facts) -> Findings:
 
 
 def check_hedges(facts: Facts) -> Findings:
-    """Few machines are bought twice, and no more than other groups owe room for."""
+    """Few machines are bought twice, and no more than other groups owe room for, as they were seen last."""
+    known: dict[str, Seen] = {}
     for loop in facts.loops:
+        known |= loop.seen
         hedged, most = sum(loop.hedged.values()), max(2, len(loop.nodes) // 10)
         if hedged > most:
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {most} may be"
         owed = sum(
-            (seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
-            for group, seen in loop.seen.items()
+            max(0, seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
+            for group, seen in known.items()
         )
-        if hedged > max(0, owed):
+        if hedged > owed:
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {owed} are on their way"
 
 

@@ -9,6 +9,7 @@ from tests.faults.facts import (
     TOLERATED_UNREADY,
     UNHEALTHY,
     Facts,
+    hedged_lately,
     in_time,
     last_joined,
     said,
@@ -73,7 +74,7 @@ def check_deletions(facts: Facts) -> Findings:
 
 
 def check_withdrawals(facts: Facts) -> Findings:
-    """What was asked for within the last provision time is not withdrawn."""
+    """What was asked for within the last provision time is not withdrawn, but for hedges that nobody needs any more."""
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
@@ -81,7 +82,9 @@ def check_withdrawals(facts: Facts) -> Findings:
         if facts.requests:  # the rest of a request that cannot be granted in full is given back at once
             continue
         left = max(0, seen.without_machine - (write.expected - write.target))
-        due = min(seen.without_machine, in_time(facts, write.group, loop.at))
+        due = min(seen.without_machine, in_time(facts, write.group, loop.at)) - hedged_lately(
+            facts, write.group, loop.at
+        )
         if left < due:
             yield said(loop, write, f"leaves {left} of {due} machines that are still in time")
 
@@ -113,12 +116,15 @@ def check_requests_end(facts: Facts) -> Findings:
 
 
 def check_tries_again(facts: Facts) -> Findings:
-    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens."""
+    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens.
+
+    That of a hedge need not be: its machines may be wanted again.
+    """
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "decrease_target_size" and not write.accepted and write.error != "TargetChanged":
                 waited = _idle_after(facts, number, write)
-                if waited > RETRY + SLACK:
+                if waited > RETRY + SLACK and not hedged_lately(facts, write.group, loop.at):
                     yield said(loop, write, f"had no effect, and is not tried again for {waited:g} s")
 
 
