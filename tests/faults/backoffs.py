@@ -83,7 +83,7 @@ def _failures(facts: Facts) -> list[_Failure]:
         for write in loop.writes:
             if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
                 peers = reached(facts, write.group, facts.stated_scope(write)) - {write.group}
-                found.append(_Failure(write.at, write.group, peers, number + 1, loop.at))
+                found.append(_Failure(_first_try(loop, write), write.group, peers, number + 1, loop.at))
         for group, seen in loop.seen.items():
             for failure_id, failure in seen.failed.items():
                 if facts.first_seen[group, failure_id] == loop.at:
@@ -92,6 +92,11 @@ def _failures(facts: Facts) -> list[_Failure]:
             if _fails_by_age(facts, group, number):
                 found.append(_Failure(loop.at, group, frozenset(), number))
     return found
+
+
+def _first_try(loop: Loop, write: Write) -> float:
+    """When the call began of which this is the last repeat."""
+    return min(other.at for other in loop.writes if (other.hook, other.group) == (write.hook, write.group))
 
 
 def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
