@@ -293,12 +293,32 @@ def test_what_a_profile_or_rule_switches_off_cannot_be_asked_for() -> None:
         (other,) = flags
         said = refusal({**flags, "probe-after-backoff": "true"})
         assert said == f"--probe-after-backoff: no group is probed under --{other}"
+        assert refusal({**flags, "hedging": "on"}) == f"--hedging: no machine is bought twice under --{other}"
 
 
 def test_probing_is_off_wherever_ca_decides() -> None:
     assert load().probes_after_backoff
     for flags in ({"probe-after-backoff": "false"}, {"size-correction": "seed"}, {"profile": "ca"}):
         assert not load(flags).probes_after_backoff
+
+
+def test_hedging_is_on_where_provision_times_are_learned() -> None:
+    auto = {"max-node-provision-time": "auto"}
+    assert [load(flags).hedges for flags in ({}, auto, {"hedging": "on"}, {**auto, "hedging": "off"})] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not load({**auto, "size-correction": "seed"}).hedges
+    assert not load({**auto, "profile": "ca"}).hedges
+
+
+@pytest.mark.parametrize(("text", "most"), [("10%", [2, 2, 10]), ("3", [3, 3, 3]), ("0", [0, 0, 0]), ("0%", [0, 0, 0])])
+def test_what_may_be_bought_twice_is_a_number_or_a_share(text: str, most: list[int]) -> None:
+    failures = load({"max-hedged-nodes": text}).failures
+    assert [failures.most_hedged(nodes) for nodes in (0, 29, 100)] == most
+    assert "max-hedged-nodes" in refusal({"max-hedged-nodes": "10 percent"})
 
 
 def test_drain_priorities_are_read_at_start() -> None:
