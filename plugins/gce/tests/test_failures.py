@@ -4,12 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from gcecloud import GceCloud
 from nodewright.spec import ErrorClass, FailureScope, InstanceState
-from nodewright_gce.shapes import ErrorItem, Errors, LastAttempt, Managed
-from nodewright_gce.states import read_managed
 
 Attach = Callable[..., Any]
 _RESERVED = "Specified reservation r1 does not exist"
@@ -118,15 +115,3 @@ def test_without_detection_what_fails_is_on_its_way(cloud: GceCloud, attach: Att
     stage.later(5, name)
     assert stage.client.failed_instances(name) is None
     assert failed in {one.id for one in stage.client.instances(name)}
-
-
-@pytest.mark.parametrize("action", ["RECREATING", "CREATING", "CREATING_WITHOUT_RETRIES"])
-def test_a_machine_that_runs_is_no_failed_creation(action: str) -> None:
-    """Its manager is about to recreate it, and has found no machine for that."""
-    stock_out = ErrorItem(code="ZONE_RESOURCE_POOL_EXHAUSTED", message="no room")
-    url = "https://compute.googleapis.com/compute/v1/projects/p/zones/z/instances/web-1"
-    managed = Managed(instance=url, current_action=action, last_attempt=LastAttempt(errors=Errors(errors=(stock_out,))))
-    [runs] = read_managed([replace(managed, instance_status="RUNNING")])
-    [never_came] = read_managed([managed])
-    assert runs.failure is None
-    assert never_came.failure is not None

@@ -118,11 +118,7 @@ def _machines(managed: Sequence[Managed]) -> Iterator[Machine]:
 
 
 def _failure(one: Managed) -> Failure | None:
-    """The last error that says something decides; all that count are told. A machine that runs has not failed to come:
-    the manager may be about to recreate it, in vain.
-    """
-    if one.instance_status == "RUNNING":
-        return None
+    """The last error that says something decides; all that count are told."""
     decided: Failure | None = None
     told: list[str] = []
     for item in one.last_attempt.errors.errors:
