@@ -41,7 +41,7 @@ def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silen
         is_whole = group.seen.options.zero_or_max_node_scaling or any(request.atomic for request in group.requests)
         if not group.requests or is_whole:
             continue
-        silence = _doubt(group, state, settings, hedged_at.get(ref, 0.0))
+        silence = _doubt(group, state, settings, hedged_at.get(ref, -math.inf))
         if silence is not None:
             found[ref] = silence
     return found
@@ -61,7 +61,7 @@ def _find_hedged(state: ClusterState) -> dict[GroupRef, float]:
     for group in state.groups.values():
         for request in group.requests:
             for ref in request.hedge_for:
-                found[ref] = max(found.get(ref, 0.0), request.started)
+                found[ref] = max(found.get(ref, -math.inf), request.started)
     return found
 
 
