@@ -1,28 +1,32 @@
 """How long each group must be left alone, worked out from its failures as they were seen from outside."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tests.faults.facts import STARTUP, Facts, hedged_lately, unregistered
+from tests.faults.facts import STARTUP, Facts, unregistered
 from tests.faults.history import Loop, Write
 
 FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
-# Errors of which nobody can doubt that the call had no effect; after the busy ones nothing is wrong with the group.
+# A group that only shares the scope of a failure is left alone for so long, and not again while that is remembered.
+SHARED = FIRST / 2
+# Errors of which nobody can doubt that the call had no effect.
 _CLEAR = ("OutOfCapacity", "QuotaExceeded", "AccessDenied")
+# A cloud that asks to come back later. No group fails by that.
 BUSY = ("Throttled", "OperationInProgress")
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """One reason to leave ``group`` alone, and for a short while ``peers``, with which it shares what the cloud named;
-    ``settles`` with the loop of that number at the earliest.
+    """One reason to leave a group alone; ``settles`` with the loop of that number at the earliest.
+
+    ``shared``: it was another group that failed, of something that the cloud said both share.
     """
 
     at: float
     group: str
-    peers: frozenset[str]
     settles: int
     written_in: float | None = None
+    shared: bool = False
 
 
 @dataclass
@@ -30,7 +34,7 @@ class _Backoff:
     until: float
     duration: float
     last: float
-    is_shared: bool = False
+    shared: bool = False
 
 
 def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
@@ -47,16 +51,15 @@ def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
         due = [failure for failure in failures if failure.settles == number]
         for group in facts.groups:
             doubtful |= {group} if _may_have_timed_out(facts, group, loop) else set()
-            mine = [failure for failure in due if group in (failure.group, *failure.peers)]
+            mine = [failure for failure in due if failure.group == group]
             lost = [f for f in mine if f.written_in is not None and facts.crashed_between(f.written_in, loop.at)]
             doubtful |= {group} if lost else set()
-            known = [failure for failure in mine if failure not in lost]
-            own = [failure.at for failure in known if failure.group == group]
-            if own:
-                held[group] = _after(held.get(group), max(own), sure=group not in doubtful)
-            elif known and group not in doubtful and _is_forgotten(held.get(group), loop.at):
-                first = min(failure.at for failure in known)
-                held[group] = _Backoff(first + FIRST / 2, FIRST / 2, first, is_shared=True)
+            known = [failure.at for failure in mine if failure not in lost and not failure.shared]
+            shared = [failure.at for failure in mine if failure not in lost and failure.shared]
+            if known:
+                held[group] = _after(held.get(group), max(known), sure=group not in doubtful)
+            elif shared and group not in held and group not in doubtful:
+                held[group] = _Backoff(min(shared) + SHARED, FIRST, min(shared), shared=True)
         yield loop, {group: backoff.until for group, backoff in held.items()}
         doubtful |= {write.group for write in loop.writes if _is_doubtful(write)}
         previous = loop.at
@@ -64,7 +67,7 @@ def expected_backoffs(facts: Facts) -> Iterator[tuple[Loop, dict[str, float]]]:
 
 def _after(held: _Backoff | None, at: float, *, sure: bool) -> _Backoff:
     """5, 10, 20, 30 minutes; where a failure may have gone unseen, no more than the first is certain."""
-    if held is None or held.is_shared or _is_forgotten(held, at) or not sure:
+    if held is None or held.shared or at > held.last + FORGOTTEN or not sure:
         duration = FIRST
     elif held.until < at:
         duration = min(2 * held.duration, LONGEST)
@@ -73,30 +76,26 @@ def _after(held: _Backoff | None, at: float, *, sure: bool) -> _Backoff:
     return _Backoff(at + duration, duration, at)
 
 
-def _is_forgotten(held: _Backoff | None, at: float) -> bool:
-    return held is None or at > held.last + FORGOTTEN
-
-
 def _failures(facts: Facts) -> list[_Failure]:
-    found = []
+    found: list[_Failure] = []
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
-                peers = reached(facts, write.group, facts.stated_scope(write)) - {write.group}
-                found.append(_Failure(_first_try(loop, write), write.group, peers, number + 1, loop.at))
+                failure = _Failure(write.at, write.group, number + 1, loop.at)
+                found += (failure, *_shared(facts, failure, facts.stated_scope(write)))
         for group, seen in loop.seen.items():
-            for failure_id, failure in seen.failed.items():
+            for failure_id, told in seen.failed.items():
                 if facts.first_seen[group, failure_id] == loop.at:
-                    peers = reached(facts, group, failure.scope.value) - {group}
-                    found.append(_Failure(loop.at, group, peers, number))
+                    failure = _Failure(loop.at, group, number)
+                    found += (failure, *_shared(facts, failure, told.scope.value))
             if _fails_by_age(facts, group, number):
-                found.append(_Failure(loop.at, group, frozenset(), number))
+                found.append(_Failure(loop.at, group, number))
     return found
 
 
-def _first_try(loop: Loop, write: Write) -> float:
-    """When the call began of which this is the last repeat."""
-    return min(other.at for other in loop.writes if (other.hook, other.group) == (write.hook, write.group))
+def _shared(facts: Facts, failure: _Failure, scope: str) -> Iterator[_Failure]:
+    for peer in reached(facts, failure.group, scope) - {failure.group}:
+        yield replace(failure, group=peer, shared=True)
 
 
 def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
@@ -114,12 +113,11 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     lately = [other for other in facts.loops[:number] if other.at > loop.at - 2 * FIRST]
     tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
     withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
-    is_hedge = hedged_lately(facts, group, loop.at) > 0
-    return withdraws and not (hindered or tried or facts.requests or is_hedge)
+    return withdraws and not hindered and not tried and not facts.requests
 
 
 def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
-    """The groups that a failure stops. What an account lacks for one group it may have for the next."""
+    """The groups that share what the cloud said is short. One account has many quotas: its other groups are asked."""
     own = facts.groups[group]
     match scope:
         case "zone":
@@ -132,7 +130,7 @@ def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
 
 def _is_doubtful(write: Write) -> bool:
     """May the engine take this for a failure, or not?"""
-    return write.hook == "increase_size" and bool(write.error) and write.error not in _CLEAR + BUSY
+    return write.hook == "increase_size" and bool(write.error) and write.error not in (*_CLEAR, *BUSY)
 
 
 def _may_have_timed_out(facts: Facts, group: str, loop: Loop) -> bool:

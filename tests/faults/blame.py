@@ -1,38 +1,61 @@
 """Whose fault was it? The failures of each group, as the cloud's log tells them, with the scope that the cloud stated."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from tests.faults.backoffs import BUSY, FIRST, LONGEST, reached
+from tests.faults.backoffs import BUSY, FIRST, LONGEST, SHARED, reached
 from tests.faults.facts import SLACK, Facts, unregistered
 from tests.faults.history import Loop, Seen
 
-
-def may_be_left_alone_until(suspect: Sequence[float], now: float) -> float:
-    """The longest that a group may be backed off, if each of these moments up to now was a failure."""
-    until, doublings, last = float("-inf"), -1, float("-inf")
-    for at in suspect:
-        if at > now:
-            break
-        if at >= last + FIRST:  # a backoff doubles only after the one before has ended
-            doublings, last = doublings + 1, at
-        until = at + min(FIRST * 2.0**doublings, LONGEST) + SLACK
-    return until
+# A busy cloud is asked again after what it asked for, or after a pause that grows up to this.
+LONGEST_PAUSE = 120.0
+FIRST_MOMENTS = 60.0
 
 
-def suspects(facts: Facts, *, with_busy: bool = True) -> Mapping[str, list[float]]:
-    """When each group may have been backed off or, ``with_busy``, deferred because the cloud was busy."""
-    found: dict[str, list[float]] = {}
+@dataclass
+class Suspicions:
+    """When each group may have failed, when it first shared another's failure, and until when its cloud was busy."""
+
+    failed: dict[str, list[float]] = field(default_factory=dict)
+    shared: dict[str, float] = field(default_factory=dict)
+    busy: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+
+    def backed_off_until(self, group: str, now: float) -> float:
+        """The longest that a group may be backed off by now, if each of these moments was a failure."""
+        until, doublings, last = float("-inf"), -1, float("-inf")
+        for at in self.failed.get(group, ()):
+            if at > now:
+                break
+            if at >= last + FIRST:  # a backoff doubles only after the one before has ended
+                doublings, last = doublings + 1, at
+            until = at + min(FIRST * 2.0**doublings, LONGEST) + SLACK
+        shared = self.shared.get(group, float("inf"))
+        return max(until, shared + SHARED + SLACK) if shared <= now else until
+
+    def left_alone_until(self, group: str, now: float) -> float:
+        """The longest that a group may be asked for nothing by now: backed off, or while its cloud is busy."""
+        busy = (until for at, until in self.busy.get(group, ()) if at <= now)
+        return max(self.backed_off_until(group, now), max(busy, default=float("-inf")))
+
+
+def suspect(facts: Facts) -> Suspicions:
+    """What may count against each group in one run."""
+    found = Suspicions()
     known: dict[str, Seen] = {}
     looked: dict[str, float] = {}
     for loop in facts.loops:
         known |= loop.seen
         taken_back = [group for group in loop.seen if _is_lower(facts, group, looked.get(group, 0.0), loop.at)]
-        for group in {
-            *_failed_in(facts, loop, with_busy=with_busy),
-            *_overdue_in(facts, loop, known, looked),
-            *taken_back,
-        }:
-            found.setdefault(group, []).append(loop.at)
+        failures = list(_failed_in(facts, loop))
+        failed = {group for group, _ in failures}
+        for group in {*failed, *_overdue_in(facts, loop, known, looked), *taken_back}:
+            found.failed.setdefault(group, []).append(loop.at)
+        for peer in {peer for group, scope in failures for peer in reached(facts, group, scope)} - failed:
+            found.shared.setdefault(peer, loop.at)
+        for write in loop.writes:
+            if write.error in BUSY:
+                pause = max(LONGEST_PAUSE, facts.told_pause(write)) + SLACK
+                found.busy.setdefault(write.group, []).append((loop.at, loop.at + pause))
         looked |= dict.fromkeys(loop.seen, loop.at)
     return found
 
@@ -43,17 +66,15 @@ def _is_lower(facts: Facts, group: str, since: float, until: float) -> bool:
     return lowered or facts.has_wrong_size(group, until)
 
 
-def _failed_in(facts: Facts, loop: Loop, *, with_busy: bool) -> Iterator[str]:
-    """The groups that a refusal or a failure of this loop reaches."""
+def _failed_in(facts: Facts, loop: Loop) -> Iterator[tuple[str, str]]:
+    """The groups that fail in this loop, each with how far the cloud said that it reaches."""
     for write in loop.writes:
-        if write.error in BUSY and not with_busy:
-            continue
-        if write.hook == "increase_size" and (write.error or not write.answered):
-            yield from reached(facts, write.group, facts.stated_scope(write))
+        if write.hook == "increase_size" and write.error not in BUSY and not write.is_granted:
+            yield write.group, facts.stated_scope(write)
     for group, seen in loop.seen.items():
         for failure_id, failure in seen.failed.items():
             if facts.first_seen[group, failure_id] == loop.at or facts.resets:
-                yield from reached(facts, group, failure.scope.value)
+                yield group, failure.scope.value
 
 
 def _overdue_in(facts: Facts, loop: Loop, known: Mapping[str, Seen], looked: Mapping[str, float]) -> Iterator[str]:
@@ -67,13 +88,22 @@ def _overdue_in(facts: Facts, loop: Loop, known: Mapping[str, Seen], looked: Map
 def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float) -> bool:
     """May a machine of the group be out of time?"""
     late = loop.at - facts.patience
-    # While the group cannot be read, what others do to it changes nothing of what is known of it.
-    asked = [a for a in facts.history.asked if a.group == group and late <= a.at <= loop.at]
-    if seen.without_machine > sum(max(0, a.count) for a in asked if a.ours or group in loop.seen):
+    mine = [a for a in facts.history.asked if a.group == group and a.at <= loop.at]
+    missing, is_read = seen.without_machine, group in loop.seen
+    if not is_read:  # what others do to it is not known then, and what we asked for may have come
+        missing += sum(a.count for a in mine if a.ours and a.at >= looked)
+    if missing > sum(max(0, a.count) for a in mine if (a.ours or is_read) and a.at >= late):
         return True
     unclear = bool(facts.resets) or facts.has_wrong_size(group, loop.at)
     recent = float("-inf") if unclear else min(looked - facts.patience, late) - SLACK
-    if any(recent <= facts.first_seen[group, machine] < late for machine in unregistered(seen, loop)):
+    # The time of a reservation begins when it is asked for, and it ends where one of its machines is lost.
+    asked_before = SLACK if facts.requests else 0.0
+    if any(recent <= facts.first_seen[group, machine] < late + asked_before for machine in unregistered(seen, loop)):
+        return True
+    if facts.requests and any(
+        a.group == group and not a.ours and looked <= a.at <= loop.at for a in facts.history.asked
+    ):
         return True
     nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
-    return any(not node.ready and not node.ever_ready for node in nodes)
+    # A node that breaks in its first moments says of itself that it never was ready.
+    return any(not node.ready and node.last_ready < node.since + FIRST_MOMENTS for node in nodes)

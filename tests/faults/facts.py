@@ -151,6 +151,14 @@ class Facts:
         """Return how far a refusal reaches, as the cloud said it: no farther than the group where it said nothing."""
         return next((str(f["scope"]) for f in self._refusals if f["scope"] and _meets(f, write)), "group")
 
+    def told_pause(self, write: Write) -> float:
+        """Return the seconds for which a busy cloud asked to be left alone at most; 0 if none did."""
+        return max((float(f["retry_after"]) for f in self._pauses if _meets(f, write)), default=0.0)
+
+    @cached_property
+    def _pauses(self) -> list[Mapping[str, Any]]:
+        return [fault for fault in self.cloud.get("faults", ()) if "retry_after" in fault]
+
     @cached_property
     def _refusals(self) -> list[Mapping[str, Any]]:
         return [{"scope": "", **fault} for fault in self.cloud.get("faults", ()) if fault["kind"] == "refuse"]
@@ -268,11 +276,6 @@ def _without_first(asked: Iterable[tuple[float, int]], gone: int) -> list[tuple[
 def in_time(facts: Facts, group: str, now: float) -> int:
     """Machines that nobody can have given up yet, by the better of two counts."""
     return max(surely_awaited(facts, group, now), awaited_in_turn(facts, group, now))
-
-
-def hedged_lately(facts: Facts, group: str, now: float) -> int:
-    """Machines of the group that were bought twice within the last provision time."""
-    return sum(loop.hedged.get(group, 0) for loop in facts.loops if now - facts.patience <= loop.at < now)
 
 
 def said(loop: Loop, write: Write, why: str) -> str:

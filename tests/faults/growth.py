@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from tests.faults.backoffs import expected_backoffs
-from tests.faults.blame import may_be_left_alone_until, suspects
+from tests.faults.blame import suspect
 from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unregistered, unwell
 from tests.faults.history import Loop, Seen
 
@@ -33,24 +33,31 @@ def check_overbuying(facts: Facts) -> Findings:
 
 
 def check_hedges(facts: Facts) -> Findings:
-    """Few machines are bought twice, and no more than other groups owe room for, as they were seen last."""
-    known: dict[str, Seen] = {}
+    """Few machines are bought twice, no more than other groups owe room for, and few are too many if all come."""
     for loop in facts.loops:
-        known |= loop.seen
         hedged, most = sum(loop.hedged.values()), max(2, len(loop.nodes) // 10)
+        if not hedged:
+            continue
         if hedged > most:
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {most} may be"
         owed = sum(
-            max(0, seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
-            for group, seen in known.items()
+            (seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
+            for group, seen in loop.seen.items()
         )
-        if hedged > owed:
+        if hedged > max(0, owed):
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {owed} are on their way"
+        coming = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
+        for group, count in _asked_in(loop).items():
+            coming += count * facts.groups[group].slots
+        surplus = coming - loop.pending
+        room = most * max(limits.slots for limits in facts.groups.values())
+        if surplus > room and not facts.requests and not facts.enforces_minimum:
+            yield f"{loop.at:g} s: with {loop.hedged} bought twice there is room for {surplus} pods too many"
 
 
 def check_prompt_growth(facts: Facts) -> Findings:
     """While pods wait for which nothing can be on its way, and some group is beyond suspicion, it grows at once."""
-    suspected = suspects(facts)
+    suspicions = suspect(facts)
     for number, loop in enumerate(facts.loops):
         following = facts.loops[number + 1].at if number + 1 < len(facts.loops) else loop.ends_reads
         hindered = facts.is_paused(loop.at) or len(unwell(loop)) > TOLERATED_UNREADY
@@ -60,7 +67,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
         open_groups = [
             group
             for group, seen in loop.seen.items()
-            if loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at)
+            if loop.at > suspicions.left_alone_until(group, loop.at)
             and seen.target < facts.groups[group].most
             and not facts.has_wrong_size(group, loop.at)
         ]
@@ -105,7 +112,7 @@ def _surely_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     for machine in seen.there:
         node = loop.nodes.get(machine)
         if node is None:
-            machines += facts.first_seen[group, machine] >= loop.at - facts.patience
+            machines += machine not in seen.disputed and facts.first_seen[group, machine] >= loop.at - facts.patience
         else:
             machines += not node.ever_ready and node.since > loop.at - STARTUP
     return machines * facts.groups[group].slots

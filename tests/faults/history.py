@@ -12,12 +12,14 @@ from nodewright.spec import FailedInstance
 class Seen:
     """What the cloud answered about a group in one loop.
 
-    A machine that was ever seen running is no failed creation, whatever is reported of it later.
+    A machine that was listed as running before, or became a Ready node, is no failed creation, whatever is reported of
+    it: such machines are ``disputed``.
     """
 
     target: int
     instances: Mapping[str, str]
     failed: Mapping[str, FailedInstance]
+    disputed: frozenset[str] = frozenset()
 
     @property
     def there(self) -> frozenset[str]:
@@ -33,12 +35,16 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSeen:
-    """A node; times in seconds."""
+    """A node; times in seconds. ``last_ready`` is when it was last seen ready (-inf: never)."""
 
     instance_id: str
     since: float
     ready: bool
-    ever_ready: bool
+    last_ready: float
+
+    @property
+    def ever_ready(self) -> bool:
+        return self.last_ready > float("-inf")
 
 
 @dataclass(kw_only=True)
@@ -60,6 +66,11 @@ class Write:
     accepted: int = 0
     answered: int | None = None
     error: str = ""
+
+    @property
+    def is_granted(self) -> bool:
+        """Was the call answered, and not by nothing?"""
+        return not self.error and bool(self.answered)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from tests.faults.facts import (
     TOLERATED_UNREADY,
     UNHEALTHY,
     Facts,
-    hedged_lately,
     in_time,
     last_joined,
     said,
@@ -17,7 +16,7 @@ from tests.faults.facts import (
     unwell,
 )
 from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_prompt_growth
-from tests.faults.history import Loop, Seen, Write
+from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.schedules import DURATION, MINUTE
 
@@ -58,23 +57,57 @@ def check_deletions(facts: Facts) -> Findings:
             # A request that cannot be granted in full gives back at once what it got, where nothing runs.
             if facts.requests and doomed not in write.occupied:
                 continue
-            node = loop.nodes.get(doomed)
-            if node is not None and not node.ever_ready and seen is not None and doomed not in seen.failed:
-                age = loop.at - node.since
-                if age <= STARTUP or doomed in write.occupied:
-                    yield said(
-                        loop, write, f"{doomed} is a node that was given {age:g} s to become ready, or holds pods"
-                    )
-            elif doomed in write.nodes:
-                yield said(loop, write, f"{doomed} is a node")
-            elif seen is not None and doomed not in seen.failed and write.phases.get(doomed) not in ("failed", None):
+            if doomed in write.nodes:
+                yield from _undue(facts, loop, write, doomed)
+            elif seen is not None and not _is_failed(doomed, seen) and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
                 if age <= facts.patience * _times_at_least(facts, loop, write.group, age):
                     yield said(loop, write, f"{doomed} has been there for only {age:g} s")
 
 
+def _is_failed(doomed: str, seen: Seen) -> bool:
+    return doomed in seen.failed or any(doomed == failure.instance_id for failure in seen.failed.values())
+
+
+def _undue(facts: Facts, loop: Loop, write: Write, doomed: str) -> Findings:
+    """A node may be deleted if it never was ready, has had its time for that, and no pod runs on it."""
+    node = loop.nodes.get(doomed)
+    if node is None or node.ever_ready:
+        yield said(loop, write, f"{doomed} is a node")
+    elif doomed in write.occupied:
+        yield said(loop, write, f"pods run on {doomed}")
+    else:
+        age, seen = loop.at - node.since, loop.seen[write.group]
+        wanted = loop.pending and seen.target >= facts.groups[write.group].most
+        if age <= STARTUP * (1 if wanted else _times_to_start(seen, loop, node)):
+            yield said(loop, write, f"{doomed} has been a node for only {age:g} s")
+
+
+def _times_to_start(seen: Seen, loop: Loop, node: NodeSeen) -> int:
+    """Startup times of a node that never was ready: twice as many if another of its group is ready that came later."""
+    others = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
+    return 4 if any(other.ready and other.since > node.since for other in others) else 2
+
+
+def check_never_ready_go(facts: Facts) -> Findings:
+    """A node that never becomes ready goes in time, one after the other, as far as the minimum allows."""
+    held_until: dict[str, float] = {}
+    for loop in facts.loops:
+        for group, seen in loop.seen.items():
+            if seen.target <= facts.groups[group].least:
+                held_until[group] = loop.at
+            for machine in seen.there & loop.nodes.keys():
+                node = loop.nodes[machine]
+                if node.ever_ready or loop.at - held_until.get(group, 0.0) < SLACK + 30 * len(seen.there):
+                    continue
+                since = max(node.since, facts.knows_since(loop.at))
+                bound = 4 * STARTUP + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
+                if loop.at - since > bound:
+                    yield f"{loop.at:g} s: {machine} is not ready since {since:g} s"
+
+
 def check_withdrawals(facts: Facts) -> Findings:
-    """What was asked for within the last provision time is not withdrawn, but for hedges that nobody needs any more."""
+    """What was asked for within the last provision time is not withdrawn."""
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
@@ -82,11 +115,15 @@ def check_withdrawals(facts: Facts) -> Findings:
         if facts.requests:  # the rest of a request that cannot be granted in full is given back at once
             continue
         left = max(0, seen.without_machine - (write.expected - write.target))
-        due = min(seen.without_machine, in_time(facts, write.group, loop.at)) - hedged_lately(
-            facts, write.group, loop.at
-        )
+        due = min(seen.without_machine, in_time(facts, write.group, loop.at) - _hedged_lately(facts, write.group, loop))
         if left < due:
             yield said(loop, write, f"leaves {left} of {due} machines that are still in time")
+
+
+def _hedged_lately(facts: Facts, group: str, loop: Loop) -> int:
+    """Machines in time that were bought twice: they go as soon as no pod needs them."""
+    lately = (other for other in facts.loops if loop.at - facts.patience <= other.at < loop.at)
+    return sum(other.hedged.get(group, 0) for other in lately)
 
 
 def check_failures_go(facts: Facts) -> Findings:
@@ -116,15 +153,12 @@ def check_requests_end(facts: Facts) -> Findings:
 
 
 def check_tries_again(facts: Facts) -> Findings:
-    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens.
-
-    That of a hedge need not be: its machines may be wanted again.
-    """
+    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens."""
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "decrease_target_size" and not write.accepted and write.error != "TargetChanged":
                 waited = _idle_after(facts, number, write)
-                if waited > RETRY + SLACK and not hedged_lately(facts, write.group, loop.at):
+                if waited > RETRY + SLACK:
                     yield said(loop, write, f"had no effect, and is not tried again for {waited:g} s")
 
 
@@ -273,6 +307,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_requests_end,
         check_tries_again,
         check_strangers_go,
+        check_never_ready_go,
         check_pauses,
         check_unhealthy,
         check_starvation,

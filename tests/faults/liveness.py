@@ -1,9 +1,9 @@
 """What must happen in the end: no pod starves beside a sound group, no stop outlives its bound, no bystander is punished."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.faults.blame import may_be_left_alone_until, suspects
+from tests.faults.blame import Suspicions, suspect
 from tests.faults.facts import SLACK, STARTUP, Facts
 from tests.faults.history import Loop
 
@@ -23,11 +23,11 @@ class _Waits:
     asked: dict[str, float] = field(default_factory=dict)
     starting: float = float("-inf")
 
-    def note(self, facts: Facts, loop: Loop, suspected: Mapping[str, list[float]]) -> None:
+    def note(self, facts: Facts, loop: Loop, suspicions: Suspicions) -> None:
         requested = [name for name, stage in loop.requests.items() if stage == "waiting"]
         self.items = {item: self.items.get(item, loop.at) for item in (*loop.waiting, *requested)}
         sizes = {1, *facts.requests.values()}
-        sound = [(g, size) for g in facts.groups for size in sizes if _is_sound(facts, g, size, loop, suspected)]
+        sound = [(g, size) for g in facts.groups for size in sizes if _is_sound(facts, g, size, loop, suspicions)]
         self.sound = {place: self.sound.get(place, loop.at) for place in sound}
         if any(not node.ever_ready and SLACK < loop.at - node.since < STARTUP for node in loop.nodes.values()):
             self.starting = loop.at
@@ -36,10 +36,10 @@ class _Waits:
 
 def check_starvation(facts: Facts) -> Findings:
     """What waits and fits a sound group has machines asked for there, once each other group has had its time."""
-    suspected = suspects(facts)
+    suspicions = suspect(facts)
     waits = _Waits()
     for loop in facts.loops:
-        waits.note(facts, loop, suspected)
+        waits.note(facts, loop, suspicions)
         if not (waits.items and waits.sound):
             continue
         for size in {facts.requests.get(item, 1) for item in waits.items}:
@@ -55,20 +55,20 @@ def check_starvation(facts: Facts) -> Findings:
                 yield f"{loop.at:g} s: {starving} wait since {since:g} s or longer, and nobody asks {open_groups}"
 
 
-def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspected: Mapping[str, list[float]]) -> bool:
+def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspicions: Suspicions) -> bool:
     """Is the group readable, with room, and at fault for nothing that may still count?"""
     seen, limits = loop.seen.get(group), facts.groups[group]
     if seen is None or limits.most - seen.target < pods / limits.slots or facts.has_wrong_size(group, loop.at):
         return False
-    return loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at)
+    return loop.at > suspicions.left_alone_until(group, loop.at)
 
 
 def check_bystanders(facts: Facts) -> Findings:
-    """Whoever is backed off was at fault, or shares what the cloud said was. Nobody is for a cloud that was busy."""
-    suspected = suspects(facts, with_busy=False)
+    """Whoever is backed off was at fault, or shares what the cloud said was."""
+    suspicions = suspect(facts)
     for loop in facts.loops:
         for group, until in loop.backed_off.items():
-            if loop.at > may_be_left_alone_until(suspected.get(group, ()), loop.at):
+            if loop.at > suspicions.backed_off_until(group, loop.at):
                 yield f"{loop.at:g} s: {group} is backed off until {until:g} s for nothing that it has done"
 
 

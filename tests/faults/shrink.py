@@ -40,7 +40,7 @@ def _removable(schedule: Schedule) -> Iterator[tuple[Any, ...]]:
     for key in _LISTS:
         for number in range(len(cloud.get(key, ()))):
             yield ("providers", "fake", key, number)
-    for key in ("timeline", "jobs"):
+    for key in ("timeline", "jobs", "provisioning_requests"):
         for number in range(len(schedule.get(key, ()))):
             yield (key, number)
     for key in schedule["settings"]:

@@ -83,7 +83,7 @@ def test_an_engine_that_falls_over_is_told_as_a_scenario_too() -> None:
 
 
 def test_schedules_are_the_same_each_time_and_have_little_in_common() -> None:
-    schedules = list(drawn(range(5, 45)))
-    assert schedules == list(drawn(range(5, 45)))
+    schedules = list(drawn(range(5, 65)))
+    assert schedules == list(drawn(range(5, 65)))
     kinds = {fault["kind"] for schedule in schedules for fault in schedule["providers"]["fake"].get("faults", ())}
-    assert kinds == {"refuse", "hang", "slow", "partial", "throttle", "wrong_size", "crash"}
+    assert kinds == {"refuse", "hang", "slow", "partial", "throttle", "in_progress", "wrong_size", "crash"}

@@ -3,7 +3,7 @@
 It knows the fake cloud and the simulated cluster, and nothing of how the engine thinks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -44,7 +44,7 @@ class Witness:
         self._answers: dict[str, dict[str, Any]] = {}
         self._has_groups = False
         self._current: Write | None = None
-        self._ever_ready: set[str] = set()
+        self._last_ready: dict[str, float] = {}
         self._ran: set[str] = set()
         watched = Brain(make_plan=self._plan, check_actions=brain.check_actions, strict=brain.strict)
         self._simulation = build_simulation(scenario, BuildOptions(brain=watched, load=self._load))
@@ -118,13 +118,15 @@ class Witness:
         return connect_provider(name, self._provider, clock=context.clock, settings=settings, runner=runner)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        seen = {group: found for group in self._answers if (found := self._seen(group)) is not None}
+        nodes = self._nodes()
+        ready = {machine for machine, node in nodes.items() if node.ever_ready}
+        seen = {group: found for group in self._answers if (found := self._seen(group, ready)) is not None}
         self.history.loops.append(
             Loop(
                 at=state.now,
                 ends_reads=self._clock.now(),
                 pending=self._simulation.cluster.count_pending(),
-                nodes=self._nodes(),
+                nodes=nodes,
                 seen=seen if self._has_groups else {},
                 waiting=self._waiting(),
                 backed_off=_backed_off(state),
@@ -140,20 +142,22 @@ class Witness:
                 self.history.loops[-1].hedged[action.group.group_id] = action.hedged
         return plan
 
-    def _seen(self, group: str) -> Seen | None:
+    def _seen(self, group: str, ready: Collection[str]) -> Seen | None:
         answers = self._answers[group]
         tells = "failed" in answers
         if any(answers.get(what) is None for what in ("target", "instances", *(["failed"] if tells else []))):
             return None
         listed = {instance.id: instance.state.value for instance in answers["instances"]}
-        self._ran.update(known for known, state in listed.items() if state == "running")
         failed, slandered = {}, {}
         for failure in answers.get("failed", ()):
-            if failure.instance_id in self._ran:
+            if failure.instance_id in self._ran or failure.instance_id in ready:
                 slandered[failure.instance_id] = listed.get(failure.instance_id, "running")
             else:
                 failed[failure.failure_id] = failure
-        return Seen(target=answers["target"], instances=listed | slandered, failed=failed)
+        self._ran.update(known for known, state in listed.items() if state == "running")
+        return Seen(
+            target=answers["target"], instances=listed | slandered, failed=failed, disputed=frozenset(slandered)
+        )
 
     def _waiting(self) -> frozenset[str]:
         return frozenset(pod.key for pod in self._simulation.cluster.pending())
@@ -175,12 +179,12 @@ class Witness:
             ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
             created = node.metadata.creation_timestamp
             if ready:
-                self._ever_ready.add(node.name)
+                self._last_ready[node.name] = self._clock.now()
             found[node.spec.provider_id] = NodeSeen(
                 instance_id=node.spec.provider_id,
                 since=created.timestamp() if created is not None else 0.0,
                 ready=ready,
-                ever_ready=node.name in self._ever_ready,
+                last_ready=self._last_ready.get(node.name, float("-inf")),
             )
         return found
 
