@@ -70,6 +70,11 @@ def _node_name(machine: str) -> str:
     return machine.partition("://")[2].strip("/").replace("/", ".").lower()
 
 
+def told(result: SimulationResult, reason: str) -> list[str]:
+    """The messages of all events of one reason."""
+    return [held.event.message for held in result.events if held.event.reason == reason]
+
+
 class EnginePlay:
     """``names`` are the groups by their role; ``plugin`` has its kubelets played. ``run`` is called once."""
 

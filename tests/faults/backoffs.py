@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tests.faults.facts import STARTUP, Facts, unregistered
+from tests.faults.facts import STARTUP, Facts, hedged_lately, unregistered
 from tests.faults.history import Loop, Write
 
 FIRST, LONGEST, FORGOTTEN = 300.0, 1800.0, 3 * 3600.0
@@ -81,7 +81,7 @@ def _failures(facts: Facts) -> list[_Failure]:
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "increase_size" and (write.error in _CLEAR or write.answered == 0):
-                failure = _Failure(write.at, write.group, number + 1, loop.at)
+                failure = _Failure(_first_try(loop, write), write.group, number + 1, loop.at)
                 found += (failure, *_shared(facts, failure, facts.stated_scope(write)))
         for group, seen in loop.seen.items():
             for failure_id, told in seen.failed.items():
@@ -96,6 +96,11 @@ def _failures(facts: Facts) -> list[_Failure]:
 def _shared(facts: Facts, failure: _Failure, scope: str) -> Iterator[_Failure]:
     for peer in reached(facts, failure.group, scope) - {failure.group}:
         yield replace(failure, group=peer, shared=True)
+
+
+def _first_try(loop: Loop, write: Write) -> float:
+    """When the call began of which this is the last repeat."""
+    return min(other.at for other in loop.writes if (other.hook, other.group) == (write.hook, write.group))
 
 
 def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
@@ -113,7 +118,8 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     lately = [other for other in facts.loops[:number] if other.at > loop.at - 2 * FIRST]
     tried = any(write.group == group and write.hook != "increase_size" for other in lately for write in other.writes)
     withdraws = any(write.group == group and write.hook == "decrease_target_size" for write in loop.writes)
-    return withdraws and not hindered and not tried and not facts.requests
+    is_hedge = hedged_lately(facts, group, loop.at) > 0
+    return withdraws and not (hindered or tried or facts.requests or is_hedge)
 
 
 def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:

@@ -278,6 +278,11 @@ def in_time(facts: Facts, group: str, now: float) -> int:
     return max(surely_awaited(facts, group, now), awaited_in_turn(facts, group, now))
 
 
+def hedged_lately(facts: Facts, group: str, now: float) -> int:
+    """Machines of the group that were bought twice within the last provision time."""
+    return sum(loop.hedged.get(group, 0) for loop in facts.loops if now - facts.patience <= loop.at < now)
+
+
 def said(loop: Loop, write: Write, why: str) -> str:
     what = f"{write.expected} → {write.target}" if not write.ids else ", ".join(write.ids)
     return f"{loop.at:g} s: {write.hook} of {write.group} ({what}): {why}"

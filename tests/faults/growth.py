@@ -33,18 +33,20 @@ def check_overbuying(facts: Facts) -> Findings:
 
 
 def check_hedges(facts: Facts) -> Findings:
-    """Few machines are bought twice, no more than other groups owe room for, and few are too many if all come."""
+    """Few machines are bought twice, no more than others owe room for as seen last, and few too many if all come."""
+    known: dict[str, Seen] = {}
     for loop in facts.loops:
+        known |= loop.seen
         hedged, most = sum(loop.hedged.values()), max(2, len(loop.nodes) // 10)
         if not hedged:
             continue
         if hedged > most:
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {most} may be"
         owed = sum(
-            (seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
-            for group, seen in loop.seen.items()
+            max(0, seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
+            for group, seen in known.items()
         )
-        if hedged > max(0, owed):
+        if hedged > owed:
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {owed} are on their way"
         coming = sum(_surely_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
         for group, count in _asked_in(loop).items():

@@ -9,6 +9,7 @@ from tests.faults.facts import (
     TOLERATED_UNREADY,
     UNHEALTHY,
     Facts,
+    hedged_lately,
     in_time,
     last_joined,
     said,
@@ -107,7 +108,7 @@ def check_never_ready_go(facts: Facts) -> Findings:
 
 
 def check_withdrawals(facts: Facts) -> Findings:
-    """What was asked for within the last provision time is not withdrawn."""
+    """What was asked for within the last provision time is not withdrawn, but for hedges that nobody needs any more."""
     for loop, write in _writes(facts):
         seen = loop.seen.get(write.group)
         if write.hook != "decrease_target_size" or seen is None or facts.has_wrong_size(write.group, loop.at):
@@ -115,15 +116,11 @@ def check_withdrawals(facts: Facts) -> Findings:
         if facts.requests:  # the rest of a request that cannot be granted in full is given back at once
             continue
         left = max(0, seen.without_machine - (write.expected - write.target))
-        due = min(seen.without_machine, in_time(facts, write.group, loop.at) - _hedged_lately(facts, write.group, loop))
+        due = min(seen.without_machine, in_time(facts, write.group, loop.at)) - hedged_lately(
+            facts, write.group, loop.at
+        )
         if left < due:
             yield said(loop, write, f"leaves {left} of {due} machines that are still in time")
-
-
-def _hedged_lately(facts: Facts, group: str, loop: Loop) -> int:
-    """Machines in time that were bought twice: they go as soon as no pod needs them."""
-    lately = (other for other in facts.loops if loop.at - facts.patience <= other.at < loop.at)
-    return sum(other.hedged.get(group, 0) for other in lately)
 
 
 def check_failures_go(facts: Facts) -> Findings:
@@ -153,12 +150,15 @@ def check_requests_end(facts: Facts) -> Findings:
 
 
 def check_tries_again(facts: Facts) -> Findings:
-    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens."""
+    """A withdrawal that changed nothing is tried again after five minutes, as long as nothing else happens.
+
+    That of a hedge need not be: its machines may be wanted again.
+    """
     for number, loop in enumerate(facts.loops):
         for write in loop.writes:
             if write.hook == "decrease_target_size" and not write.accepted and write.error != "TargetChanged":
                 waited = _idle_after(facts, number, write)
-                if waited > RETRY + SLACK:
+                if waited > RETRY + SLACK and not hedged_lately(facts, write.group, loop.at):
                     yield said(loop, write, f"had no effect, and is not tried again for {waited:g} s")
 
 

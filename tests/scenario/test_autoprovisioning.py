@@ -176,7 +176,7 @@ def test_what_was_refused_is_tried_again_after_its_backoff() -> None:
 
 @pytest.mark.parametrize("error", ["quota", "access_denied"])
 def test_no_other_group_is_tried_when_none_can_be_made(error: str) -> None:
-    story = world(kinds=(SMALL, BIG), faults=[refuses("create_node_group", error)], minutes=5)
+    story = world(kinds=(SMALL, BIG), faults=[refuses("create_node_group", error, scope="account")], minutes=5)
     story.pods(2, at=15)
     assert len([d for d in story.decisions() if d.what == "create group"]) == 1
 

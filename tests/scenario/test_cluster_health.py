@@ -113,6 +113,20 @@ def test_a_node_that_was_ready_once_never_counts_as_one_that_was_not() -> None:
     assert story.writes("delete") == []
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_node_that_broke_soon_after_it_was_ready_was_ready(restarts: bool) -> None:
+    """Its condition changed half a minute after it was created, at the latest: by itself it would prove the contrary."""
+    story = Story({**BROKEN, "ready_delay": "10s"}, settings=STAYS, minutes=90)
+    story.pods(1, at=5)
+    story.turn("broken-0", at=REGISTERED + 20, ready=False)
+    if restarts:
+        story.simulation.engine.restart(400, down_seconds=60, keeps_memory=True)
+    last = story.state("broken", 80 * MINUTE)
+    assert (last.readiness.unready, last.readiness.never_ready, last.backoff) == (("broken-0",), (), None)
+    assert story.events("ScaleUpTimedOut") == []
+    assert story.writes("delete") == []
+
+
 def test_nodes_with_pods_are_left_to_scale_down() -> None:
     """A pod that tolerates the taint of the node may run there."""
     story = Story(BROKEN, SOUND, settings=STAYS, minutes=90)

@@ -162,14 +162,16 @@ def test_machines_that_do_not_register_are_given_up_in_time_then_removed_and_tol
 # What a failure reaches
 
 
-def test_one_quota_error_backs_off_every_group_that_shares_its_scope() -> None:
+def test_who_shares_an_account_is_tried_once_after_a_quota_error() -> None:
+    """The quota may be that of a machine type or a region: only a try of its own tells (docs/adr/0020)."""
     story = Story(A, B, quota={"machines": 3, "enforced": "creation"}, minutes=4)
     story.pods(5, at=5)
     failed = ASKED + LOOP
-    backoffs = [story.state(name, failed).backoff for name in ("a", "b")]
-    assert [backoff and (backoff.error_class, backoff.until) for backoff in backoffs] == [("quota", failed + 300)] * 2
-    assert story.asked("b") == [], "the same account has the same quota"
-    assert story.machines("a") == 3
+    assert story.writes("increase") == [(ASKED, "increase", "a", 0, 5), (failed, "increase", "b", 0, 2)]
+    backoffs = [story.state(name, failed + LOOP).backoff for name in ("a", "b")]
+    ends = [backoff and (backoff.error_class, backoff.until) for backoff in backoffs]
+    assert ends == [("quota", failed + 300), ("quota", failed + LOOP + 300)]
+    assert (story.machines("a"), story.machines("b")) == (3, 0)
 
 
 def test_a_stock_out_of_a_zone_backs_off_the_groups_of_that_zone() -> None:

@@ -58,17 +58,18 @@ def rules(cause: DeletionCause, node: Node | None, *, pod: bool = False, rule: s
     return [one.rule for one in check_actions(state.observation, [action], settings_with(size_correction=rule))]
 
 
-@pytest.mark.parametrize("cause", [FAILED, REMOVED])
-def test_a_node_that_is_ready_or_was_is_refused(cause: DeletionCause) -> None:
+def test_a_node_that_is_ready_or_was_is_refused() -> None:
     for node in (build_node("g-0", provider_id=ID), build_node("g-0", provider_id=ID.upper()), was_ready()):
-        assert rules(cause, node) == [f"machine {ID} is node g-0, which is ready or was"]
-    assert rules(cause, never_ready()) == []
+        assert rules(REMOVED, node) == [f"machine {ID} is node g-0, which is ready or was"]
+    assert rules(REMOVED, never_ready()) == []
+    assert rules(REMOVED, None) == []
+
+
+@pytest.mark.parametrize("cause", [FAILED, LATE])
+def test_a_machine_that_is_a_node_did_register(cause: DeletionCause) -> None:
+    for node in (never_ready(), build_node("g-0", provider_id=ID), build_node("g-0", provider_id=ID.upper())):
+        assert rules(cause, node) == [f"machine {ID} is node g-0, so it did register"]
     assert rules(cause, None) == []
-
-
-def test_a_machine_that_is_a_node_did_register() -> None:
-    assert rules(LATE, never_ready()) == [f"machine {ID} is node g-0, so it did register"]
-    assert rules(LATE, None) == []
 
 
 def test_a_reservation_gives_back_empty_nodes_only() -> None:

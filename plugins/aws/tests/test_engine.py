@@ -7,7 +7,7 @@ import pytest
 
 from awscloud import AwsCloud, MotoServer
 from awscloud.play import QUOTA, AwsPlay
-from engine_play import CHEAP, DEAR
+from engine_play import CHEAP, DEAR, told
 from nodewright.model.settings import AutoprovisioningSettings, ScaleUpSettings, Settings
 from nodewright.testkit import FakeClock
 
@@ -26,6 +26,16 @@ def test_a_stock_out_moves_the_pods_to_the_next_group(play: AwsPlay) -> None:
     assert result.final.pending == 0
     assert play.sizes() == {CHEAP: 1, DEAR: 2}
     assert len(play.cloud.machines(play.names[CHEAP])) == 1
+
+
+@pytest.mark.parametrize(("retry_after", "sizes"), [("", {CHEAP: 3, DEAR: 0}), ("300", {CHEAP: 0, DEAR: 3})])
+def test_one_throttled_call_costs_a_moment(play: AwsPlay, retry_after: str, sizes: dict[str, int]) -> None:
+    play.cloud.refuse_once("SetDesiredCapacity", "Throttling", "Rate exceeded", retry_after=retry_after)
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.sizes() == sizes
+    assert told(result, "FailedToScaleUpGroup") == []
+    assert len(told(result, "ScaleUpDeferred")) == bool(retry_after)
 
 
 def test_a_quota_does_too(play: AwsPlay) -> None:

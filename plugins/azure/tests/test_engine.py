@@ -7,7 +7,7 @@ import pytest
 from azurecloud import Authority
 from azurecloud.play import QUOTA, AzurePlay
 from azurecloud.sets import Trouble
-from engine_play import CHEAP, DEAR
+from engine_play import CHEAP, DEAR, told
 
 CHEAP_POOL = f"{CHEAP}/Standard_D2s_v3"
 
@@ -27,6 +27,16 @@ def test_a_stock_out_moves_the_pods_to_the_next_group(play: AzurePlay, leaves: s
     got = 0 if leaves == "refused" else 1
     assert play.living() == {CHEAP: got, DEAR: 3 - got}
     assert play.sizes() == {CHEAP: got, DEAR: 3 - got}
+
+
+@pytest.mark.parametrize(("retry_after", "sizes"), [("", {CHEAP: 3, DEAR: 0}), ("300", {CHEAP: 0, DEAR: 3})])
+def test_one_throttled_call_costs_a_moment(play: AzurePlay, retry_after: str, sizes: dict[str, int]) -> None:
+    play.cloud.refuse_once("update", "TooManyRequests", "slow down", 429, retry_after=retry_after)
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.sizes() == sizes
+    assert told(result, "FailedToScaleUpGroup") == []
+    assert len(told(result, "ScaleUpDeferred")) == bool(retry_after)
 
 
 @pytest.mark.parametrize("leaves", ["failed", "refused"])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine_play import CHEAP, DEAR
+from engine_play import CHEAP, DEAR, told
 from gcecloud import GceCloud
 from gcecloud.play import QUOTA, GcePlay
 from nodewright.testkit import FakeClock
@@ -34,6 +34,16 @@ def test_a_stock_out_moves_the_pods_to_the_next_group(play: GcePlay) -> None:
     assert result.final.pending == 0
     assert play.sizes() == {CHEAP: 1, DEAR: 2}
     assert len(play.cloud.machines(play.names[CHEAP])) == 1
+
+
+@pytest.mark.parametrize(("retry_after", "sizes"), [("", {CHEAP: 3, DEAR: 0}), ("300", {CHEAP: 0, DEAR: 3})])
+def test_one_throttled_call_costs_a_moment(play: GcePlay, retry_after: str, sizes: dict[str, int]) -> None:
+    play.cloud.refuse_once(_CREATE, 429, "rateLimitExceeded", "Rate Limit Exceeded", retry_after=retry_after)
+    result = play.run()
+    assert result.final.pending == 0
+    assert play.sizes() == sizes
+    assert told(result, "FailedToScaleUpGroup") == []
+    assert len(told(result, "ScaleUpDeferred")) == bool(retry_after)
 
 
 def test_a_quota_does_too(play: GcePlay) -> None:

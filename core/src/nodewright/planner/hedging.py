@@ -112,7 +112,7 @@ def withdraw_surplus(
     busy = {action.group for action in planned}
     pause = ground.settings.failures.initial_node_group_backoff_duration
     for ref, group in ground.state.groups.items():
-        hedged = sum(min(request.hedged, request.increase) for request in group.requests)
+        hedged = _hedges_under_way(group)
         rests = group.given_up or (group.withdrawn_at and group.withdrawn_at + pause > ground.state.now)
         if not hedged or rests or ref in busy or not ground.state.observation.groups[ref].is_known:
             continue
@@ -134,14 +134,22 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
 
 
 def _limit(ground: Ground, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
-    """How many machines may be bought twice now. Machines in doubt that no pod needs have been replaced already."""
+    """Return how many machines may be bought twice now.
+
+    Machines in doubt that no pod needs have been replaced already, perhaps by more machines that are smaller.
+    """
     nodes = int(ground.state.observation.snapshot.alive.sum())
-    limit = ground.settings.failures.most_hedged(nodes) - doubt.unused
+    under_way = sum(map(_hedges_under_way, ground.state.groups.values()))
+    limit = ground.settings.failures.most_hedged(nodes) - max(doubt.unused, under_way)
     left = ground.nodes_left
     if left is None:
         return limit
     bought = sum(action.target - action.expected_target for action in planned if isinstance(action, IncreaseSize))
     return min(limit, left - bought)
+
+
+def _hedges_under_way(group: GroupState) -> int:
+    return sum(min(request.hedged, request.increase) for request in group.requests)
 
 
 def _after(ground: Ground, planned: Iterable[SizeWrite]) -> Ground:

@@ -1,11 +1,9 @@
 """Which reports of failed creations are believed: a machine that ran is none (docs/adr/0023-evidence-for-deletions.md)."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from nodewright.model.group import GroupRef, Instance, InstanceState
-from nodewright.model.node import Node
-from nodewright.registry.readiness import was_never_ready
 from nodewright.registry.state import Memory
 from nodewright.snapshot.observation import GroupSeen, Observation
 
@@ -15,20 +13,21 @@ Machine = tuple[GroupRef, str]
 def with_evidence(seen: Observation, memory: Memory) -> Observation:
     """Return the observation in which every machine that ran is an ordinary machine, whatever the cloud's status says.
 
-    Evidence of having run, any of which is enough: its node is Ready or once was; the cloud listed it as running in
-    the last loop; this was known of it before.
+    Evidence of having run, any of which is enough: it is a node, for its kubelet has registered; the cloud listed it as
+    running in the last loop; this was known of it before.
     """
     reported = {ref: group for ref, group in seen.groups.items() if group.failed and group.instances is not None}
     if not reported:
         return seen
-    nodes = _nodes_by_id(seen)
+    # Ids compare without case: to spare a machine too many harms nothing.
+    registered = {node.spec.provider_id.lower() for _, node in seen.snapshot.nodes()}
     judged = {}
     for ref, group in reported.items():
         ran = {
             failure.instance_id
             for failure in group.failed or ()
             if failure.instance_id is not None
-            and (_has_run(nodes.get(failure.instance_id.lower(), ())) or (ref, failure.instance_id) in memory.ran)
+            and (failure.instance_id.lower() in registered or (ref, failure.instance_id) in memory.ran)
         }
         ran |= _listed_as_running(memory.last_known.get(ref))
         judged[ref] = _with_machines(group, ran)
@@ -40,25 +39,6 @@ def remember_ran(memory: Memory, groups: Mapping[GroupRef, GroupSeen]) -> frozen
     told = {(ref, one.instance_id) for ref, group in groups.items() for one in group.disputed if one.instance_id}
     unread = {ref for ref, group in groups.items() if not group.is_known}
     return frozenset(told | {(ref, one) for ref, one in memory.ran if ref in unread})
-
-
-def was_ever_ready(node: Node) -> bool:
-    """Return whether a node is Ready or may have been: only a node that demonstrably never was is told apart."""
-    is_ready = any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
-    return is_ready or not was_never_ready(node)
-
-
-def _nodes_by_id(seen: Observation) -> Mapping[str, list[Node]]:
-    """Return the nodes by providerID, in lower case: to spare one too many harms nothing."""
-    found: dict[str, list[Node]] = {}
-    for _, node in seen.snapshot.nodes():
-        if node.spec.provider_id:
-            found.setdefault(node.spec.provider_id.lower(), []).append(node)
-    return found
-
-
-def _has_run(nodes: Iterable[Node]) -> bool:
-    return any(was_ever_ready(node) for node in nodes)
 
 
 def _listed_as_running(before: GroupSeen | None) -> set[str]:

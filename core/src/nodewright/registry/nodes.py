@@ -21,8 +21,8 @@ from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 # Two looks that are no further apart miss no node that becomes ready and breaks in between; a node that is no older is
 # looked at for the first time.
 CLOSE_SECONDS = 60.0
-# Remembered instead of a moment, of a node that is not up and has been Ready.
-READY_ONCE = 0.0
+# Remembered instead of a moment, of a node that is not up and has been Ready, or was up although nothing on it tells.
+READY_ONCE, SEEN_UP = 0.0, -1.0
 
 
 def find_members(
@@ -79,9 +79,12 @@ def sort_readiness(
     settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
     for node in settled.others:
         found = class_of(node, group, settings, now, members.accelerators)
-        starts = prompt and _was_never_up(node, group.ref, memory, now)
+        was_up = prompt and _was_seen_up(node, group.ref, memory)
+        starts = prompt and not was_up and _was_never_up(node, group.ref, memory, now)
         if starts:
             never_up[node.name] = _reported_at(node)
+        elif was_up and was_never_ready(node):
+            never_up[node.name] = SEEN_UP
         if found == "unready" and prompt and is_being_deleted(node):
             found = "leaving"
         elif found == "unready" and starts:
@@ -169,6 +172,15 @@ def class_of(
 def is_up(node: Node, settings: Settings, accelerators: Accelerators) -> bool:
     """Whether a node is ready, its accelerators included."""
     return is_ready(node, settings.templates) and not accelerators.are_missing(node)
+
+
+def _was_seen_up(node: Node, ref: GroupRef, memory: Memory) -> bool:
+    """Return whether a node that is not up was up when it was looked at: so briefly after it registered, perhaps, that
+    its condition looks as if it never had been.
+    """
+    known = memory.never_up.get((ref, node.name))
+    was_there = memory.members is not None and node.name in memory.members.group_of_node
+    return known == SEEN_UP or (known is None and was_there and node.created <= memory.looked_at)
 
 
 def _was_never_up(node: Node, ref: GroupRef, memory: Memory, now: float) -> bool:

@@ -218,7 +218,7 @@ class Memory:
     ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
     that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
     machines; it is not kept over a restart. ``never_up`` are nodes (by name) that are not up and never were, each with
-    when its condition ``Ready`` last changed (registry/nodes.py). ``looked_at`` is when the cluster was last looked at,
+    when its condition ``Ready`` last changed, and those that look like it and were up (registry/nodes.py). ``looked_at`` is when the cluster was last looked at,
     which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is. ``deferrals`` are
     groups that wait because the cloud was busy.
     """
@@ -259,7 +259,8 @@ class Readiness:
     ``deleted`` are nodes whose instance is gone or going; ``suspended`` are asleep (condition ``Suspended``);
     ``leaving`` are unready ones that scale-down is taking away (seed 000, UC7); ``unregistered`` are instances
     without a node. ``never_ready`` are those of ``unready`` that never were anything else (UC3), ``just_overdue`` those
-    of them whose time ended lately. ``never_up`` is what to remember of nodes that never were up, overdue or not.
+    of them whose time ended lately. ``never_up`` is what to remember of nodes that never were up, overdue or not, and of
+    those that look like it.
     """
 
     ready: tuple[str, ...] = ()

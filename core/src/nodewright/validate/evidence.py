@@ -40,7 +40,7 @@ class NodesOfMachines:
                     yield f"machine {instance_id} is node {node.name}, {why}"
 
     def _why_not(self, cause: DeletionCause, row: int, node: Node) -> str:
-        if cause == DeletionCause.UNREGISTERED:
+        if cause in (DeletionCause.UNREGISTERED, DeletionCause.FAILED_CREATION):
             return "so it did register"
         if cause == DeletionCause.NEVER_READY and _was_ready(node):
             return "which is ready or was"
