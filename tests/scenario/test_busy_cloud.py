@@ -83,6 +83,36 @@ def test_a_throttled_refresh_is_not_repeated_before_its_time() -> None:
     assert story.first_running() <= AT + 6 * MINUTE
 
 
+@pytest.mark.parametrize("hook", ["target_size", "instances", "failed_instances"])
+def test_groups_that_cannot_be_read_do_not_make_the_others_wait(hook: str) -> None:
+    """Ten throttled groups made each loop take 450 s."""
+    groups = [{"name": f"g{n}", "price_per_hour": 1.0} for n in range(10)]
+    faults = [busy(hook=hook, group=f"g{n}", start="5m", retry_after="15s") for n in range(10)]
+    story = Story(*groups, {"name": "well", "price_per_hour": 9.0}, minutes=40, faults=faults)
+    for number in range(6):
+        story.pods(1, at=6 * MINUTE + number * 4 * MINUTE, name=f"web-{number}")
+    assert story.result.waiting.longest <= 2.5 * MINUTE
+    assert story.machines("well") == 6
+
+
+def test_many_removals_from_a_busy_group_hold_up_nobody() -> None:
+    """Each node waited a second of its own for the cloud, in each loop."""
+    settings = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "1m", "max-bulk-soft-taint-count": 0}
+    faults = [busy(hook="delete_instances", group="cheap")]
+    story = Story(
+        {**CHEAP, "max_size": 60},
+        {**DEAR, "cpu": 4, "price_per_hour": 20.0},
+        minutes=12,
+        settings=settings,
+        faults=faults,
+    )
+    story.pods(60, at=AT, until=5 * MINUTE)
+    for number in range(3):
+        story.pods(1, at=8 * MINUTE + number * 45, name=f"large-{number}", cpu="4")
+    assert [at - 8 * MINUTE <= number * 45 + 20 for number, at in enumerate(story.asked("dear"))] == [True] * 3
+    assert 1 < len(story.writes("delete")) <= 60
+
+
 def test_a_deferral_survives_a_restart_and_ends() -> None:
     story = Story(CHEAP, minutes=20, faults=[busy(times=1, retry_after="2m")])
     story.pods(3, at=AT)

@@ -7,7 +7,8 @@ import pytest
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.provider.runner import NotStarted
-from nodewright.model.errors import CloudBusy, OperationInProgress, TargetChanged, Throttled
+from nodewright.model.errors import CloudBusy, OperationInProgress, QuotaExceeded, TargetChanged, Throttled
+from nodewright.model.group import FailureScope
 
 
 def failing(error: Exception) -> Callable[[], Any]:
@@ -95,6 +96,55 @@ def test_a_hold_ends_whatever_the_cloud_says_and_the_clock_does(
     scripted.script["refresh"] = [failing(Throttled(retry_after=float("nan")))]
     client.refresh()
     assert clock.now() == 601
+
+
+def test_reads_of_all_groups_wait_for_a_moment_together(client: ProviderClient, scripted: Any, clock: Any) -> None:
+    """Each of ten throttled groups cost every loop 45 s, and all pods waited for it."""
+    for loop in range(3):
+        scripted.script["target_size"] = [failing(Throttled(retry_after=15))] * 99
+        started = clock.now()
+        for number in range(10):
+            with pytest.raises(Throttled):
+                client.target_size(f"g{number}")
+        assert clock.now() - started <= 20, loop
+        clock.sleep(10)
+
+
+def test_removals_of_one_busy_group_do_not_wait_one_after_the_other(
+    client: ProviderClient, scripted: Any, clock: Any
+) -> None:
+    """Each of sixty nodes cost a second and a call in every loop."""
+    scripted.script["delete_instances"] = [failing(Throttled(retry_after=1))] * 99
+    for _ in range(60):
+        with pytest.raises(Throttled):
+            client.delete_instances("g", [scripted.ids[0]], 2)
+    assert clock.now() <= 10
+    assert len(scripted.calls) <= 5
+
+
+@pytest.mark.parametrize("told", [None, "soon", float("nan"), -1, float("inf")])
+def test_what_a_plugin_writes_into_its_error_breaks_nothing(
+    client: ProviderClient, scripted: Any, clock: Any, told: Any
+) -> None:
+    error = Throttled()
+    error.retry_after = told
+    scripted.script["target_size"] = [failing(error)]
+    assert client.target_size("g") == 2
+    assert clock.now() == 1
+    error.retry_after = told
+    scripted.script["increase_size"] = [failing(error)]
+    assert client.increase_size("g", 2, 3) == 1
+
+
+@pytest.mark.parametrize("told", [None, "galaxy", ["zone"]])
+def test_a_scope_that_is_none_is_the_group(client: ProviderClient, scripted: Any, told: Any) -> None:
+    error = QuotaExceeded("no")
+    error.scope = told
+    error.code = None  # type: ignore[assignment]
+    scripted.script["increase_size"] = [failing(error)]
+    with pytest.raises(QuotaExceeded) as caught:
+        client.increase_size("g", 2, 5)
+    assert caught.value.scope is FailureScope.GROUP
 
 
 def test_a_lease_that_runs_out_meanwhile_leaves_the_busy_answer(scripted: Any, clock: Any) -> None:

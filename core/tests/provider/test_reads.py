@@ -187,6 +187,22 @@ def test_a_capability_can_be_switched_off_for_one_group(scripted: Any, clock: An
     assert client.capabilities(group) == frozenset()
 
 
+@pytest.mark.parametrize(
+    "fields", [{"scope": ["zone"]}, {"error_class": "bad"}, {"code": None}, {"message": 7}, {"instance_id": 5}]
+)
+def test_failures_with_values_of_another_kind_are_refused(scripted: Any, clock: Any, fields: dict[str, Any]) -> None:
+    class WithFailures(type(scripted)):  # type: ignore[misc]
+        @hookimpl
+        def failed_instances(self, group_id: str) -> Any:
+            return [FailedInstance(failure_id=group_id, **fields)]
+
+    plugin = WithFailures()
+    plugin.info = replace(plugin.info, capabilities=frozenset({Capability.FAST_FAILURE_DETECTION}))
+    client = connect_provider("scripted", plugin, clock=clock, runner=InlineRunner(clock))
+    with pytest.raises(BadAnswer, match="failed_instances"):
+        client.failed_instances("g")
+
+
 def test_a_provider_may_ignore_the_case_of_ids(scripted: Any, clock: Any) -> None:
     scripted.info = replace(scripted.info, ignores_id_case=True)
     scripted.ids = ["VM-1", "vm-1"]

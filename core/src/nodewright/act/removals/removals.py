@@ -147,8 +147,12 @@ class Removals:
             if name in self._going:  # another one may have taken it along
                 self._advance(self._going[name], places)
         due = [batch for batch in self._batches() if self._due_at(batch) <= self._clock.now()]
-        outcomes = (self._delete(batch) for batch in due if all(going.name in self._going for going in batch.members))
+        # An answer about one batch may end or postpone others.
+        outcomes = (self._delete(batch) for batch in due if all(self._is_as_it_was(going) for going in batch.members))
         return tuple(outcome for outcome in outcomes if outcome is not None)
+
+    def _is_as_it_was(self, going: Going) -> bool:
+        return self._going.get(going.name) is going
 
     def _advance(self, going: Going, places: Places) -> None:
         """As far as it goes now."""
@@ -235,8 +239,7 @@ class Removals:
             case Failed(code=TargetChanged.code):
                 return
             case Failed(retry_after=float(seconds)) if self._may_ask_later(batch, seconds):
-                for going in batch.members:
-                    self._going[going.name] = replace(going, ready_at=self._clock.now() + _pause(seconds))
+                self._postpone(batch.group, self._clock.now() + _pause(seconds))
             case Failed():
                 self._end_all(batch, outcome.message)
             case _:
@@ -247,6 +250,12 @@ class Removals:
         """May a busy cloud be asked again while the nodes are still worth waiting for?"""
         ends = min(going.began for going in batch.members) + DELETION_SECONDS
         return self._clock.now() + _pause(seconds) <= ends
+
+    def _postpone(self, group: GroupRef, until: float) -> None:
+        """Ask for nothing of a busy group before that: one call tells as much as one for each node."""
+        for name, going in self._going.items():
+            if going.removal.group == group and going.is_ready:
+                self._going[name] = replace(going, ready_at=max(going.ready_at, until))
 
     # Ending
 

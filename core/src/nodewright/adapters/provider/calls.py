@@ -14,7 +14,8 @@ from nodewright.adapters.provider.checks import Unfit
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
 from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
-from nodewright.model.errors import BadAnswer, CloudBusy, InvariantError, ProviderError, ProviderUnavailable
+from nodewright.model.errors import BadAnswer, CloudBusy, InvariantError, ProviderError, ProviderUnavailable, Shortage
+from nodewright.model.group import FailureScope
 from nodewright.spec.cache import anew
 
 T = TypeVar("T")
@@ -28,6 +29,10 @@ _LONGEST_HOLD_SECONDS = 600.0
 # while: a loop must not stand still while pods could go elsewhere.
 _PATIENCE_SECONDS = 10.0
 _IMPATIENT_SECONDS = 300.0
+# All reads of a provider together wait for no longer within a minute: a cloud that is busy or unavailable answers so for
+# each of its groups.
+_READ_PATIENCE_SECONDS = 20.0
+_READ_WINDOW_SECONDS = 60.0
 _NOTHING = (None, None, None)
 
 
@@ -37,7 +42,8 @@ class CallSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``read_attempts`` bounds the tries of a read that was throttled or unavailable; together with the waits
     between them they stay within ``deadline_seconds``. ``write_repeats`` bounds the repeats of a write of
     which a re-read showed that it had no effect. ``honours_retry_after``: a busy cloud is left
-    alone for as long as it asks, across loops, and a write that meets one is repeated for a moment.
+    alone for as long as it asks, across loops, a write that meets one is repeated for a moment, and reads wait for a
+    moment together.
     """
 
     deadline_seconds: float = 60.0
@@ -86,6 +92,8 @@ class HookCaller:
         # By hook and group: the last answer, where the cloud was busy, when it came, and when it may be asked again.
         self._busy: dict[_Key, tuple[CloudBusy, float, float]] = {}
         self._impatient_until: dict[str, float] = {}
+        # When reads began to wait of late, and for how many seconds.
+        self._read_waits: list[tuple[float, float]] = []
 
     def read(self, hook: str, check: Check[T], **arguments: object) -> T:
         """The checked answer; tries again while the cloud is busy or unavailable.
@@ -93,7 +101,9 @@ class HookCaller:
         Before the moment that the cloud named in an earlier call nothing is sent; it is waited for if it is near.
         """
         started = self._clock.now()
-        self._respect_hold(_key(hook, arguments), _MAX_BACKOFF_SECONDS)
+        self._respect_hold(
+            _key(hook, arguments), lambda seconds: seconds <= _MAX_BACKOFF_SECONDS and self._claim_read_wait(seconds)
+        )
         try:
             return self.once(hook, check, **arguments)
         except ProviderError as error:
@@ -116,8 +126,8 @@ class HookCaller:
         that asks for more time gets it from the caller, which plans something else meanwhile.
         """
         key, started = _key(hook, arguments), self._clock.now()
-        self._respect_hold(key, 1.0)
         is_patient = self._settings.honours_retry_after and self._impatient_until.get(hook, started) <= started
+        self._respect_hold(key, lambda seconds: is_patient and seconds <= 1.0)
         patience = min(_PATIENCE_SECONDS, self._settings.deadline_seconds)
         busy: CloudBusy | None = None
         for attempt in itertools.count():
@@ -151,9 +161,7 @@ class HookCaller:
         except ProviderError as error:
             error.provider = error.provider or self._provider
             error.group_id = error.group_id or group_id
-            error.args, error.code = (tellable(str(error)),), writable(error.code)
-            if isinstance(error, CloudBusy) and not 0 <= error.retry_after < math.inf:
-                error.retry_after = 1.0
+            _make_fit(error)
             self._note((hook, group_id), error)
             raise
         finally:
@@ -173,24 +181,36 @@ class HookCaller:
         elif not isinstance(error, NotStarted):
             self._busy.pop(key, None)
 
-    def _respect_hold(self, key: _Key, longest_wait: float) -> None:
-        """Wait until the cloud may be asked again; raise its last answer if that is later than in ``longest_wait`` s."""
+    def _respect_hold(self, key: _Key, may_wait: Callable[[float], bool]) -> None:
+        """Wait until the cloud may be asked again; raise its last answer unless ``may_wait`` allows that many seconds."""
         if key not in self._busy or not self._settings.honours_retry_after:
             return
         error, since, until = self._busy[key]
         now = self._clock.now()
         if not since <= now < until:  # it is over, or the clock was set back
             return
-        if until - now > longest_wait:
+        if not may_wait(until - now):
             held = anew(error)
             held.retry_after = until - now
             raise held
         self._clock.sleep(until - now)
 
+    def _claim_read_wait(self, seconds: float) -> bool:
+        """Return whether a read may wait that long now, and count it if so."""
+        now = self._clock.now()
+        with self._lock:
+            self._read_waits = [wait for wait in self._read_waits if now - _READ_WINDOW_SECONDS < wait[0] <= now]
+            if sum(waited for _, waited in self._read_waits) + seconds > _READ_PATIENCE_SECONDS:
+                return False
+            self._read_waits.append((now, seconds))
+            return True
+
     def _patience(self, started: float) -> Retrying:
         def gives_up(state: RetryCallState) -> bool:
             spent = self._clock.now() - started + state.upcoming_sleep
-            return state.attempt_number >= self._settings.read_attempts or spent > self._settings.deadline_seconds
+            if state.attempt_number >= self._settings.read_attempts or spent > self._settings.deadline_seconds:
+                return True
+            return self._settings.honours_retry_after and not self._claim_read_wait(state.upcoming_sleep)
 
         return Retrying(
             retry=retry_if_exception(_is_passing), wait=_pause, stop=gives_up, sleep=self._clock.sleep, reraise=True
@@ -232,6 +252,18 @@ class HookCaller:
             self._stats[hook] = HookStats(
                 calls=seen.calls + 1, errors=seen.errors + failed, seconds=seen.seconds + seconds
             )
+
+
+def _make_fit(error: ProviderError) -> None:
+    """Put right what a plugin may have written into its error, so that the core can work with it and tell it."""
+    error.args, error.code = (tellable(str(error)),), writable(str(error.code))
+    if isinstance(error, CloudBusy):
+        told: object = error.retry_after
+        is_fit = isinstance(told, (int, float)) and 0 <= told < math.inf
+        error.retry_after = float(min(error.retry_after, _LONGEST_HOLD_SECONDS)) if is_fit else 1.0
+    if isinstance(error, Shortage):
+        scope: object = error.scope
+        error.scope = scope if isinstance(scope, FailureScope) else FailureScope.GROUP
 
 
 def _is_passing(error: BaseException) -> bool:

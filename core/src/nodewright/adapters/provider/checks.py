@@ -13,7 +13,9 @@ import msgspec
 from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.capability import Capability
 from nodewright.model.group import (
+    ErrorClass,
     FailedInstance,
+    FailureScope,
     GroupOptions,
     GroupSpec,
     Instance,
@@ -184,6 +186,12 @@ def failures(answer: Any) -> tuple[FailedInstance, ...]:
     for failure in found:
         if size(failure.count) < 1 or failure.instance_id == "":
             raise Unfit(f"failure {failure.failure_id} that stands for no machine")
+        if failure.instance_id is not None:
+            name(failure.instance_id)
+        a(ErrorClass)(failure.error_class)
+        a(FailureScope)(failure.scope)
+        a(str)(failure.code)
+        a(str)(failure.message)
     return tuple(
         msgspec.structs.replace(failure, code=writable(failure.code), message=tellable(failure.message))
         for failure in found
