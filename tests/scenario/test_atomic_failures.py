@@ -143,6 +143,16 @@ def test_the_group_that_delivered_its_part_is_not_punished() -> None:
     assert asking.story.machines("pool") == asking.story.machines("twin") == 0
 
 
+def test_two_groups_that_fail_by_turns_do_not_keep_it_from_a_third() -> None:
+    """The backoff of the first ends long before the second is out of time: the third was asked after 91 minutes."""
+    dear = {"name": "dear", "max_size": 20, "cpu": 4, "memory": "16Gi", "price_per_hour": 2.0}
+    dead = [{"group": "pool"}, {"group": "other"}]
+    asking = make(POOL, OTHER, dear, minutes=60, switched_off=SILENT, stock_outs=dead)
+    assert [group for _, group, _, _ in grown(asking)] == ["pool", "other", "dear"]
+    assert asking.story.asked("dear")[0] <= ASKED + 2 * (PROVISION + LOOP)
+    assert asking.conditions("a")["Provisioned"] == "True/CapacityIsProvisioned"
+
+
 def test_pods_that_wait_for_the_same_group_keep_their_machines_and_their_time() -> None:
     """Two machines come, for the pods that asked first; the request alone goes elsewhere."""
     asking = make(at=75, switched_off=SILENT, stock_outs=[{"group": "pool", "remaining": 2}])

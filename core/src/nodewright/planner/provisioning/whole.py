@@ -19,6 +19,7 @@ from nodewright.planner.probe import Probes
 from nodewright.planner.provisioning.class_rules import NodeCap
 from nodewright.planner.quota import CLUSTER_WIDE, Exceeded
 from nodewright.planner.scale_up import ScaleUp, increases, spread_over
+from nodewright.registry.probation import allowance
 
 NOT_WHOLE = Rejection(
     predicate="AllOrNothing", reasons=("not all pods would fit and scale-up is using all-or-nothing strategy",)
@@ -79,7 +80,15 @@ class SizedScaleUp(WholeScaleUp):
                 found.append(option)
             else:
                 self.refusals[ref] = problem
-        return found
+        return self._proven(found) or found
+
+    def _proven(self, options: Sequence[Option]) -> list[Option]:
+        """Return the options of groups that are not on probation.
+
+        A request cannot be tried with a part of it. Two groups that fail by turns would keep it from a sound one.
+        """
+        state = self._ground.state
+        return [option for option in options if allowance(state.groups[option.group].backoff, state.now) is None]
 
     def _size_up(self, ref: GroupRef) -> tuple[Option | None, str]:
         """What it takes, and the limit that is in the way."""
