@@ -74,6 +74,19 @@ def test_one_that_is_listed_still_is_listed_once_and_one_that_goes_is_let_go() -
     assert going.seen.disputed == ()
 
 
+@pytest.mark.parametrize("state", list(InstanceState))
+def test_a_machine_of_another_group_stays_with_that_group(state: InstanceState) -> None:
+    """It was counted in both, the other group missed a machine and was backed off."""
+    world = reported(*((with_status("True", 40.0),) if state == InstanceState.RUNNING else ()), target=0)
+    world.add_group("h", 0, target=1, instances=(Instance(id=I, state=state),), failed=())
+    held = world.state()
+    assert held.groups[G].seen.instances == ()
+    assert held.groups[G].seen.failed == ()
+    assert held.groups[G].seen.disputed == (REPORT,)
+    assert not held.groups[G].failures
+    assert held.groups[ref("h")].readiness.registered == (state == InstanceState.RUNNING)
+
+
 def test_what_the_cloud_listed_as_running_ran() -> None:
     before = reported(instances=(Instance(id=I),), failed=()).state().memory
     assert reported(memory=before).state().groups[G].seen.disputed == (REPORT,)

@@ -14,15 +14,22 @@ def with_evidence(seen: Observation, memory: Memory) -> Observation:
     """Return the observation in which every machine that ran is an ordinary machine, whatever the cloud's status says.
 
     Evidence of having run, any of which is enough: it is a node, for its kubelet has registered; the cloud listed it as
-    running in the last loop; this was known of it before.
+    running in the last loop; this was known of it before. A machine that another group lists is none of this group's
+    failed creations either, and stays with that group.
     """
     reported = {ref: group for ref, group in seen.groups.items() if group.failed and group.instances is not None}
     if not reported:
         return seen
     # Ids compare without case: to spare a machine too many harms nothing.
     registered = {node.spec.provider_id.lower() for _, node in seen.snapshot.nodes()}
+    owners = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
     judged = {}
     for ref, group in reported.items():
+        foreign = {
+            failure.instance_id
+            for failure in group.failed or ()
+            if failure.instance_id is not None and owners.get(failure.instance_id.lower(), ref) != ref
+        }
         ran = {
             failure.instance_id
             for failure in group.failed or ()
@@ -30,7 +37,7 @@ def with_evidence(seen: Observation, memory: Memory) -> Observation:
             and (failure.instance_id.lower() in registered or (ref, failure.instance_id) in memory.ran)
         }
         ran |= _listed_as_running(memory.last_known.get(ref))
-        judged[ref] = _with_machines(group, ran)
+        judged[ref] = _with_machines(group, ran, foreign)
     return replace(seen, groups={**seen.groups, **judged})
 
 
@@ -46,17 +53,20 @@ def _listed_as_running(before: GroupSeen | None) -> set[str]:
     return {instance.id for instance in instances if instance.state == InstanceState.RUNNING}
 
 
-def _with_machines(group: GroupSeen, ran: Collection[str | None]) -> GroupSeen:
-    """Return the group with those of its failures that are about machines in ``ran`` set aside as disputed."""
+def _with_machines(group: GroupSeen, ran: Collection[str], foreign: Collection[str]) -> GroupSeen:
+    """Return the group with those of its failures that are about machines in ``ran`` or ``foreign`` set aside as disputed;
+    the machines in ``ran`` are instances of it.
+    """
     instances, failures = group.instances or (), group.failed or ()
     going = {instance.id for instance in instances if instance.state == InstanceState.DELETING}
-    disputed = tuple(one for one in failures if one.instance_id in ran and one.instance_id not in going)
+    spared = {*ran, *foreign} - going
+    disputed = tuple(one for one in failures if one.instance_id in spared)
     if not disputed:
         return group
-    named = dict.fromkeys(one.instance_id for one in disputed if one.instance_id)
+    named = dict.fromkeys(one.instance_id for one in disputed if one.instance_id and one.instance_id not in foreign)
     return replace(
         group,
         instances=(*(one for one in instances if one.id not in named), *(Instance(id=name) for name in named)),
-        failed=tuple(one for one in failures if one.instance_id not in named),
+        failed=tuple(one for one in failures if one.instance_id not in spared),
         disputed=disputed,
     )
