@@ -78,6 +78,16 @@ def add_late_reports(draw: Draw, world: World) -> None:
     _rules(world, "failures").append(rule)
 
 
+def add_silence(draw: Draw, world: World) -> None:
+    """Add a cheap group that delivers nothing for long while nobody says so, in a cluster that buys machines twice."""
+    groups = world["providers"]["fake"]["groups"]
+    world["settings"] |= {"hedging": "on", "max-node-provision-time": "10m"}
+    _pair(groups)
+    groups[0] |= {"switched_off": {"fast_failure_detection": "the cloud does not say"}, "size": 0}
+    sold_out = {"group": "a", "start": 0, "end": draw(st.sampled_from((1200, 2400)))}
+    _rules(world, "stock_outs").append({**sold_out, "remaining": draw(st.integers(0, 1))})
+
+
 def add_atomic_requests(draw: Draw, world: World) -> None:
     """Add requests for machines that come all or not at all, on clouds that break that promise."""
     groups = world["providers"]["fake"]["groups"]
@@ -126,7 +136,6 @@ TROUBLES: Mapping[str, Trouble] = {
     "busy_cloud": add_busy_cloud,
     "false_failures": add_false_failures,
     "late_reports": add_late_reports,
+    "silence": add_silence,
     "atomic_requests": add_atomic_requests,
 }
-# Kinds that the engine does not stand yet.
-OFF: frozenset[str] = frozenset()
