@@ -138,3 +138,25 @@ def test_as_ca_a_busy_answer_is_a_failure() -> None:
     asked = story.asked("cheap")
     assert asked[1] - asked[0] > 5 * MINUTE
     assert story.events("FailedToScaleUpGroup")
+
+
+@pytest.mark.parametrize(
+    ("hook", "trouble"),
+    [
+        ("decrease_target_size", {"stock_outs": [{"group": "cheap"}], "switched_off": ["fast_failure_detection"]}),
+        ("delete_instances", {"failures": [{"group": "cheap"}]}),
+    ],
+)
+def test_a_correction_that_meets_a_busy_cloud_is_tried_again_soon(hook: str, trouble: dict[str, Any]) -> None:
+    """What never came, or failed, rested for five minutes after one busy answer, and was told as a failure."""
+    group = {**CHEAP, "max_size": 3}
+    story = Story(group, DEAR, minutes=40, faults=[busy(hook=hook, times=6, retry_after="15s")], **trouble)
+    story.pods(3, at=AT)
+    asked = [at for at, *_ in story.writes("withdraw" if hook == "decrease_target_size" else "delete")]
+    assert len(asked) == 7
+    assert all(after - before <= 145 for before, after in pairwise(asked))
+    assert story.machines("cheap") == 0
+    assert story.machines("dear") == 3
+    told = [*story.events("FailedToRevertScaleUp"), *story.events("CleanUpFailed")]
+    assert told == []
+    assert len(story.events("SizeCorrectionDeferred")) == 1

@@ -128,6 +128,10 @@ def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state
     match outcome.action:
         case IncreaseSize():
             yield from _increase_events(outcome, outcome.action, expansions, state)
+        case DecreaseTargetSize() | DeleteInstances() if isinstance(outcome, Failed) and outcome.is_busy:
+            if outcome.action.group not in state.memory.deferrals:
+                what = f"Correction of the size of group {outcome.action.group} waits because the cloud is busy"
+                yield _of_status("SizeCorrectionDeferred", f"{what}: {outcome.message}", WARNING)
         case DecreaseTargetSize() if not isinstance(outcome, Done):
             message = f"Failed to withdraw machines of group {outcome.action.group}: {outcome.message}"
             yield _of_status("FailedToRevertScaleUp", message, WARNING)

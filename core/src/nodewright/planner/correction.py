@@ -11,6 +11,7 @@ from nodewright.model.node import Node
 from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
 from nodewright.planner.late import last_moments_to_join, last_moments_to_start
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
+from nodewright.registry.deferrals import is_deferred
 from nodewright.registry.readiness import is_being_deleted, was_never_ready
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.registry.tried import is_resting
@@ -35,14 +36,14 @@ class Restored:
 
 def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
     """At most one correction a group: its next observation decides on the next. One that did not help rests for a
-    while, and the others have their turn. What has no machine is withdrawn first: no deletion may keep it back.
+    while, and the others have their turn; a group whose cloud is busy waits. What has no machine is withdrawn first: no deletion may keep it back.
 
     An unhealthy cluster allows nothing but the removal of machines that never registered or were never ready, which
     may be what heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
     """
     found: list[Correction] = []
     for ref, group in state.groups.items():
-        if not state.observation.groups[ref].is_known:
+        if not state.observation.groups[ref].is_known or is_deferred(group.deferral, state.now):
             continue
         is_left_alone = state.is_halted or ref in state.left_out
         steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.size_correction]

@@ -1,10 +1,18 @@
-"""Groups whose growth waits because the cloud was busy. Nothing is wrong with them: no failure, no backoff."""
+"""Groups that wait because the cloud was busy. Nothing is wrong with them: no failure, no backoff."""
 
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from nodewright.model.action import CreateNodeGroup, Failed, IncreaseSize, Outcome
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeletionCause,
+    Failed,
+    IncreaseSize,
+    Outcome,
+)
 from nodewright.model.group import GroupRef
 from nodewright.registry.state import Deferral
 
@@ -20,10 +28,13 @@ _FORGET = 600.0
 def deferrals_after(
     held: Mapping[GroupRef, Deferral], outcomes: Iterable[Outcome], now: float
 ) -> dict[GroupRef, Deferral]:
-    """Return the deferrals once these calls are known. Any other answer to an increase ends a group's deferral."""
+    """Return the deferrals once these calls are known. Any other answer ends a group's deferral.
+
+    The deletion that ends a drained removal does not count: the removal itself waits and asks again.
+    """
     found = {ref: deferral for ref, deferral in held.items() if now <= deferral.until + _FORGET}
     for outcome in outcomes:
-        if not isinstance(outcome.action, (IncreaseSize, CreateNodeGroup)):
+        if not _is_deferrable(outcome):
             continue
         ref = outcome.action.group
         if isinstance(outcome, Failed) and outcome.retry_after is not None:
@@ -36,6 +47,13 @@ def deferrals_after(
         else:
             found.pop(ref, None)
     return found
+
+
+def _is_deferrable(outcome: Outcome) -> bool:
+    action = outcome.action
+    if isinstance(action, DeleteInstances):
+        return action.cause != DeletionCause.REMOVAL
+    return isinstance(action, (IncreaseSize, DecreaseTargetSize, CreateNodeGroup))
 
 
 def is_deferred(deferral: Deferral | None, now: float) -> bool:

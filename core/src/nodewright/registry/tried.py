@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from nodewright.model.action import DeleteInstances, Outcome, Unknown
+from nodewright.model.action import DeleteInstances, Failed, Outcome, Unknown
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import GroupSeen
@@ -11,13 +11,16 @@ from nodewright.snapshot.observation import GroupSeen
 def tried_deletions(
     memory: Memory, groups: Mapping[GroupRef, GroupSeen], outcomes: Sequence[Outcome]
 ) -> dict[tuple[GroupRef, str], float]:
-    """When each machine or failure that is still there was last asked to be deleted, however the call ended.
+    """Return when each machine or failure that is still there was last asked to be deleted, however the call ended.
 
+    A call that a busy cloud refused does not count: the group waits as the cloud asked (registry/deferrals.py).
     A call without an answer took minutes: it rests the whole group, or the next machine would cost them again.
     """
     tried = dict(memory.deletion_tried)
     for outcome in outcomes:
         action = outcome.action
+        if isinstance(outcome, Failed) and outcome.is_busy:
+            continue
         if isinstance(action, DeleteInstances) and action.group in groups:
             hung = isinstance(outcome, Unknown)
             ids = _present(groups[action.group]) if hung else action.instance_ids
