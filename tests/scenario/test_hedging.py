@@ -208,3 +208,15 @@ def test_a_hedge_that_fails_backs_its_group_off_and_the_next_one_takes_the_pods(
     assert [write[2] for write in later(story, "increase")][:3] == ["a", "b", "c"]
     assert story.asked("c")[0] < TAUGHT + 3 * USUAL + MINUTE
     assert story.result.final.pending == 0
+
+
+def test_a_hedge_whose_first_request_failed_is_hedged_in_turn() -> None:
+    """Nothing is bought twice any more once the first group has failed: the bound is free for the second one."""
+    third = {"name": "c", "price_per_hour": 0.3}
+    dead = [{"group": "a"}, {"group": "b"}]
+    story = Story(CHEAP, DEAR, third, settings=AUTO, switched_off=SILENT, stock_outs=dead, minutes=30)
+    story.pods(2, at=5)
+    (withdrawal, *_) = story.writes("withdraw")
+    assert withdrawal[2] == "a"
+    assert story.asked("c")[0] == pytest.approx(withdrawal[0], abs=3 * LOOP)
+    assert len(story.events("HedgedScaleUp")) == 2

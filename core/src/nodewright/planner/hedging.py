@@ -139,7 +139,7 @@ def _limit(ground: Ground, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
     Machines in doubt that no pod needs have been replaced already, perhaps by more machines that are smaller.
     """
     nodes = int(ground.state.observation.snapshot.alive.sum())
-    under_way = sum(map(_hedges_under_way, ground.state.groups.values()))
+    under_way = sum(_bought_twice(ground, group) for group in ground.state.groups.values())
     limit = ground.settings.failures.most_hedged(nodes) - max(doubt.unused, under_way)
     left = ground.nodes_left
     if left is None:
@@ -150,6 +150,21 @@ def _limit(ground: Ground, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
 
 def _hedges_under_way(group: GroupState) -> int:
     return sum(min(request.hedged, request.increase) for request in group.requests)
+
+
+def _bought_twice(ground: Ground, group: GroupState) -> int:
+    """Count a group's hedges that are bought twice still: the first request runs on, or no pod needs their machines."""
+    running = over = 0
+    for request in group.requests:
+        hedged = min(request.hedged, request.increase)
+        firsts = [ground.state.groups[ref] for ref in request.hedge_for if ref in ground.state.groups]
+        if any(asked.started <= request.started for first in firsts for asked in first.requests):
+            running += hedged
+        else:
+            over += hedged
+    if not over:
+        return running
+    return running + min(over, sum(_is_unused(row, [ground.snapshot]) for row in ground.coming.get(group.ref, ())))
 
 
 def _after(ground: Ground, planned: Iterable[SizeWrite]) -> Ground:
