@@ -9,7 +9,6 @@ from tests.faults.history import Loop, Seen
 
 # A busy cloud is asked again after what it asked for, or after a pause that grows up to this.
 LONGEST_PAUSE = 120.0
-FIRST_MOMENTS = 60.0
 
 
 @dataclass
@@ -105,5 +104,4 @@ def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float)
     ):
         return True
     nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
-    # A node that breaks in its first moments says of itself that it never was ready.
-    return any(not node.ready and node.last_ready < node.since + FIRST_MOMENTS for node in nodes)
+    return any(not node.ever_ready for node in nodes)
