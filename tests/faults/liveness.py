@@ -29,8 +29,8 @@ class _Waits:
         sizes = {1, *facts.requests.values()}
         sound = [(g, size) for g in facts.groups for size in sizes if _is_sound(facts, g, size, loop, suspicions)]
         self.sound = {place: self.sound.get(place, loop.at) for place in sound}
-        if any(not node.ever_ready and SLACK < loop.at - node.since < STARTUP for node in loop.nodes.values()):
-            self.starting = loop.at
+        slow = [node for node in loop.nodes.values() if not node.ever_ready and loop.at - node.since > SLACK]
+        self.starting = max([self.starting, *(min(loop.at, node.since + STARTUP) for node in slow)])
         self.asked |= {write.group: loop.at for write in loop.writes if write.hook == "increase_size"}
 
 
@@ -49,6 +49,8 @@ def check_starvation(facts: Facts) -> Findings:
             others = max(1, len(facts.groups) - len(sound))
             startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0
             since = facts.calm_since(loop.at, others * (facts.patience + startup) + TEN_LOOPS + SLACK)
+            if facts.knows_since(loop.at) > since:  # who forgot everything gives each group its time anew
+                continue
             starving = [i for i, began in waits.items.items() if began <= since and facts.requests.get(i, 1) == size]
             open_groups = [group for group, began in sound.items() if began <= since]
             if starving and open_groups and max(waits.asked.get(group, -1.0) for group in open_groups) <= since:
