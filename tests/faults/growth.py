@@ -1,13 +1,17 @@
 """What must hold of growth: enough and in time, never too much, and nothing from a group that just failed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tests.faults.backoffs import expected_backoffs
-from tests.faults.blame import suspect
+from tests.faults.blame import Suspicions, suspect
 from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unregistered, unwell
 from tests.faults.history import Loop, Seen
 
 Findings = Iterator[str]
+
+# A silent group is known to be silent after that long (--hedging-delay).
+HEDGING_DELAY = 300.0
+FEW_LOOPS = 60.0
 
 
 def check_overbuying(facts: Facts) -> Findings:
@@ -77,6 +81,81 @@ def check_prompt_growth(facts: Facts) -> Findings:
             yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and nobody asks {open_groups}"
 
 
+def check_probes(facts: Facts) -> Findings:
+    """Pods that wait for a group on probation have machines asked for elsewhere within a few loops, where some group fits
+    and as many may be bought twice.
+    """
+    if facts.resets or facts.requests or not facts.history.scenario.settings.get("probe-after-backoff", True):
+        return
+    suspicions = suspect(facts)
+    backed_off_until: dict[str, float] = {}
+    alone_since: float | None = None
+    for loop in facts.loops:
+        backed_off_until |= loop.backed_off
+        probed = {
+            group for group, until in backed_off_until.items() if _is_probed(facts, group, until, loop, suspicions)
+        }
+        open_groups = [
+            group
+            for group in loop.seen.keys() - probed
+            if min(suspicions.failed.get(group, [float("inf")])) > loop.at and _has_room(facts, group, loop, suspicions)
+        ]
+        if not (open_groups and _relies_on(facts, probed, loop)):
+            alone_since = None
+            continue
+        alone_since = loop.at if alone_since is None else alone_since
+        if loop.at - alone_since >= FEW_LOOPS:
+            yield f"{loop.at:g} s: pods wait for {probed} since {alone_since:g} s, and nobody asks {open_groups}"
+
+
+def _is_probed(facts: Facts, group: str, until: float, loop: Loop, suspicions: Suspicions) -> bool:
+    """Return whether the group failed, was asked again, and has delivered nothing since its backoff ended."""
+    seen = loop.seen.get(group)
+    if seen is None or loop.at <= until or suspicions.shared.get(group, float("inf")) <= loop.at:
+        return False
+    since = [asked for asked in facts.history.asked if asked.group == group and until < asked.at < loop.at]
+    came = any(facts.first_seen[group, machine] > until for machine in seen.there)
+    if came or not all(asked.ours for asked in since) or facts.has_wrong_size(group, loop.at):
+        return False
+    return 0 < seen.without_machine <= sum(asked.count for asked in since)
+
+
+def _has_room(facts: Facts, group: str, loop: Loop, suspicions: Suspicions) -> bool:
+    """Return whether a group may be asked at once for what others owe: it is sound, not full, and not silent itself."""
+    is_free = loop.at > suspicions.left_alone_until(group, loop.at) and not facts.has_wrong_size(group, loop.at)
+    is_silent = _owed(group, loop) > facts.asked(group, loop.at - HEDGING_DELAY, loop.at)
+    return is_free and not is_silent and loop.seen[group].target < facts.groups[group].most
+
+
+def _owed(group: str, loop: Loop) -> int:
+    """Machines of the group that were asked for and are no nodes."""
+    return loop.seen[group].without_machine + len(unregistered(loop.seen[group], loop))
+
+
+def _relies_on(facts: Facts, probed: Collection[str], loop: Loop) -> bool:
+    """Return whether pods wait that only groups on probation have machines for, while more may be bought twice."""
+    hindered = facts.is_paused(loop.at) or len(unwell(loop)) > TOLERATED_UNREADY or len(loop.seen) < len(facts.groups)
+    if not probed or hindered or facts.crashed_between(loop.at - FEW_LOOPS, loop.at + FEW_LOOPS):
+        return False
+    if any(group not in probed for group in _asked_in(loop)):
+        return False
+    lately = (other for other in facts.loops if loop.at - 2 * facts.patience <= other.at <= loop.at)
+    if any(other.hedged for other in lately):
+        return False
+    elsewhere = sum(
+        (_idle if group in probed else _perhaps_coming)(facts, group, seen, loop) for group, seen in loop.seen.items()
+    )
+    needed = loop.pending - elsewhere
+    silence = loop.at - HEDGING_DELAY
+    in_doubt = sum(
+        _owed(group, loop)
+        for group in loop.seen
+        if group in probed or _owed(group, loop) > facts.asked(group, silence, loop.at)
+    )
+    unneeded = in_doubt - needed // max(limits.slots for limits in facts.groups.values())
+    return needed > 0 and unneeded < max(2, len(loop.nodes) // 10)
+
+
 def check_backoffs(facts: Facts) -> Findings:
     """A group that failed is not asked again for 5 minutes, then 10, 20, 30."""
     for loop, until in expected_backoffs(facts):
@@ -127,9 +206,14 @@ def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     unclear = facts.last_reset(loop.at) > since or facts.has_wrong_size(group, loop.at)
     missing = seen.without_machine if unclear else min(seen.without_machine, lately)
     missing -= sum(w.expected - w.target for w in loop.writes if w.group == group and w.hook == "decrease_target_size")
+    return max(0, missing) * facts.groups[group].slots + _idle(facts, group, seen, loop)
+
+
+def _idle(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
+    """Pods for which there are machines that may become ready yet."""
     late = loop.at - facts.patience
     idle = 0
     for machine in seen.there:
         since = max(facts.first_seen[group, machine], facts.knows_since(loop.at))
         idle += not loop.nodes[machine].ready if machine in loop.nodes else since >= late
-    return (max(0, missing) + idle) * facts.groups[group].slots
+    return idle * facts.groups[group].slots

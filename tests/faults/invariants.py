@@ -16,7 +16,7 @@ from tests.faults.facts import (
     unregistered,
     unwell,
 )
-from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_prompt_growth
+from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_probes, check_prompt_growth
 from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
 from tests.faults.schedules import DURATION, MINUTE
@@ -302,6 +302,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_overbuying,
         check_hedges,
         check_prompt_growth,
+        check_probes,
         check_backoffs,
         check_failures_go,
         check_requests_end,

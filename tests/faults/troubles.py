@@ -79,13 +79,30 @@ def add_late_reports(draw: Draw, world: World) -> None:
 
 
 def add_silence(draw: Draw, world: World) -> None:
-    """Add a cheap group that delivers nothing for long while nobody says so, in a cluster that buys machines twice."""
+    """Add a cheap group that delivers nothing for long while nobody says so: in a cluster that buys machines twice, or
+    where it is tried again after its backoff.
+    """
     groups = world["providers"]["fake"]["groups"]
-    world["settings"] |= {"hedging": "on", "max-node-provision-time": "10m"}
     _pair(groups)
     groups[0] |= {"switched_off": {"fast_failure_detection": "the cloud does not say"}, "size": 0}
-    sold_out = {"group": "a", "start": 0, "end": draw(st.sampled_from((1200, 2400)))}
+    if draw(st.booleans()):
+        world["settings"] |= {"hedging": "on", "max-node-provision-time": "10m"}
+        sold_out = {"group": "a", "start": 0, "end": draw(st.sampled_from((1200, 2400)))}
+    else:
+        _add_trial(draw, world)
+        sold_out = {"group": "a", "start": 0, "end": 2400}
     _rules(world, "stock_outs").append({**sold_out, "remaining": draw(st.integers(0, 1))})
+
+
+def _add_trial(draw: Draw, world: World) -> None:
+    """Have the cheapest group asked again as soon as its first backoff, from 5 to 10 minutes, has ended."""
+    world["settings"] |= {"expander": "price", "max-node-provision-time": "5m"}
+    world["settings"].pop("probe-after-backoff", None)
+    web, pods = world["deployments"][0], draw(st.integers(2, 4))
+    web |= {"at": 0, "replicas": pods}
+    more = {"at": draw(st.integers(22, 50)) * 30, "replicas": pods + draw(st.integers(1, 3))}
+    others = [event for event in world["timeline"] if event["do"] != "scale"]
+    world["timeline"] = [{"do": "scale", "deployment": "web", **more}, *others]
 
 
 def add_atomic_requests(draw: Draw, world: World) -> None:
