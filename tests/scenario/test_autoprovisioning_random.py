@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.scenario.story import MINUTE, Story
 
@@ -96,7 +96,19 @@ def play(case: Case) -> tuple[Story, Watched]:
     return story, watched[0]
 
 
+# A trial of a group that was refused makes it; for the rest of its pods no second one may be made.
+TRIAL_AND_REST = Case(
+    kinds=(1, 2),
+    pods=((1, "a", 60.0, 60.0), (2, "a", 300.0, 60.0)),
+    refusals=(("create_node_group", 1),),
+    limit=1,
+    crash=0,
+    after_effect=False,
+)
+
+
 @given(cases())
+@example(TRIAL_AND_REST)
 @settings(max_examples=25, deadline=None)
 def test_groups_come_and_go_as_they_should(case: Case) -> None:
     story, watched = play(case)

@@ -177,10 +177,10 @@ def test_after_a_refusal_another_group_is_asked_without_waiting_for_the_next_sca
     ]
 
 
-def test_a_quota_error_at_the_call_backs_off_the_whole_account_with_one_call() -> None:
+def test_a_quota_error_at_the_call_costs_each_group_of_the_account_one_call() -> None:
     story = Story(A, B, quota={"machines": 2, "enforced": "call"}, minutes=4)
     story.pods(5, at=5)
-    assert story.writes() == [(ASKED, "increase", "a", 0, 0)]
+    assert story.writes() == [(ASKED, "increase", "a", 0, 0), (ASKED, "increase", "b", 0, 0)]
     assert [story.state(name, 20).backoff is not None for name in ("a", "b")] == [True, True]
 
 

@@ -174,14 +174,13 @@ def test_groups_of_others_stay(stage: Stage[AwsCloud], model: str, owner: str) -
 
 
 def test_what_arrives_at_the_last_moment_lives(stage: Stage[AwsCloud]) -> None:
-    """The group was empty when it was looked at; AWS itself refuses then."""
+    """The group was empty when it was looked at. AWS itself refuses then, and a second look finds the machine."""
     stage.client.create_node_group(SPEC)
     stage.cloud.set_target(NAME, 1)
     assert stage.client.delete_node_group(NAME) is False
     machines = stage.cloud.machines(NAME)
     stage.cloud.hide_once(NAME)
-    with pytest.raises(ProviderError, match="ResourceInUse"):
-        stage.client.delete_node_group(NAME)
+    assert stage.client.delete_node_group(NAME) is False
     assert stage.cloud.machines(NAME) == machines != frozenset()
 
 

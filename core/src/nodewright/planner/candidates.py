@@ -1,7 +1,7 @@
 """Which groups may grow at all, and by what expansion each would help (behaviour/up.md §4.4, §4.5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nodewright.estimator.binpacking import Estimate, Template
 from nodewright.estimator.limits import node_limit
@@ -70,6 +70,14 @@ class Ground:
         made = sum(bool(seen.group.autoprovisioned) for ref, seen in listed.items() if ref not in self.new_groups)
         planned = sum(bool(groups[ref].seen.target) for ref in self.new_groups)
         return self.settings.autoprovisioning.max_autoprovisioned_node_group_count - made - planned
+
+
+def with_targets(ground: Ground, targets: Mapping[GroupRef, int]) -> Ground:
+    """Return the context in which these groups have the targets that they are about to get."""
+    groups = dict(ground.state.groups)
+    for ref, target in targets.items():
+        groups[ref] = replace(groups[ref], seen=replace(groups[ref].seen, target=target))
+    return replace(ground, state=replace(ground.state, groups=groups))
 
 
 def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:

@@ -11,7 +11,7 @@ from nodewright.model.action import DecreaseTargetSize, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import Ground, with_targets
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.salvo import fill_machines
@@ -169,12 +169,9 @@ def _bought_twice(ground: Ground, group: GroupState) -> int:
 
 def _after(ground: Ground, planned: Iterable[SizeWrite]) -> Ground:
     """The picture in which groups have the targets that they are about to get."""
-    groups = dict(ground.state.groups)
-    for action in planned:
-        if isinstance(action, IncreaseSize) and action.group in groups:
-            group = groups[action.group]
-            groups[action.group] = replace(group, seen=replace(group.seen, target=action.target))
-    return replace(ground, state=replace(ground.state, groups=groups))
+    increases = (action for action in planned if isinstance(action, IncreaseSize))
+    known = ground.state.groups
+    return with_targets(ground, {action.group: action.target for action in increases if action.group in known})
 
 
 def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 from nodewright.model.action import IncreaseSize
 from nodewright.model.pod import Pod
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import Ground, with_targets
 from nodewright.planner.deadline import deadline
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
@@ -44,12 +44,9 @@ def grown(ground: Ground, report: ScaleUpReport) -> Ground | None:
 
 def grow_in_place(ground: Ground, report: ScaleUpReport) -> Ground | None:
     """As ``grown``, in the very picture of ``ground``."""
-    groups = dict(ground.state.groups)
     _, left = fill_machines(ground, report)
-    for expansion in report.expansions:
-        group = groups[expansion.group]
-        groups[expansion.group] = replace(group, seen=replace(group.seen, target=expansion.target))
-    return None if left else replace(ground, state=replace(ground.state, groups=groups))
+    targets = {expansion.group: expansion.target for expansion in report.expansions}
+    return None if left else with_targets(ground, targets)
 
 
 def fill_machines(ground: Ground, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:

@@ -14,7 +14,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.planner.balance import balance_sizes
-from nodewright.planner.candidates import Ground, find_similar, make_option, skip_reason
+from nodewright.planner.candidates import Ground, find_similar, make_option, skip_reason, with_targets
 from nodewright.planner.gallery import Gallery
 from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
 from nodewright.planner.probe import Probes, Trial, is_cut
@@ -143,7 +143,9 @@ class ScaleUp:
     ) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """The trial, and the rest of its pods on groups that are neither on probation nor growing already."""
         barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probes.reasons
-        others = ScaleUp(trial.ground, trial.rest, self._random, barred)
+        # A group that the trial makes counts towards the most that may be made.
+        grown = with_targets(trial.ground, {expansion.group: expansion.target for expansion in expansions})
+        others = ScaleUp(grown, trial.rest, self._random, barred)
         more, second = others.plan()
         planned = {id(pod) for pod in trial.rest}
         shown = [trial.option if option is chosen else option for option in options]
