@@ -136,6 +136,14 @@ def test_what_a_plugin_writes_into_its_error_breaks_nothing(
     assert client.increase_size("g", 2, 3) == 1
 
 
+def test_a_cloud_that_does_not_say_when_is_asked_again_after_a_second(
+    client: ProviderClient, scripted: Any, clock: Any
+) -> None:
+    scripted.script["increase_size"] = [failing(Throttled(retry_after=None))]
+    assert client.increase_size("g", 2, 3) == 1
+    assert clock.now() == 1
+
+
 @pytest.mark.parametrize("told", [None, "galaxy", ["zone"]])
 def test_a_scope_that_is_none_is_the_group(client: ProviderClient, scripted: Any, told: Any) -> None:
     error = QuotaExceeded("no")

@@ -101,20 +101,20 @@ class TargetChanged(ProviderError):
 
 class CloudBusy(ProviderError):
     """The cloud cannot take the call now: nothing changed, and nothing is wrong with the group. ``retry_after`` is in
-    seconds. Raise ``Throttled`` or ``OperationInProgress``.
+    seconds; None, where the cloud does not say, stands for 1. Raise ``Throttled`` or ``OperationInProgress``.
     """
 
     def __init__(
         self,
         message: str = "",
         *,
-        retry_after: float = 1.0,
+        retry_after: float | None = 1.0,
         provider: str = "",
         group_id: str = "",
         code: str = "",
     ) -> None:
         super().__init__(message, provider=provider, group_id=group_id, code=code)
-        self.retry_after = float(retry_after)
+        self.retry_after = 1.0 if retry_after is None else float(retry_after)
 
 
 class Throttled(CloudBusy):
