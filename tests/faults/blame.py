@@ -13,10 +13,13 @@ LONGEST_PAUSE = 120.0
 
 @dataclass
 class Suspicions:
-    """When each group may have failed, when it first shared another's failure, and until when its cloud was busy."""
+    """When each group may have failed, when it shared another's failure, and until when its cloud was busy.
+
+    A group shares once; an engine that forgot everything may count it once more.
+    """
 
     failed: dict[str, list[float]] = field(default_factory=dict)
-    shared: dict[str, float] = field(default_factory=dict)
+    shared: dict[str, list[float]] = field(default_factory=dict)
     busy: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     def backed_off_until(self, group: str, now: float) -> float:
@@ -28,8 +31,8 @@ class Suspicions:
             if at >= last + FIRST:  # a backoff doubles only after the one before has ended
                 doublings, last = doublings + 1, at
             until = at + min(FIRST * 2.0**doublings, LONGEST) + SLACK
-        shared = self.shared.get(group, float("inf"))
-        return max(until, shared + SHARED + SLACK) if shared <= now else until
+        shared = [at for at in self.shared.get(group, ()) if at <= now]
+        return max(until, shared[-1] + SHARED + SLACK) if shared else until
 
     def left_alone_until(self, group: str, now: float) -> float:
         """The longest that a group may be asked for nothing by now: backed off, or while its cloud is busy."""
@@ -50,7 +53,9 @@ def suspect(facts: Facts) -> Suspicions:
         for group in {*failed, *_overdue_in(facts, loop, known, looked), *taken_back}:
             found.failed.setdefault(group, []).append(loop.at)
         for peer in {peer for group, scope in failures for peer in reached(facts, group, scope)} - failed:
-            found.shared.setdefault(peer, loop.at)
+            before = found.shared.setdefault(peer, [])
+            if not before or before[-1] <= facts.last_reset(loop.at):
+                before.append(loop.at)
         for write in loop.writes:
             if write.error in BUSY:
                 pause = max(LONGEST_PAUSE, facts.told_pause(write)) + SLACK

@@ -111,7 +111,7 @@ def check_probes(facts: Facts) -> Findings:
 def _is_probed(facts: Facts, group: str, until: float, loop: Loop, suspicions: Suspicions) -> bool:
     """Return whether the group failed, was asked again, and has delivered nothing since its backoff ended."""
     seen = loop.seen.get(group)
-    if seen is None or loop.at <= until or suspicions.shared.get(group, float("inf")) <= loop.at:
+    if seen is None or loop.at <= until or min(suspicions.shared.get(group, [float("inf")])) <= loop.at:
         return False
     since = [asked for asked in facts.history.asked if asked.group == group and until < asked.at < loop.at]
     came = any(facts.first_seen[group, machine] > until for machine in seen.there)

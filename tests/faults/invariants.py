@@ -26,6 +26,8 @@ Findings = Iterator[str]
 # By then every backoff has ended and everything has come to rest.
 REST = DURATION - 30 * MINUTE
 RETRY = 5 * MINUTE
+# So many machines may be deleted within that time.
+BUDGET, BUDGET_WINDOW = 10, 10 * MINUTE
 
 
 def check_targets(facts: Facts) -> Findings:
@@ -198,6 +200,8 @@ def check_strangers_go(facts: Facts) -> Findings:
                     continue
                 time = _times_to_join(joined[group], since) * facts.patience
                 bound = time + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
+                if facts.resets:  # an engine that forgot which machines never ran counts them in its deletion budget
+                    bound += BUDGET_WINDOW * (sum(len(other.there) for other in loop.seen.values()) // BUDGET)
                 if loop.at - since > bound:
                     yield f"{loop.at:g} s: {machine} is no node since {since:g} s"
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.scenario.kills import kill_everywhere
 from tests.scenario.requesting import ON, Asking
-from tests.scenario.story import LOOP, PROVISION, Story
+from tests.scenario.story import LOOP, MINUTE, PROVISION, Story
 
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.simulation import Simulation
@@ -287,3 +287,13 @@ def _check_killed(asking: Asking, result: SimulationResult, latest: float, kill:
     states = [state for state, _ in asking.story.loops]
     assert {ref for state in states for ref in state.memory.backoffs} <= {GroupRef("fake", "pool")}, kill
     assert not states[-1].memory.provisioning.grants, kill
+
+
+def test_what_is_left_is_withdrawn_once_and_not_from_requests_of_others() -> None:
+    """The two machines that never came were withdrawn in each loop anew, until nothing of the web's was left."""
+    asking = make(minutes=25, stock_outs=TWO_LEFT, switched_off=SILENT)
+    asking.story.pods(3, at=10 * MINUTE)
+    withdrawn = [(at, before, after) for at, what, group, before, after in asking.story.writes("withdraw")]
+    assert withdrawn[0][0] == OUT_OF_TIME
+    in_time = [before - after for at, before, after in withdrawn if at < 10 * MINUTE + PROVISION]
+    assert sum(in_time) == 2

@@ -216,13 +216,24 @@ class _Settlement:
                 _hand_over(parts, machine)
         unborn = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
         coming = max(0, (group.target or 0) - len(there) - unborn)
+        ordinary = self._count_ordinary(group, parts.values(), living)
         for name, part in parts.items():
-            kept, lost, broken = _reconciled(part, set(living), coming)
+            # What is left of a broken grant and was withdrawn already must not be taken from requests of others again.
+            due = max(0, coming - ordinary) if found[name].broken else coming
+            kept, lost, broken = _reconciled(part, set(living), due)
             coming -= kept.missing
             parts[name] = replace(kept, ahead=min(kept.ahead, coming))
             found[name] = _with_part(found[name], parts[name], broken)
             if any((group.ref, machine) in self._context.memory.unregistered_since for machine in lost):
                 self._blame(name, group.ref, Shortfall(MACHINE_LOST, f"{broken} before it was a node"))
+
+    def _count_ordinary(self, group: GroupSeen, parts: Iterable[GrantPart], living: Sequence[str]) -> int:
+        """Return how many machines without an instance ordinary scale-up requests are owed."""
+        requests = self._context.memory.requests.get(group.ref, ())
+        owed = sum(request.increase for request in requests if not request.atomic)
+        claimed = {machine for part in parts for machine in part.machines}
+        starting = sum((group.ref, one) in self._context.since and one not in claimed for one in living)
+        return max(0, owed - starting)
 
     def _overdue(self, name: str, grant: Grant) -> str:
         """Why its time is over: machines that did not come, did not become nodes, or not ready ones."""
