@@ -29,7 +29,8 @@ class _Waits:
         sizes = {1, *facts.requests.values()}
         sound = [(g, size) for g in facts.groups for size in sizes if _is_sound(facts, g, size, loop, suspicions)]
         self.sound = {place: self.sound.get(place, loop.at) for place in sound}
-        slow = [node for node in loop.nodes.values() if not node.ever_ready and loop.at - node.since > SLACK]
+        # As in cluster-autoscaler, a node that breaks within its startup time counts as starting until that is over.
+        slow = [node for node in loop.nodes.values() if not node.ready and loop.at - node.since > SLACK]
         self.starting = max([self.starting, *(min(loop.at, node.since + STARTUP) for node in slow)])
         self.asked |= {write.group: loop.at for write in loop.writes if write.hook == "increase_size"}
 

@@ -129,12 +129,14 @@ def test_a_count_below_what_is_there_is_never_written(cloud: AzureCloud, attach_
 
 def test_one_thing_at_a_time_is_a_reason_to_wait(cloud: AzureCloud, attach_pools: Attach) -> None:
     cloud.add_pool("pool1", {"Standard_D2s_v3": 2, "Standard_D4s_v3": 1})
-    client = attach_pools(f"0:5:{_D2}", f"0:5:{_D4}").client
+    stage = attach_pools(f"0:5:{_D2}", f"0:5:{_D4}")
+    client = stage.client
     cloud.hold(_D2)
     client.increase_size(_D2, 2, 3)
     with pytest.raises(OperationInProgress, match="is in progress"):
         client.increase_size(_D4, 1, 2)
     cloud.arrive(_D2)
+    stage.clock.sleep(30)  # what Azure asked for, before it is asked again
     assert client.increase_size(_D4, 1, 2) == 1
 
 

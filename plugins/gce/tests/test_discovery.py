@@ -156,9 +156,9 @@ def test_calls_are_counted_and_kept_within_the_budget(cloud: GceCloud, attach: A
     assert (made[_LIST, "ok"], made[_MANAGED, "ok"]) == (1, 1)
     started = stage.clock.now()
     for _ in range(12):
-        stage.later(0)
+        stage.later(4)
     # The core waits as long as the budget says, and goes on: no call was refused in the end.
-    assert stage.clock.now() - started >= 30
+    assert stage.clock.now() - started > 48
     assert cloud.calls[_LIST] == 13
     stage.client.increase_size(name, 1, 2)
 
