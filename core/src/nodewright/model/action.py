@@ -99,6 +99,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     action: SizeWrite | GroupWrite
     started: float
 
+    @property
+    def is_busy(self) -> bool:
+        """Return whether the cloud was busy: the call had no effect, and nothing is wrong with the group."""
+        return False
+
 
 class Done(Outcome, frozen=True, kw_only=True):
     """Accepted by the cloud: how many machines of what was asked, or that one group was made or deleted."""
@@ -117,7 +122,7 @@ class Failed(Outcome, frozen=True, kw_only=True):
 
     @property
     def is_busy(self) -> bool:
-        """Was the cloud busy, so that nothing is wrong with the group?"""
+        """See Outcome."""
         return self.retry_after is not None
 
 

@@ -146,8 +146,7 @@ class _Settlement:
     def _answer(self, outcome: Outcome) -> None:
         """What a call's end says of its grant; of one without an answer the group's target tells."""
         action = outcome.action
-        is_busy = isinstance(outcome, Failed) and outcome.is_busy
-        if isinstance(action, DecreaseTargetSize) and not is_busy:
+        if isinstance(action, DecreaseTargetSize) and not outcome.is_busy:
             self._note_withdrawal(outcome, action)
         if not isinstance(action, IncreaseSize) or action.request is None:
             return

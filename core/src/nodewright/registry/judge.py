@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done
 from nodewright.model.group import InstanceState
 from nodewright.registry.case import GroupCase
 from nodewright.registry.failures import failed_to_start, late_machines, not_delivered, refused, without_effect
@@ -62,7 +62,7 @@ def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
     decreases = [outcome for outcome in case.outcomes if isinstance(outcome.action, DecreaseTargetSize)]
     ineffective = any(isinstance(o, Done) and o.accepted and case.target >= o.action.expected_target for o in decreases)
     held = case.memory.withdrawn_at.get(case.ref, 0.0)
-    tried = (outcome for outcome in decreases if not (isinstance(outcome, Failed) and outcome.is_busy))
+    tried = (outcome for outcome in decreases if not outcome.is_busy)
     last = max((outcome.started for outcome in tried), default=held)
     may_repeat = group.given_up or any(request.hedged for request in group.requests)
     return replace(group, withdrawn_at=last if may_repeat else 0.0, withdrawal_failed=ineffective)

@@ -26,7 +26,7 @@ def refused_creations(outcomes: Iterable[Outcome], groups: Mapping[GroupRef, Gro
         if not isinstance(outcome.action, CreateNodeGroup) or isinstance(outcome, Done):
             continue
         ref = outcome.action.group
-        if ref in groups or (isinstance(outcome, Failed) and outcome.is_busy):
+        if ref in groups or outcome.is_busy:
             continue
         code, message, error_class, reaches_all = NOT_MADE, getattr(outcome, "message", ""), ErrorClass.OTHER, False
         if isinstance(outcome, Failed):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from nodewright.model.action import DeleteInstances, Failed, Outcome, Unknown
+from nodewright.model.action import DeleteInstances, Outcome, Unknown
 from nodewright.model.group import GroupRef, InstanceState
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import GroupSeen
@@ -19,7 +19,7 @@ def tried_deletions(
     tried = dict(memory.deletion_tried)
     for outcome in outcomes:
         action = outcome.action
-        if isinstance(outcome, Failed) and outcome.is_busy:
+        if outcome.is_busy:
             continue
         if isinstance(action, DeleteInstances) and action.group in groups:
             hung = isinstance(outcome, Unknown)
