@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import FailureSettings
 from nodewright.registry.state import Backoff, Failure
@@ -23,6 +25,17 @@ def after_failure(held: Backoff | None, settings: FailureSettings, failure: Fail
         duration = min(2 * held.duration, settings.max_node_group_backoff_duration)
     else:
         duration, asked = held.duration, max(asked, held.asked)
+    return replace(_from(failure, duration), asked=asked)
+
+
+def shared_backoff(settings: FailureSettings, failure: Failure) -> Backoff:
+    """Return the backoff of a group that did not fail itself: it ends before the one of the group that failed."""
+    part = _SHARED_PART * settings.initial_node_group_backoff_duration
+    return replace(_from(failure, part), shared_from=str(failure.group))
+
+
+def _from(failure: Failure, duration: float) -> Backoff:
+    """Return a backoff of so many seconds that tells what failed."""
     return Backoff(
         until=failure.at + duration,
         duration=duration,
@@ -30,21 +43,6 @@ def after_failure(held: Backoff | None, settings: FailureSettings, failure: Fail
         error_class=failure.error_class,
         code=failure.code,
         message=failure.message,
-        asked=asked,
-    )
-
-
-def shared_backoff(settings: FailureSettings, failure: Failure) -> Backoff:
-    """Return the backoff of a group that did not fail itself: it ends before the one of the group that failed."""
-    part = _SHARED_PART * settings.initial_node_group_backoff_duration
-    return Backoff(
-        until=failure.at + part,
-        duration=part,
-        last_failure=failure.at,
-        error_class=failure.error_class,
-        code=failure.code,
-        message=failure.message,
-        shared_from=str(failure.group),
     )
 
 
