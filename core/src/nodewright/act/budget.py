@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -48,7 +49,11 @@ class DeletionBudget:
         self._state = state
         self._limits = limits
         self._used = Counter(ref for ref, _ in self.charged)
-        self._with_node = {node.spec.provider_id.lower() for _, node in state.observation.snapshot.nodes()}
+
+    @cached_property
+    def _with_node(self) -> set[str]:
+        """The machines of all nodes, by their ids in lower case: only failed creations are looked up."""
+        return {node.spec.provider_id.lower() for _, node in self._state.observation.snapshot.nodes()}
 
     def take(self, action: DeleteInstances) -> tuple[DeleteInstances | None, HeldBack | None]:
         """As much of the deletion as the budget allows, and the rest with the reason why it waits."""

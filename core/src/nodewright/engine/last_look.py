@@ -5,7 +5,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
 from nodewright.observe.ports import ClusterPicture, ClusterReader
 from nodewright.planner.plan import HeldBack
-from nodewright.validate import contradictions
+from nodewright.validate import NodesOfMachines
 
 # One picture serves all deletions within so many seconds.
 _FRESH_SECONDS = 1.0
@@ -21,7 +21,7 @@ class LastLook:
     def __init__(self, cluster: ClusterReader, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._picture: ClusterPicture | None = None
+        self._seen: tuple[ClusterPicture, NodesOfMachines] | None = None
         self._taken_at = 0.0
         self.withheld: list[HeldBack] = []
 
@@ -34,13 +34,14 @@ class LastLook:
 
     def _contradiction(self, action: DeleteInstances) -> str:
         try:
-            picture = self._look()
+            picture, nodes = self._look()
         except KubeApiError as error:
             return f"the nodes could not be looked at once more: {error}"
-        return picture.problem or "; ".join(contradictions(picture.snapshot, action))
+        return picture.problem or "; ".join(nodes.broken_by(action))
 
-    def _look(self) -> ClusterPicture:
+    def _look(self) -> tuple[ClusterPicture, NodesOfMachines]:
         now = self._clock.now()
-        if self._picture is None or not 0 <= now - self._taken_at <= _FRESH_SECONDS:
-            self._picture, self._taken_at = self._cluster.read(now), now
-        return self._picture
+        if self._seen is None or not 0 <= now - self._taken_at <= _FRESH_SECONDS:
+            picture = self._cluster.read(now)
+            self._seen, self._taken_at = (picture, NodesOfMachines(picture.snapshot)), now
+        return self._seen

@@ -16,11 +16,6 @@ _FIRST_STATUS_SECONDS = 30.0
 _NEVER_REPORTED = "NodeStatusNeverUpdated"
 
 
-def contradictions(snapshot: Snapshot, action: DeleteInstances) -> tuple[str, ...]:
-    """Return what the nodes have against a deletion without a drain; empty: nothing."""
-    return tuple(NodesOfMachines(snapshot).broken_by(action))
-
-
 class NodesOfMachines:
     """The nodes of each machine; ids compare without case, for a node spared by mistake is no harm."""
 
