@@ -1,6 +1,5 @@
 """One call of one hook: deadline, retries, timing and translation of errors, in one place."""
 
-import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from nodewright.adapters.provider.checks import Unfit
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
 from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
-from nodewright.model.errors import BadAnswer, CloudBusy, InvariantError, ProviderError, ProviderUnavailable, Shortage
+from nodewright.model.errors import BadAnswer, CloudBusy, ProviderError, ProviderUnavailable, Shortage
 from nodewright.model.group import FailureScope
 from nodewright.spec.cache import anew
 
@@ -130,7 +129,8 @@ class HookCaller:
         self._respect_hold(key, lambda seconds: is_patient and seconds <= 1.0)
         patience = min(_PATIENCE_SECONDS, self._settings.deadline_seconds)
         busy: CloudBusy | None = None
-        for attempt in itertools.count():
+        pause = 1.0
+        while True:
             try:
                 return self.once(hook, check, **arguments)
             except NotStarted as error:
@@ -139,14 +139,13 @@ class HookCaller:
                 raise busy from error
             except CloudBusy as error:
                 busy = error
-                wait = max(error.retry_after, min(_MAX_BACKOFF_SECONDS, 2.0 ** min(attempt, 10)))
+                wait, pause = max(error.retry_after, pause), min(_MAX_BACKOFF_SECONDS, 2 * pause)
                 if not is_patient:
                     raise
                 if self._clock.now() + wait > started + patience:
                     self._impatient_until[hook] = self._clock.now() + _IMPATIENT_SECONDS
                     raise
                 self._clock.sleep(wait)
-        raise InvariantError(f"{hook} was neither answered nor given up")
 
     def once(self, hook: str, check: Check[T], /, **arguments: object) -> T:
         """The checked answer of exactly one call."""
