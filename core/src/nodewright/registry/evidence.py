@@ -25,17 +25,9 @@ def with_evidence(seen: Observation, memory: Memory) -> Observation:
     owners = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
     judged = {}
     for ref, group in reported.items():
-        foreign = {
-            failure.instance_id
-            for failure in group.failed or ()
-            if failure.instance_id is not None and owners.get(failure.instance_id.lower(), ref) != ref
-        }
-        ran = {
-            failure.instance_id
-            for failure in group.failed or ()
-            if failure.instance_id is not None
-            and (failure.instance_id.lower() in registered or (ref, failure.instance_id) in memory.ran)
-        }
+        named = {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
+        foreign = {one for one in named if owners.get(one.lower(), ref) != ref}
+        ran = {one for one in named if one.lower() in registered or (ref, one) in memory.ran}
         ran |= _listed_as_running(memory.last_known.get(ref))
         judged[ref] = _with_machines(group, ran, foreign)
     return replace(seen, groups={**seen.groups, **judged})
