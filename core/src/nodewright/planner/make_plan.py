@@ -44,7 +44,6 @@ from nodewright.planner.silence import find_silent
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
 from nodewright.registry.accelerators import Accelerators, DeviceCounter
-from nodewright.registry.deferrals import is_deferred
 from nodewright.registry.health import describe_unhealthy
 from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import GroupSeen
@@ -89,8 +88,7 @@ def _make_plan(
     if docket.treats_fairly:
         tell_unserved(state, docket)
         settle_grants(state, docket)
-        deferred = [ref for ref, group in state.groups.items() if is_deferred(group.deferral, state.now)]
-        partial = remove_partial(state, docket, [*(action.group for action in actions), *deferred])
+        partial = remove_partial(state, docket, [action.group for action in actions])
         state, actions = without_taken_back(state, docket), [*actions, *partial]
     snapshot = state.observation.snapshot
     waiting = find_pending(state.observation.pending, settings.pods, state.now, snapshot.vocabulary.classes)

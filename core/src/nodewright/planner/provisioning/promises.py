@@ -21,6 +21,7 @@ from nodewright.planner.provisioning.docket import Docket
 from nodewright.planner.provisioning.fair import grant, put_off
 from nodewright.planner.provisioning.housekeeping import is_over
 from nodewright.registry.backoff import is_active
+from nodewright.registry.deferrals import is_deferred
 from nodewright.registry.provisioning import Grant, GrantPart
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.registry.tried import is_resting
@@ -61,7 +62,7 @@ def settle_grants(state: ClusterState, docket: Docket) -> None:
 
 def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]) -> list[Removal]:
     """Of grants that are over: machines by id, and what has no machine by the target. One write a group; ``busy`` groups
-    are written to already. What was tried in vain rests for a while, so that the group may meanwhile grow for others.
+    are written to already, and a group whose cloud is busy waits. What was tried in vain rests for a while, so that the group may meanwhile grow for others.
     """
     pause = docket.settings.failures.initial_node_group_backoff_duration
     found: dict[GroupRef, Removal] = {}
@@ -73,6 +74,8 @@ def remove_partial(state: ClusterState, docket: Docket, busy: Iterable[GroupRef]
         for part in held.parts:
             group = state.groups.get(part.ref)
             if group is None or part.ref in taken or not state.observation.groups[part.ref].is_known:
+                continue
+            if is_deferred(group.deferral, state.now):
                 continue
             idle = _idle_machines(part, state)
             if set(idle) != set(part.machines):  # somebody's pods run there: it is an ordinary machine from now
