@@ -6,6 +6,7 @@ from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, Done, Fail
 from nodewright.model.errors import AccessDenied
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 from nodewright.registry.membership import Membership
+from nodewright.registry.readiness import is_reported_ready
 from nodewright.registry.state import Failure, GroupState, Memory
 from nodewright.snapshot.observation import GroupSeen
 
@@ -59,8 +60,7 @@ def find_empty_since(
 
 
 def _has_ready_node(ref: GroupRef, members: Membership) -> bool:
-    conditions = (condition for node in members.nodes.get(ref, ()) for condition in node.status.conditions)
-    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+    return any(is_reported_ready(node) for node in members.nodes.get(ref, ()))
 
 
 def _is_empty(group: GroupSeen, state: GroupState) -> bool:

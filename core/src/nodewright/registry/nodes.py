@@ -11,6 +11,7 @@ from nodewright.registry.membership import Basis, Membership
 from nodewright.registry.readiness import (
     is_being_deleted,
     is_ready,
+    is_reported_ready,
     is_suspended,
     ready_condition,
     was_never_ready,
@@ -193,7 +194,7 @@ def _was_never_up(node: Node, ref: GroupRef, memory: Memory, now: float) -> bool
     """
     known, reported = memory.never_up.get((ref, node.name)), _reported_at(node)
     is_close = memory.looked_at + CLOSE_SECONDS >= now
-    if _is_reported_ready(node):
+    if is_reported_ready(node):
         is_new = node.created > 0 and node.created + CLOSE_SECONDS >= now
         return is_new or (known is not None and (known == reported or is_close))
     if known == READY_ONCE:
@@ -205,12 +206,7 @@ def _reported_at(node: Node) -> float:
     """Return when the condition ``Ready`` last changed (epoch seconds), READY_ONCE where it holds or is not dated."""
     said = ready_condition(node)
     changed = said.last_transition_time if said is not None else None
-    return changed.timestamp() if changed is not None and not _is_reported_ready(node) else READY_ONCE
-
-
-def _is_reported_ready(node: Node) -> bool:
-    said = ready_condition(node)
-    return said is not None and said.status == "True"
+    return changed.timestamp() if changed is not None and not is_reported_ready(node) else READY_ONCE
 
 
 def _is_just_overdue(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:

@@ -59,6 +59,12 @@ def ready_condition(node: Node) -> NodeCondition | None:
     return next((c for c in node.status.conditions if c.type == "Ready"), None)
 
 
+def is_reported_ready(node: Node) -> bool:
+    """Return whether the node's condition ``Ready`` holds, whatever taints it bears."""
+    said = ready_condition(node)
+    return said is not None and said.status == "True"
+
+
 def is_startup_taint(key: str, settings: TemplateSettings) -> bool:
     """Whether a taint means that the node is still starting."""
     named = key in settings.startup_taint or key in settings.ignore_taint

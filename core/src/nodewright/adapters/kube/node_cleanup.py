@@ -13,6 +13,7 @@ from nodewright.adapters.kube.api import Api, ApiError, Request
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.removal import RemovalResult
+from nodewright.registry.readiness import is_reported_ready
 from nodewright.registry.state import ClusterState
 
 _NODES = "/api/v1/nodes"
@@ -84,5 +85,5 @@ def _is_gone(node: Node, removed: _Removed, state: ClusterState) -> bool:
     if group is None or group.problem or group.instances is None:
         return False
     listed = {instance.id.lower() for instance in group.instances}
-    says_ready = any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    says_ready = is_reported_ready(node)
     return removed.instance_id.lower() not in listed and not says_ready
