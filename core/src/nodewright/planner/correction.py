@@ -6,7 +6,7 @@ from itertools import islice
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.capability import Capability
-from nodewright.model.group import FailedInstance, InstanceState
+from nodewright.model.group import FailedInstance
 from nodewright.model.node import Node
 from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
 from nodewright.planner.late import last_moments_to_join, last_moments_to_start
@@ -95,7 +95,7 @@ def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settin
     room = (group.seen.target or 0) - group.seen.group.min_size
     if room <= 0 or group.seen.options.zero_or_max_node_scaling:
         return
-    living = {i.id.lower(): i.id for i in group.seen.instances or () if i.state != InstanceState.DELETING}
+    living = {one.id.lower(): one.id for one in group.seen.staying}
     snapshot = state.observation.snapshot
     for name, end in last_moments_to_start(group, state).items():
         node = snapshot.node(snapshot.row(name))
@@ -180,8 +180,7 @@ def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Ite
     target, tried = group.seen.target or 0, group.withdrawn_at
     if not group.given_up or (tried and tried + settings.failures.initial_node_group_backoff_duration > state.now):
         return
-    there = sum(1 for instance in group.seen.instances or () if instance.state != InstanceState.DELETING)
-    missing = min(group.given_up, target - there)
+    missing = min(group.given_up, target - len(group.seen.staying))
     if missing > 0:
         yield DecreaseTargetSize(
             group=group.ref,

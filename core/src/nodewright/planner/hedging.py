@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.estimator.binpacking import Template
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize, SizeWrite
-from nodewright.model.group import GroupRef, InstanceState
+from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner.candidates import Ground, with_targets
@@ -118,7 +118,7 @@ def withdraw_surplus(
             continue
         unused = sum(_is_unused(row, snapshots) for row in ground.coming.get(ref, ()))
         target = group.seen.target or 0
-        surplus = min(hedged, unused, target - _there(group), target - group.seen.group.min_size)
+        surplus = min(hedged, unused, target - len(group.seen.staying), target - group.seen.group.min_size)
         if surplus > 0:
             yield DecreaseTargetSize(group=ref, expected_target=target, target=target - surplus, reason=HEDGE_IS_OVER)
 
@@ -204,7 +204,3 @@ def _find_doubtful(ground: Ground) -> Collection[GroupRef]:
     groups = ground.state.groups.items()
     on_probation = {ref for ref, group in groups if probes and allowance(group.backoff, ground.state.now) is not None}
     return ground.silent.keys() | on_probation
-
-
-def _there(group: GroupState) -> int:
-    return sum(instance.state != InstanceState.DELETING for instance in group.seen.instances or ())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
-from nodewright.model.group import GroupOptions, GroupRef, InstanceState
+from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.registry.failures import (
@@ -204,7 +204,7 @@ class _Settlement:
         assert group.instances is not None
         found = self._found
         failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
-        there = [one.id for one in group.instances if one.state != InstanceState.DELETING]
+        there = [one.id for one in group.staying]
         living = [machine for machine in there if machine not in failed]
         known = _known_before(group, self._context.before.get(group.ref), living)
         owners = sorted((grant.started, name) for name, grant in found.items() if _part(grant, group.ref) is not None)

@@ -100,7 +100,7 @@ def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
 
 def _places(group: GroupSeen) -> tuple[set[str], int]:
     """What fills places of the target: ids of machines and failures, and failures without a machine to name."""
-    ids = {instance.id for instance in group.instances or () if instance.state != InstanceState.DELETING}
+    ids = {instance.id for instance in group.staying}
     ids |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
     return ids, sum(failure.count for failure in group.failed or () if failure.instance_id is None)
 

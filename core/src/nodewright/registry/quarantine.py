@@ -85,7 +85,7 @@ def _gone(
     ran = [i.id for i in before.instances if i.state == InstanceState.RUNNING and (ref, i.id) not in asked]
     if not leaves and len(ran) <= (before.target or 0):
         return ()
-    staying = {instance.id for instance in now.instances if instance.state != InstanceState.DELETING}
+    staying = {instance.id for instance in now.staying}
     return tuple(instance_id for instance_id in ran if instance_id not in staying)
 
 

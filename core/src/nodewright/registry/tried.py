@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from nodewright.model.action import DeleteInstances, Outcome, Unknown
-from nodewright.model.group import GroupRef, InstanceState
+from nodewright.model.group import GroupRef
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import GroupSeen
 
@@ -37,5 +37,5 @@ def is_resting(state: ClusterState, ref: GroupRef, instance_id: str, pause: floa
 
 def _present(group: GroupSeen) -> set[str]:
     """What may be asked to be deleted: machines that are not on their way out, and failures."""
-    there = {instance.id for instance in group.instances or () if instance.state != InstanceState.DELETING}
+    there = {instance.id for instance in group.staying}
     return there | {failure.instance_id or failure.failure_id for failure in group.failed or ()}

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet
-from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, MachineType, NodeGroup
+from nodewright.model.group import (
+    FailedInstance,
+    GroupOptions,
+    GroupRef,
+    Instance,
+    InstanceState,
+    MachineType,
+    NodeGroup,
+)
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import Removing
@@ -41,6 +49,11 @@ class GroupSeen:
     @property
     def is_known(self) -> bool:
         return self.target is not None and self.instances is not None
+
+    @property
+    def staying(self) -> tuple[Instance, ...]:
+        """Return the machines that are not on their way out; none where they could not be read."""
+        return tuple(one for one in self.instances or () if one.state != InstanceState.DELETING)
 
 
 @dataclass(frozen=True, kw_only=True)

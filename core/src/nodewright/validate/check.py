@@ -15,7 +15,7 @@ from nodewright.model.action import (
     IncreaseSize,
     SizeWrite,
 )
-from nodewright.model.group import GroupRef, InstanceState
+from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
@@ -60,7 +60,7 @@ class _Course:
         self._settings = settings
         self._leaves_refusing_to_cloud = settings.size_correction == "ca"
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
-        self._deleted: set[tuple[GroupRef, str]] = set()
+        self._deleted = set[tuple[GroupRef, str]]()
         self._nodes = NodesOfMachines(seen.snapshot)
         self._hedged = 0
 
@@ -128,8 +128,7 @@ class _Course:
 
     def _there(self, group: GroupSeen) -> int:
         """Machines that exist and stay."""
-        living = (i.id for i in group.instances or () if i.state != InstanceState.DELETING)
-        return sum((group.ref, instance_id) not in self._deleted for instance_id in living)
+        return sum((group.ref, instance.id) not in self._deleted for instance in group.staying)
 
 
 def _broken_by_increase(group: GroupSeen, action: IncreaseSize) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
-from nodewright.model.group import GroupRef, InstanceState
+from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import CAPACITY_REVOKED, PROVISIONED, UNDER_WAY, ProvisioningRequest
 from nodewright.planner.pending import take_fitting
@@ -108,8 +108,8 @@ def without_taken_back(state: ClusterState, docket: Docket) -> ClusterState:
 
 def _count_upcoming(part: GrantPart, group: GroupState, state: ClusterState) -> int:
     """How many of its machines count as upcoming: those given up, late or failed do not."""
-    living = sum(one.state != InstanceState.DELETING for one in group.seen.instances or ())
-    missing = min(part.missing, max(0, (group.seen.target or 0) - living - group.given_up))
+    staying = len(group.seen.staying)
+    missing = min(part.missing, max(0, (group.seen.target or 0) - staying - group.given_up))
     snapshot, starting = state.observation.snapshot, set(group.readiness.unregistered)
     for name in group.readiness.not_started:
         starting.add(snapshot.node(snapshot.row(name)).spec.provider_id)
@@ -230,7 +230,7 @@ def _removal(
 ) -> Removal | None:
     """What has no machine goes first: a machine may still come of it."""
     target = group.seen.target or 0
-    living = {one.id for one in group.seen.instances or () if one.state != InstanceState.DELETING}
+    living = {one.id for one in group.seen.staying}
     missing = min(part.missing, target - len(living))
     reason = f"request {held.key} cannot have all of its machines"
     if missing > 0 and is_withdrawable:
