@@ -1,6 +1,7 @@
 """One report for a running engine, a simulation and a saved state."""
 
 from nodewright.act import Pause
+from nodewright.act.budget import ClusterLimits
 from nodewright.engine.status import Detection, make_status
 from nodewright.model.capability import Capability
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
@@ -49,10 +50,10 @@ def test_what_is_over_is_left_out() -> None:
         deletion_window=1200.0,
         requests={A: (ScaleUpRequest(increase=2, started=NOW, deadline=NOW + 1),)},
     )
-    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), limits=(10, None))
+    report = make_status(memory, NOW, pause=Pause(since=0, until=NOW), limits=ClusterLimits(of_others=10))
     (group,) = report.groups
     assert (report.pause, group.backoff) == (None, None)
-    assert (report.deleted, group.deleted, report.deletion_limit) == (1, 1, 10)
+    assert (report.deletions.used, group.deleted, report.deletions.limit) == (1, 1, 10)
     assert group.requests == memory.requests[A]
     assert make_status(memory, NOW, pause=Pause(since=0, until=NOW + 1)).pause is not None
 

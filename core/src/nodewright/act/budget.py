@@ -37,6 +37,17 @@ class DeletionLimits:
     is_alert: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusterLimits:
+    """How many machines of all groups may be deleted within a window: nodes without pods to move, and others.
+
+    None where any number may, and where it is not known.
+    """
+
+    of_others: int | None = None
+    of_empty: int | None = None
+
+
 class DeletionBudget:
     """What may be deleted in one loop. A machine that never ran is free; one that is still there although it was
     charged already costs no more, from now on.
@@ -129,7 +140,7 @@ def deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLi
     return DeletionLimits(
         name="deletion budget",
         window=settings.deletion_window,
-        of_cluster=cluster_limit(state, settings) or 0,
+        of_cluster=_cluster_limit(state, settings) or 0,
         of_group={ref: fixed or _default(group.readiness.registered) for ref, group in state.groups.items()},
         is_alert=True,
     )
@@ -140,24 +151,25 @@ def empty_deletion_limits(state: ClusterState, settings: SafetySettings) -> Dele
     return DeletionLimits(
         name="deletion budget for empty nodes",
         window=settings.empty_deletion_window,
-        of_cluster=empty_cluster_limit(state, settings) or 0,
+        of_cluster=_empty_cluster_limit(state, settings) or 0,
         of_group={},
         is_alert=False,
     )
 
 
-def cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
-    """How many machines of all groups may be deleted within a window; None: as many as there are."""
+def cluster_limits(state: ClusterState, settings: SafetySettings) -> ClusterLimits:
+    """Return how many machines of all groups each of the two budgets allows within its window."""
+    return ClusterLimits(of_others=_cluster_limit(state, settings), of_empty=_empty_cluster_limit(state, settings))
+
+
+def _cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
     if not settings.deletion_window:
         return None
     return settings.max_deletions_per_window or _default(_nodes(state))
 
 
-def empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
-    """Return how many nodes without pods to move may be deleted within a window; None: any number.
-
-    The share is of the nodes that there were of late, so that it does not shrink with each deletion.
-    """
+def _empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
+    """The share is of the nodes that there were of late, so that it does not shrink with each deletion."""
     if not settings.empty_deletion_window:
         return None
     nodes = max(_nodes(state), state.memory.scale_down.most_nodes.nodes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from nodewright.act import Pause
+from nodewright.act.budget import ClusterLimits
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
@@ -67,12 +68,23 @@ class GroupStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BudgetStatus:
+    """How much of a deletion budget of the cluster is used.
+
+    ``used`` machines count, and ``limit`` of them are allowed within ``window`` seconds. The number of nodes decides the
+    limit: it is None where that number is not known. A window of 0 allows any number.
+    """
+
+    used: int = 0
+    limit: int | None = None
+    window: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class StatusReport:
-    """Everything at ``now`` (epoch seconds). ``deleted`` machines count towards the budget of the cluster,
-    ``deletion_limit`` of them are allowed within ``deletion_window`` seconds: None where the number of nodes is not
-    known, which decides it; ``empty_deleted``, ``empty_deletion_limit`` and ``empty_deletion_window`` are the same of nodes
-    without pods to move. ``unneeded`` says since when nodes, by name, have not been needed, ``removing`` are on
-    their way out. ``unhealthy`` is what is wrong with the cluster, None while it is healthy.
+    """Everything at ``now`` (epoch seconds). ``empty_deletions`` is the budget for nodes without pods to move,
+    ``deletions`` is the one for all others. ``unneeded`` says since when nodes, by name, have not been needed,
+    ``removing`` are on their way out. ``unhealthy`` is what is wrong with the cluster, None while it is healthy.
     ``capacity`` are the requests for capacity, ``buffers`` those of spare capacity; None where nobody
     has asked the API server for them.
     """
@@ -80,12 +92,8 @@ class StatusReport:
     now: float = 0.0
     groups: tuple[GroupStatus, ...] = ()
     pause: Pause | None = None
-    deleted: int = 0
-    deletion_limit: int | None = None
-    deletion_window: float = 0.0
-    empty_deleted: int = 0
-    empty_deletion_limit: int | None = None
-    empty_deletion_window: float = 0.0
+    deletions: BudgetStatus = BudgetStatus()
+    empty_deletions: BudgetStatus = BudgetStatus()
     unneeded: Mapping[str, float] = field(default_factory=dict)
     removing: tuple[Removing, ...] = ()
     capacity: tuple[RequestFacts, ...] | None = None
@@ -98,11 +106,11 @@ def make_status(
     now: float,
     *,
     pause: Pause | None = None,
-    limits: tuple[int | None, int | None] = (None, None),
+    limits: ClusterLimits = ClusterLimits(),  # noqa: B008 - it cannot be changed
     removing: Iterable[Removing] = (),
     capacity: tuple[RequestFacts, ...] | None = None,
 ) -> StatusReport:
-    """A backoff or pause that is over is left out. ``limits`` are those of deletions and of empty nodes' deletions."""
+    """Return how things stand. A backoff or pause that is over is left out."""
     deletions = recent_deletions(memory.deletions, memory.deletion_window, now)
     empty_deletions = recent_deletions(memory.empty_deletions, memory.empty_deletion_window, now)
     gone = (*deletions, *empty_deletions)
@@ -116,12 +124,10 @@ def make_status(
         now=now,
         groups=tuple(groups),
         pause=pause if pause is not None and pause.holds(now) else None,
-        deleted=len(deletions),
-        deletion_limit=limits[0],
-        deletion_window=memory.deletion_window,
-        empty_deleted=len(empty_deletions),
-        empty_deletion_limit=limits[1],
-        empty_deletion_window=memory.empty_deletion_window,
+        deletions=BudgetStatus(used=len(deletions), limit=limits.of_others, window=memory.deletion_window),
+        empty_deletions=BudgetStatus(
+            used=len(empty_deletions), limit=limits.of_empty, window=memory.empty_deletion_window
+        ),
         unneeded=memory.scale_down.unneeded_since,
         removing=tuple(sorted(removing, key=lambda held: (held.started, held.removal.node))),
         capacity=capacity,

@@ -5,7 +5,7 @@ from io import StringIO
 
 from nodewright.cli.screen import make_console
 from nodewright.cli.status.view import as_json, print_status
-from nodewright.engine.status import GroupStatus, StatusReport, make_status
+from nodewright.engine.status import BudgetStatus, GroupStatus, StatusReport, make_status
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.registry.state import Memory, UnhealthyCluster
@@ -14,7 +14,10 @@ REF = GroupRef("cloud", "g")
 REMOVAL = NodeRemoval(node="n-1", group=REF, instance_id="i-1", reason=RemovalReason.UNDERUTILIZED, pods=("a/b",))
 GOING = Removing(removal=REMOVAL, stage=RemovalStage.DRAINING, started=1000.0)
 REPORT = StatusReport(
-    now=1045.0, removing=(GOING,), deleted=1, deletion_window=5400.0, groups=(GroupStatus(ref=REF, deleted=1),)
+    now=1045.0,
+    removing=(GOING,),
+    deletions=BudgetStatus(used=1, window=5400.0),
+    groups=(GroupStatus(ref=REF, deleted=1),),
 )
 
 
@@ -37,7 +40,7 @@ def test_machines_that_ran_and_are_called_failed_are_counted() -> None:
 
 def test_without_a_window_nothing_is_counted() -> None:
     text = StringIO()
-    print_status(make_console(text, 200), replace(REPORT, deletion_window=0.0))
+    print_status(make_console(text, 200), replace(REPORT, deletions=BudgetStatus(used=1)))
     assert "There is no limit to deletions." in text.getvalue()
 
 

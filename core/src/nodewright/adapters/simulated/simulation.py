@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
-from nodewright.act.budget import cluster_limit, empty_cluster_limit
+from nodewright.act.budget import ClusterLimits, cluster_limits
 from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.api_server import ApiServer
 from nodewright.adapters.simulated.clock import VirtualClock
@@ -284,11 +284,7 @@ class Simulation:
             state.memory if state is not None else Memory(),
             at,
             pause=self.engine.store.load_pause(),
-            limits=(
-                (cluster_limit(state, limits), empty_cluster_limit(state, limits))
-                if state is not None
-                else (None, None)
-            ),
+            limits=cluster_limits(state, limits) if state is not None else ClusterLimits(),
             removing=self.engine.alive.under_way() if self.engine.alive is not None else (),
             capacity=requests_seen(state, self._recorder.plan) if state is not None else None,
         )

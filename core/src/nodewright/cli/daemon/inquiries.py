@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nodewright.act import Pause
-from nodewright.act.budget import cluster_limit, empty_cluster_limit
+from nodewright.act.budget import cluster_limits
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.explain.answers import KINDS, answer
@@ -115,13 +115,13 @@ class Inquiries:
         return report.problem if report is not None and report.problem else self._excuse()
 
     def _make_status(self, report: LoopReport) -> StatusReport:
-        state, limits = report.state, self._settings.deletion_limits
+        state = report.state
         assert state is not None
         status = make_status(
             state.memory,
             self._clock.now(),
             pause=self._pause,
-            limits=(cluster_limit(state, limits), empty_cluster_limit(state, limits)),
+            limits=cluster_limits(state, self._settings.deletion_limits),
             removing=report.removing,
             capacity=requests_seen(state, report.plan),
         )

@@ -9,7 +9,7 @@ from rich.text import Text
 from nodewright.cli.buffer_view import buffer_json, print_buffers
 from nodewright.cli.request_view import print_requests, request_json
 from nodewright.cli.screen import count, make_table, name_some, safe
-from nodewright.engine.status import Detection, GroupStatus, StatusReport
+from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport
 from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
 from nodewright.model.removal import Removing
@@ -29,9 +29,14 @@ def print_status(console: Console, report: StatusReport) -> None:
         said = describe_unhealthy(report.unhealthy, report.now)
         since = format_duration(round(report.now - report.unhealthy.since))
         console.print(safe(f"For {since} the {said}.", "bold yellow"))
-    console.print(safe(_deletions(report)))
-    if report.empty_deleted:
-        console.print(safe(_empty_deletions(report)))
+    budget, of_empty = report.deletions, report.empty_deletions
+    console.print(
+        safe(
+            f"Deletion budget of the cluster: {_used(budget)}." if budget.window else "There is no limit to deletions."
+        )
+    )
+    if of_empty.used:
+        console.print(safe(f"Empty nodes have a budget of their own: {_used(of_empty)}."))
     if report.unneeded:
         named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
         console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
@@ -65,12 +70,8 @@ def as_json(report: StatusReport) -> dict[str, Any]:
         "now": format_moment(report.now),
         "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
         "unhealthy": None if report.unhealthy is None else _unhealthy(report.unhealthy, report.now),
-        "deletions": {"used": report.deleted, "limit": report.deletion_limit, "window_seconds": report.deletion_window},
-        "empty_deletions": {
-            "used": report.empty_deleted,
-            "limit": report.empty_deletion_limit,
-            "window_seconds": report.empty_deletion_window,
-        },
+        "deletions": _budget(report.deletions),
+        "empty_deletions": _budget(report.empty_deletions),
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "removals": [_removal(held) for held in report.removing],
         "groups": [_group(group, report.now) for group in report.groups],
@@ -160,17 +161,13 @@ def _deferral(deferral: Deferral, now: float) -> dict[str, Any]:
     }
 
 
-def _deletions(report: StatusReport) -> str:
-    limit = f" of {report.deletion_limit:,}" if report.deletion_limit is not None else ""
-    if not report.deletion_window:
-        return "There is no limit to deletions."
-    return f"Deletion budget of the cluster: {report.deleted:,}{limit} used within {format_duration(report.deletion_window)}."
+def _budget(budget: BudgetStatus) -> dict[str, Any]:
+    return {"used": budget.used, "limit": budget.limit, "window_seconds": budget.window}
 
 
-def _empty_deletions(report: StatusReport) -> str:
-    limit = f" of {report.empty_deletion_limit:,}" if report.empty_deletion_limit is not None else ""
-    window = format_duration(report.empty_deletion_window)
-    return f"Empty nodes have a budget of their own: {report.empty_deleted:,}{limit} used within {window}."
+def _used(budget: BudgetStatus) -> str:
+    limit = f" of {budget.limit:,}" if budget.limit is not None else ""
+    return f"{budget.used:,}{limit} used within {format_duration(budget.window)}"
 
 
 def _size(group: GroupStatus) -> str:
