@@ -125,12 +125,17 @@ class Reference:
         return True
 
     def add(self, group: PodGroup) -> None:
+        """Add the pods of a group; each of those that stand alone is a group of its own."""
+        for pods in [[pod] for pod in group.pods] if group.alone else [group.pods]:
+            self._add(group.pod_class, pods)
+
+    def _add(self, pod_class: PodClass, pods: Sequence[Pod]) -> None:
         place = self.on_new
-        for pod in group.pods:
-            if place(group.pod_class, pod.name):
+        for pod in pods:
+            if place(pod_class, pod.name):
                 continue
             place = self.or_grow
-            if self.exhausted or not place(group.pod_class, pod.name):
+            if self.exhausted or not place(pod_class, pod.name):
                 return
 
     def on_new(self, pod: PodClass, name: str) -> bool:
@@ -201,6 +206,21 @@ def test_many_pods_that_are_all_different_go_where_one_pod_at_a_time_puts_them(d
     packing = [[pod.name for pod in node] for node in found.packing]
     assert told(packing) == told(reference.packed)
     assert others or packing == reference.packed
+
+
+def test_pods_without_a_controller_that_another_pod_keeps_away_move_the_turn_each() -> None:
+    """The scan for the last of them went beyond the second node, so that the next pod goes to the third."""
+    snapshot = Snapshot()
+    away = extras_of("avoids", "a", "b", 1)
+    pods = [
+        build_pod("guard", "300m", 10, owner=None, labels={"app": "a"}, **away),
+        *(build_pod(f"alone-{k}", "300m", 10, owner=None, labels={"app": "b"}) for k in range(3)),
+        build_pod("small", "100m", 10, owner=None, labels={"app": "a"}),
+    ]
+    template = Template(build_node("template", cpu="1", memory=1000, pods=2), ())
+    found = estimate(snapshot, template, group_pods(pods, snapshot), 0)
+    names = [[pod.name for pod in node] for node in found.packing]
+    assert names == [["guard"], ["alone-0", "alone-1"], ["alone-2", "small"]]
 
 
 @settings(max_examples=300)

@@ -82,7 +82,7 @@ class Packing:
             return
         room = find_room(self._fork.snapshot(), pod_class, self._fork.first)
         if room is not None:
-            self._add_local(pod_class, group.pods, room)
+            self._add_local(pod_class, group.pods, room, alone=group.alone)
         else:
             self._singly.add(pod_class, group.pods)
         self._has_guards = self._has_guards or pod_class.has_anti_affinity
@@ -193,7 +193,7 @@ class Packing:
 
     # Pods whose places depend on other pods
 
-    def _add_local(self, pod_class: PodClass, pods: Sequence[Pod], room: Room) -> None:
+    def _add_local(self, pod_class: PodClass, pods: Sequence[Pod], room: Room, *, alone: bool) -> None:
         """Pods of which every node takes so many by itself."""
         nodes, budget, fork = self._nodes, self._budget, self._fork
         start = self._deal_local(pod_class, pods, room) if len(nodes) else 0
@@ -205,9 +205,11 @@ class Packing:
             per_node = int(room(fork.snapshot(), slice(row, row + 1))[0])
             if not per_node:
                 return
-            start = self._fill(pod_class, pods, start, added, per_node)
+            before, start = start, self._fill(pod_class, pods, start, added, per_node)
             more = nodes.grow(budget.grant(-((start - len(pods)) // per_node))) if start < len(pods) else None
             start = self._fill(pod_class, pods, start, more, per_node) if more else start
+            if alone and self._scans:
+                self._turn_after(range(added.start, len(nodes)), per_node, start - before)
 
     def _deal_local(self, pod_class: PodClass, pods: Sequence[Pod], room: Room) -> int:
         """Put such pods on the nodes added so far, in turn; answers how many."""
