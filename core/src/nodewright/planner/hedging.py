@@ -149,19 +149,18 @@ def _limit(ground: Ground, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
 
 
 def _hedges_under_way(group: GroupState) -> int:
-    return sum(min(request.hedged, request.increase) for request in group.requests)
+    return sum(request.owed_hedges for request in group.requests)
 
 
 def _bought_twice(ground: Ground, group: GroupState) -> int:
     """Count a group's hedges that are bought twice still: the first request runs on, or no pod needs their machines."""
     running = over = 0
     for request in group.requests:
-        hedged = min(request.hedged, request.increase)
         firsts = [ground.state.groups[ref] for ref in request.hedge_for if ref in ground.state.groups]
         if any(asked.started <= request.started for first in firsts for asked in first.requests):
-            running += hedged
+            running += request.owed_hedges
         else:
-            over += hedged
+            over += request.owed_hedges
     if not over:
         return running
     return running + min(over, sum(_is_unused(row, [ground.snapshot]) for row in ground.coming.get(group.ref, ())))

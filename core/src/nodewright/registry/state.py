@@ -37,6 +37,11 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
     hedged: int = 0
     hedge_for: tuple[GroupRef, ...] = ()
 
+    @property
+    def owed_hedges(self) -> int:
+        """Return how many of the machines that are still owed are hedges."""
+        return min(self.hedged, self.increase)
+
 
 class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):
     """Too many nodes of the cluster are not ready: ``unready`` of ``nodes``, where ``tolerated`` may be.

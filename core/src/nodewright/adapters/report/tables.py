@@ -43,8 +43,7 @@ def _still_waiting(still: WaitingTimes) -> str:
 
 
 def _bought(result: SimulationResult) -> str:
-    hedged = sum(decision.hedged for decision in result.decisions)
-    hedges = f", {hedged:,} bought as hedges" if hedged else ""
+    hedges = f", {result.hedged:,} bought as hedges" if result.hedged else ""
     return f"{sum(result.final.nodes.values()):,} nodes at the end{hedges}"
 
 

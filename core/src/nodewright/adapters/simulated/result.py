@@ -151,3 +151,8 @@ class SimulationResult:
     audit: Sequence[AuditRecord] = ()
     status: StatusReport = field(default_factory=StatusReport)
     last_loop: LoopReport | None = field(default=None, compare=False)
+
+    @property
+    def hedged(self) -> int:
+        """Return how many machines were bought a second time, for pods of a silent group."""
+        return sum(decision.hedged for decision in self.decisions)

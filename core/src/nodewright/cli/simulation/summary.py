@@ -86,7 +86,7 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
         "node_hours": {"used": hours.used, "busy": hours.busy, "oracle": hours.oracle},
         "cost_usd": result.cost,
         "machines_asked": result.increases,
-        "machines_hedged": sum(decision.hedged for decision in result.decisions),
+        "machines_hedged": result.hedged,
         "scale_down": scale_down_json(result),
         "failures": {reason: len(list(failures(result, reason))) for reason in FAILURE_EVENTS},
         "refused_deletions": interruptions.refused_deletions,
@@ -160,8 +160,7 @@ def _totals(result: SimulationResult) -> Iterator[tuple[str, str]]:
     yield "waiting", f"{percentiles}, longest {format_span(waiting.longest)}"
     if still.pods:
         yield "still waiting", f"{count(still.pods, 'pod')} at the end, longest {format_span(still.longest)} so far"
-    hedged = sum(decision.hedged for decision in result.decisions)
-    hedges = f", {hedged:,} of them hedges" if hedged else ""
+    hedges = f", {result.hedged:,} of them hedges" if result.hedged else ""
     yield "scale-ups", f"{count(len(list(increases(result))), 'call')} for {count(result.increases, 'machine')}{hedges}"
     if result.removals:
         yield "scale-down", scale_down_in_words(result)
