@@ -164,7 +164,7 @@ def _idle(nodes: int, changes: int) -> Benchmark:
     )
 
 
-_SIZES, _CHANGES = (1_000, 5_000, 15_000), (0, 10, 100, 1_000)
+_SIZES, _CHANGES = (1_000, 5_000, 15_000, 65_000), (0, 10, 100, 1_000)
 
 LARGE: dict[str, Benchmark] = {
     **{f"idle-loop-{nodes}-{changes}": _idle(nodes, changes) for nodes in _SIZES for changes in _CHANGES},

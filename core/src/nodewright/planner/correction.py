@@ -95,9 +95,10 @@ def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settin
     room = (group.seen.target or 0) - group.seen.group.min_size
     if room <= 0 or group.seen.options.zero_or_max_node_scaling:
         return
-    living = {one.id.lower(): one.id for one in group.seen.staying}
+    moments = last_moments_to_start(group, state)
+    living = {one.id.lower(): one.id for one in group.seen.staying} if moments else {}
     snapshot = state.observation.snapshot
-    for name, end in last_moments_to_start(group, state).items():
+    for name, end in moments.items():
         node = snapshot.node(snapshot.row(name))
         instance_id = living.get(node.spec.provider_id.lower())
         if (

@@ -120,6 +120,11 @@ class NodeTable:
         """The names of all live nodes but copies."""
         return self._rows.keys()
 
+    def common_names(self, other: "NodeTable") -> list[str]:
+        """Return the names of the live nodes of both but copies, in row order."""
+        rows = other._rows
+        return list(self._rows) if rows is self._rows else [*filter(rows.__contains__, self._rows)]
+
     def template(self, row: int) -> Node:
         """The node of a row; for a copy the template itself, whose name and hostname are not the copy's."""
         return self._nodes[row]
@@ -140,7 +145,7 @@ class NodeTable:
         """The nodes of all live rows, in row order."""
         if self._copy.view.any():
             return [node for _, node in self.nodes()]
-        return list(compress(self._nodes, self.alive.tolist()))
+        return self._nodes.copy() if self.alive.all() else list(compress(self._nodes, self.alive.tolist()))
 
     def append_nodes(self, nodes: list[Node]) -> slice:
         """Add rows for nodes whose names are not in the table."""

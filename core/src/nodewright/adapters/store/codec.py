@@ -149,7 +149,7 @@ def _collect(found: dict[GroupRef, dict[str, Any]], field: str, pairs: Iterable[
 def _departed(memory: Memory) -> list[tuple[GroupRef, str]]:
     """What no longer goes back to a living instance; all else is seen again by looking."""
     living = {instance.id for group in memory.last_known.values() for instance in group.instances or ()}
-    missing = [name for name in memory.node_groups if name not in living]
+    missing = memory.node_groups.keys() - living
     if missing:  # some providers' ids are known in lower case
         living = {instance_id.lower() for instance_id in living}
     return [(memory.node_groups[name], name) for name in missing if name.lower() not in living]

@@ -5,6 +5,7 @@ holds decides.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress
 from math import ceil
 
 import numpy as np
@@ -124,10 +125,12 @@ class _Trial:
     def _find_groups(self) -> tuple[list[GroupState], Ids]:
         """The groups of the candidates, and the place of each one's among them; who has none stays."""
         refs, known = self._state.group_of_node, self._state.groups
-        of_names = [refs.get(name) for name in self._names]
-        groups = [known[ref] for ref in dict.fromkeys(of_names) if ref is not None and ref in known]
-        place_of = {group.ref: place for place, group in enumerate(groups)}
-        places = np.array([-1 if ref is None else place_of.get(ref, -2) for ref in of_names], dtype=np.int64)
+        of_names = [*map(refs.get, self._names)]
+        place_of = dict.fromkeys(of_names, -2)
+        groups = [known[ref] for ref in place_of if ref is not None and ref in known]
+        place_of |= {group.ref: place for place, group in enumerate(groups)}
+        place_of[None] = -1
+        places = np.fromiter(map(place_of.__getitem__, of_names), dtype=np.int64, count=len(of_names))
         self._refuse(places == -1, [NO_GROUP])
         self._refuse(places == -2, [_LOST_GROUP])
         return groups, places
@@ -176,13 +179,17 @@ class _Trial:
         self._open[above] = False
 
     def _answer(self, measured: Utilizations, compared: Mask, absent: Mapping[str, Unremovable]) -> Eligibility:
-        names: NDArray[np.object_] = np.array(self._names, dtype=object)
-        stays = ~self._open
+        stays, unremovable = ~self._open, dict(absent)
+        unremovable.update(zip(self._of(stays), self._reasons[stays].tolist(), strict=True))
         return Eligibility(
-            names=tuple(names[self._open].tolist()),
-            utilization=dict(zip(names[compared].tolist(), measured.ratios[compared].tolist(), strict=True)),
-            unremovable={**absent, **dict(zip(names[stays].tolist(), self._reasons[stays].tolist(), strict=True))},
+            names=tuple(self._of(self._open)),
+            utilization=dict(zip(self._of(compared), measured.ratios[compared].tolist(), strict=True)),
+            unremovable=unremovable,
         )
+
+    def _of(self, mask: Mask) -> Iterable[str]:
+        """The names of the mask."""
+        return self._names if mask.all() else compress(self._names, mask.tolist())
 
 
 def _per_group(amounts: Iterable[float], places: Ids) -> NDArray[np.float64]:

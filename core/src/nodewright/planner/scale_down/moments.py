@@ -66,7 +66,8 @@ def _ends(
         yield from (at + settings.scale_down_delay_after_delete for at in memory.shrunk_at.values())
         yield from (at + settings.scale_down_delay_after_failure for at in memory.failed_at.values())
     # Thousands of nodes share few reasons: most loops see at once that none is such.
-    reasons = {id(reason): reason for reason in report.unremovable.values()}
+    given = report.unremovable.values()
+    reasons = dict(zip(map(id, given), given, strict=True))
     if any(reason.code is UnremovableCode.BEING_DELETED for reason in reasons.values()):
         marked = (name for name, reason in report.unremovable.items() if reason.code is UnremovableCode.BEING_DELETED)
         yield from _marks_end(state, marked)

@@ -50,13 +50,12 @@ def plan_scale_down(
     for pods.
     """
     state, settings, held = ground.state, ground.settings, ground.state.memory.scale_down
-    there = ground.snapshot.names
-    nodes = [node for node in state.observation.snapshot.live_nodes() if node.metadata.name in there]
-    before = since_before(held, nodes, settings, state.now)
+    names = state.observation.snapshot.common_names(ground.snapshot)
+    before = since_before(held, ground.snapshot, names, settings, state.now)
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
     state = replace(_resized(state, targets, settings), memory=replace(state.memory, scale_down=memory))
     ground = replace(ground, state=state)
-    survey = _survey(ground, [node.metadata.name for node in nodes])
+    survey = _survey(ground, names)
     until, why = cooldown_until(memory, settings.scale_down)
     wait = wait or (why if until > state.now else "")
     after = replace(

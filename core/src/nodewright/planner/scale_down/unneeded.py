@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from nodewright.model.node import DELETION_CANDIDATE_TAINT, Node
+from nodewright.model.node import DELETION_CANDIDATE_TAINT
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.registry.state import ClusterState, ScaleDownMemory
+from nodewright.snapshot.snapshot import Snapshot
 
 
-def since_before(memory: ScaleDownMemory, nodes: Iterable[Node], settings: Settings, now: float) -> Mapping[str, float]:
-    """Since when nodes have not been needed, as the last loop left it.
+def since_before(
+    memory: ScaleDownMemory, snapshot: Snapshot, names: Iterable[str], settings: Settings, now: float
+) -> Mapping[str, float]:
+    """Return since when nodes have not been needed, as the last loop left it.
 
     A new engine that keeps to CA's ways begins with what soft taints say that are younger than their time to live;
     ours knows better from its memory.
@@ -18,7 +21,7 @@ def since_before(memory: ScaleDownMemory, nodes: Iterable[Node], settings: Setti
     ttl = settings.scale_down.node_deletion_candidate_ttl
     if memory.updated_at or not ttl:
         return memory.unneeded_since
-    times = ((node.name, tainted_at(node, DELETION_CANDIDATE_TAINT)) for node in nodes)
+    times = ((name, tainted_at(snapshot.node(snapshot.row(name)), DELETION_CANDIDATE_TAINT)) for name in names)
     return {name: at for name, at in times if at is not None and at + ttl >= now} | dict(memory.unneeded_since)
 
 
