@@ -119,7 +119,7 @@ class PodClasses:
         meta, spec = pod.metadata, pod.spec
         parts = (id(spec.containers), id(meta.labels), meta.namespace, placed)
         alike = self._by_parts.get(parts)
-        if alike is not None and alike.is_of(spec) and has_only_parts(pod):
+        if alike is not None and alike.is_of(spec) and not _is_changing(pod):
             found = alike.pod_class()
             if found is not None:
                 return found
@@ -140,6 +140,22 @@ class PodClasses:
                 spec, meta.labels, ref(pod_class), astuple(spec)[_BUT_NODE] if placed else ()
             )
         return pod_class
+
+    def of_placed(self, pods: Iterable[Pod]) -> list[PodClass]:
+        """Return the class of each of the pods, all of which are on nodes."""
+        found, known_parts = list[PodClass](), self._by_parts
+        for pod in pods:  # all inline: this is asked of every pod when a picture is filled
+            meta, spec, status, pod_class = pod.metadata, pod.spec, pod.status, None
+            alike = known_parts.get((id(spec.containers), id(meta.labels), meta.namespace, True))
+            if (
+                alike is not None
+                and alike.placed == astuple(spec)[_BUT_NODE]
+                and meta.deletion_timestamp is None
+                and not ((status.container_statuses or status.init_container_statuses) and _is_resized(pod))
+            ):
+                pod_class = alike.pod_class()
+            found.append(self.of(pod, placed=True) if pod_class is None else pod_class)
+        return found
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of a pod that is gone."""
@@ -215,10 +231,13 @@ def claim_key(pod: Pod, volume: Volume) -> str:
 
 def has_only_parts(pod: Pod) -> bool:
     """Whether spec, labels and namespace are all of a pod that its class is about."""
-    if pod.metadata.deletion_timestamp is not None or _is_resized(pod):
-        return False
     volumes = pod.spec.volumes
-    return not volumes or not any(volume.ephemeral for volume in volumes)
+    return not _is_changing(pod) and (not volumes or not any(volume.ephemeral for volume in volumes))
+
+
+def _is_changing(pod: Pod) -> bool:
+    """Whether a pod is going, or has been given something else than its spec asks for."""
+    return pod.metadata.deletion_timestamp is not None or _is_resized(pod)
 
 
 def _identity(pod: Pod) -> tuple[object, ...]:

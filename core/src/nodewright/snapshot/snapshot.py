@@ -114,9 +114,9 @@ class Snapshot(NodeTable):
 
     def place_pods(self, pods: Iterable[tuple[int, Sequence[Pod]]]) -> None:
         """``place`` of pods that run on the nodes of these rows, and are remembered there."""
-        counts, class_of = defaultdict[PodClass, Counter[int]](Counter), self.vocabulary.classes.of
+        counts, classes_of = defaultdict[PodClass, Counter[int]](Counter), self.vocabulary.classes.of_placed
         for row, there in pods:
-            classes = [class_of(pod, placed=True) for pod in there]
+            classes = classes_of(there)
             for pod_class, count in Counter(classes).items():
                 counts[pod_class][row] += count
             self._pods[row] = (*self._pods.get(row, ()), *there)
