@@ -7,6 +7,16 @@ from large import LARGE
 from loops import LOOPS
 from measure import Benchmark
 from replays import REPLAYS
+from saved_state import SAVED_STATE
 from slow_groups import SLOW_GROUPS
 
-BENCHMARKS: dict[str, Benchmark] = {**ESTIMATES, **LOOPS, **LARGE, **SLOW_GROUPS, **COLD_START, **REPLAYS, **REQUESTS}
+BENCHMARKS: dict[str, Benchmark] = {
+    **ESTIMATES,
+    **LOOPS,
+    **LARGE,
+    **SLOW_GROUPS,
+    **COLD_START,
+    **SAVED_STATE,
+    **REPLAYS,
+    **REQUESTS,
+}
