@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test e2e control-plane soak bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
+.PHONY: setup demo test e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
 
 setup: .venv/.dev
 
@@ -25,6 +25,10 @@ e2e: control-plane
 # An hour of random faults on the control plane; tests/e2e/test_soak.py is a minute of it.
 soak: control-plane
 	$(BIN)/python -m tests.e2e.soak 60
+
+# A thousand random schedules of replicas that crash, freeze and wake; the suite runs some of them.
+leaders: .venv/.dev
+	LEADER_SCHEDULES=1000 $(BIN)/pytest -n auto core/tests/leaders/test_leaders.py
 
 bench: .venv/.dev
 	$(BIN)/python bench/run.py

@@ -31,7 +31,8 @@ class RealClock:
 
 class SharedCloud:
     """``calls`` are the writes that it was asked for. The lock is for whoever steers ``cloud``. ``leaves_nodes``: nobody
-    deletes the node objects of machines that are gone, which are then silent.
+    deletes the node objects of machines that are gone, which are then silent. ``increase_seconds``: an increase takes effect so
+    long after it came, whatever became of its caller; ``waiting`` are on their way.
     """
 
     def __init__(self, options: CloudOptions, address: Path) -> None:
@@ -40,6 +41,8 @@ class SharedCloud:
         self.cloud = FakeCloud(options, RealClock(), Random(1))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.leaves_nodes = False
+        self.increase_seconds = 0.0
+        self.waiting = 0
         self._listener = Listener(str(address), family="AF_UNIX")
         threading.Thread(target=self._accept, name="shared-cloud", daemon=True).start()
 
@@ -61,7 +64,15 @@ class SharedCloud:
                     what, args, kwargs = line.recv()
                 except (EOFError, OSError):
                     return
-                line.send(self._answer(what, args, kwargs))
+                if what == "increase":
+                    self.waiting += 1
+                    RealClock().sleep(self.increase_seconds)
+                    self.waiting -= 1
+                answer = self._answer(what, args, kwargs)
+                try:
+                    line.send(answer)
+                except OSError:
+                    return
 
     def _answer(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
         with self.lock:

@@ -54,8 +54,6 @@ class DaemonProcess:
         self.write_settings(settings or {})
         self._log = folder / "log.jsonl"
         usual = ["--scan-interval=1s", "--address=127.0.0.1:0", "--debug-address=127.0.0.1:0"]
-        usual += ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=9s"]
-        usual += ["--leader-elect-retry-period=1s"]
         command = [sys.executable, "-m", "nodewright", "run", "--config", str(config)]
         command += ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else []
         path = os.pathsep.join([str(PLUGIN), os.environ.get("PYTHONPATH", "")])

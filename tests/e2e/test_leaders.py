@@ -1,7 +1,9 @@
 """Two processes, one leader: on the real lease, with real processes that freeze and die."""
 
 import signal
+import time
 
+import pytest
 from tests.e2e.cloud import SharedCloud
 from tests.e2e.conftest import StartDaemon
 from tests.e2e.control_plane import ControlPlane
@@ -51,6 +53,43 @@ def test_a_killed_leader_is_followed_and_nothing_is_bought_twice(
         ("increase", ("small", 0, 1)),
         ("increase", ("small", 1, 2)),
     ]
+
+
+@pytest.mark.parametrize("profile", ["nodewright", "ca"])
+def test_after_a_kill_the_next_request_comes_within_25_seconds(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon, profile: str
+) -> None:
+    leader = start(f"--profile={profile}")
+    wait_until(lambda: leader.says("loop"), "loop of the leader")
+    other = start(f"--profile={profile}")
+    wait_until(lambda: other.says("waiting to become"), "second candidate")
+    leader.kill()
+    killed = time.monotonic()
+    deploy(clean, "web", 4)
+    wait_until(lambda: shared.calls, "request of the other")
+    assert time.monotonic() - killed < 25
+    assert shared.calls == [("increase", ("small", 0, 1))]
+
+
+@pytest.mark.parametrize("profile", ["nodewright", "ca"])
+def test_a_call_that_outlives_its_caller_is_waited_for(
+    clean: ControlPlane, shared: SharedCloud, start: StartDaemon, profile: str
+) -> None:
+    """It takes effect 40 s after it was sent; the next leader plans 25 s before that."""
+    settings = {"providers": {"shared": {"options": {"address": str(shared.address)}, "call-timeout": "50s"}}}
+    shared.increase_seconds = 40.0
+    leader = start(f"--profile={profile}", settings=settings)
+    wait_until(lambda: leader.says("loop"), "loop of the leader")
+    other = start(f"--profile={profile}", settings=settings)
+    wait_until(lambda: other.says("waiting to become"), "second candidate")
+    deploy(clean, "web", 4)
+    wait_until(lambda: shared.waiting, "call of the leader")
+    leader.kill()
+    wait_until(lambda: other.says("loop"), "loop of the other")
+    assert not shared.calls
+    assert other.says("may still be writing to it")
+    wait_until(lambda: count_running(clean) == 4, "running pods")
+    assert shared.calls == [("increase", ("small", 0, 1))]
 
 
 def test_good_bye_hands_over_at_once(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:

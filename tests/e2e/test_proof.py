@@ -81,10 +81,10 @@ def test_a_stock_out_that_the_cloud_does_not_report(
 def test_the_lease_is_renewed_while_the_process_computes(
     clean: ControlPlane, shared: SharedCloud, start: StartDaemon
 ) -> None:
-    """Twenty seconds of pure computing in Python, with a lease that must be renewed within nine."""
+    """Twenty seconds of pure computing in Python, with a lease that must be renewed within ten, and lasts for 15."""
     options = {"address": str(shared.address), "busy_seconds": 20}
     settings = {"providers": {"shared": {"options": options, "call-timeout": "25s"}}}
-    daemon = start("--leader-elect-lease-duration=36s", settings=settings)
+    daemon = start(settings=settings)
     wait_until(lambda: daemon.says("leading"), "leader")
     renewed = set()
 

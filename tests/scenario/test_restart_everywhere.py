@@ -1,9 +1,10 @@
 """The engine is killed at every point where that could matter, and comes back: the outcome is that of the run in
-which it was not, at most one loop later.
+which it was not, at most one loop later than a call could last that was saved and had no effect.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.scenario.kills import Kill, kill_everywhere
@@ -11,11 +12,15 @@ from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
 from nodewright.act import AuditRecord
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import SimulationResult
+from nodewright.adapters.simulated.result import FinalState, SimulationResult
 from nodewright.adapters.simulated.scenario import TolerationSpec
 from nodewright.adapters.simulated.simulation import Simulation
+from nodewright.engine.covering import START_SECONDS
+from nodewright.model.process_settings import ProviderSettings
 
 DOWN = 25.0
+# How long a call may be under way after it was saved that it is about to be made.
+HELD = ProviderSettings().call_timeout + START_SECONDS
 GROUPS = {
     "cheap": {"name": "cheap", "price_per_hour": 0.1, "max_size": 20},
     "dear": {"name": "dear", "price_per_hour": 0.2, "max_size": 20},
@@ -89,6 +94,10 @@ def bought(result: SimulationResult) -> Counter[str]:
     return Counter(fact.where for fact in result.journal if fact.what == What.MACHINE_STARTED)
 
 
+def without_nodes(result: SimulationResult) -> FinalState:
+    return replace(result.final, nodes={})
+
+
 def all_running_at(result: SimulationResult) -> float:
     return max(fact.at for fact in result.journal if fact.what == What.POD_STARTED)
 
@@ -112,9 +121,10 @@ def test_killed_anywhere_with_its_memory(make: Callable[[], Simulation]) -> None
     for kill in kills:
         check_died_once(kill)
         result = kill.result
-        assert result.final == untroubled.final, str(kill)
-        assert bought(result) == bought(untroubled), str(kill)
-        assert all_running_at(result) <= all_running_at(untroubled) + DOWN + LOOP, str(kill)
+        assert without_nodes(result) == without_nodes(untroubled), str(kill)
+        # Pods that come while a group is held are helped elsewhere.
+        assert bought(result).total() == bought(untroubled).total(), str(kill)
+        assert all_running_at(result) <= all_running_at(untroubled) + HELD + LOOP, str(kill)
         assert is_quiet(result), str(kill)
         assert not result.problems
 

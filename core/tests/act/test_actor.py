@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nodewright.act import Actor, AuditLog, Inbox
+from nodewright.act.actor import ActorRules
 from nodewright.act.audit import Write
 from nodewright.model.action import (
     CreateNodeGroup,
@@ -131,7 +132,7 @@ def test_a_busy_cloud_is_told_apart_unless_it_is_to_be_as_in_ca() -> None:
     provider = Provider()
     provider.raises["a"] = Throttled("slow down", retry_after=7)
     for defers, told in ((True, 7.0), (False, None)):
-        actor = Actor([provider], FakeClock(), Inbox(), AuditLog(), defers_busy=defers)
+        actor = Actor([provider], FakeClock(), Inbox(), AuditLog(), rules=ActorRules(defers_busy=defers))
         (outcome,) = actor.act([increase(A)])
         assert isinstance(outcome, Failed)
         assert (outcome.code, outcome.retry_after, outcome.is_busy) == ("throttled", told, defers)
@@ -180,7 +181,9 @@ def test_what_follows_a_partly_accepted_increase_waits_for_the_next_loop(accepte
 def test_ca_does_not_go_on_with_an_expansion_that_was_refused(stops: bool, called: list[str]) -> None:
     provider = Provider()
     provider.raises["a"] = OutOfCapacity("none left")
-    Actor([provider], FakeClock(), Inbox(), AuditLog(), stops_at_refusal=stops).act([increase(A), increase(B)])
+    Actor([provider], FakeClock(), Inbox(), AuditLog(), rules=ActorRules(stops_at_refusal=stops)).act(
+        [increase(A), increase(B)]
+    )
     assert [call[1] for call in provider.calls] == called
 
 

@@ -1,30 +1,21 @@
-"""Nothing that may outlast the lease is begun."""
-
-from collections.abc import Callable
-from typing import TypeVar
+"""Nothing that may outlast the lease is sent to the API server."""
 
 import pytest
+from core.tests.kube.conftest import ApiServer
 
-from nodewright.adapters.kube.guard import GuardedRunner
-from nodewright.adapters.provider.runner import NotStarted
+from nodewright.adapters.kube.api import ApiError, Request
+from nodewright.adapters.kube.guard import GuardedApi
 
-T = TypeVar("T")
-
-
-class Clouds:
-    """Implements CallRunner, for clouds that answer at once."""
-
-    def run(self, call: Callable[[], T], deadline_seconds: float) -> T:
-        assert deadline_seconds == 60.0
-        return call()
+PATH = "/api/v1/namespaces/kube-system/configmaps"
 
 
-def test_a_call_to_a_cloud_starts_only_if_the_lease_outlasts_its_deadline() -> None:
-    remaining, made = [60.1], list[str]()
-    runner = GuardedRunner(Clouds(), lambda: remaining[0])
-    runner.run(lambda: made.append("in time"), 60.0)
-    for seconds in (60.0, 5.0, 0.0):
+def test_a_write_gets_no_longer_than_the_lease_lasts(server: ApiServer) -> None:
+    remaining = [12.0]
+    guarded = GuardedApi(server, lambda: remaining[0])
+    guarded.send(Request(method="POST", path=PATH, body=b'{"metadata": {"name": "one"}}'))
+    assert server.writes[-1].timeout == 12.0
+    for seconds in (1.0, 0.0):
         remaining[0] = seconds
-        with pytest.raises(NotStarted, match="lease"):
-            runner.run(lambda: made.append("too late"), 60.0)
-    assert made == ["in time"]
+        with pytest.raises(ApiError, match="does not lead"):
+            guarded.send(Request(method="DELETE", path=f"{PATH}/one"))
+    assert guarded.send(Request(method="GET", path=f"{PATH}/one"))

@@ -16,6 +16,7 @@ from nodewright.model.group import (
     InstanceState,
     NodeGroup,
 )
+from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
 from nodewright.registry.provisioning import Grant, GrantPart, ProvisioningMemory, Retry
 from nodewright.registry.state import (
@@ -60,6 +61,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "requests": _few(groups, st.lists(_requests, min_size=1, max_size=2).map(tuple)),
         "backoffs": _few(groups, _backoffs),
         "deferrals": _few(groups, _deferrals),
+        "writes_in_flight": _few(groups, _writes),
         "given_up": _few(groups, st.integers(1, 1000)),
         "withdrawn_at": _few(groups, st.floats(1, 4e9)),
         "size_gaps": _few(groups, gaps),
@@ -141,6 +143,13 @@ def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchS
     return st.dictionaries(keys, values, max_size=2)
 
 
+_writes = st.builds(
+    WriteInFlight,
+    until=moments,
+    seconds=seconds,
+    target=st.integers(-1, 100),
+    instance_ids=st.lists(st.sampled_from(IDS), max_size=3).map(tuple),
+)
 _requests = st.builds(
     ScaleUpRequest, increase=st.integers(1, 10_000), started=moments, deadline=moments, atomic=st.booleans()
 )

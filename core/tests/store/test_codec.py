@@ -62,7 +62,8 @@ def test_the_order_in_which_things_were_learned_does_not_matter(memory: Memory) 
 
 def is_in_flight(memory: Memory, ref: GroupRef) -> bool:
     pairs = {*memory.unregistered_since, *memory.late, *memory.seen_failures, *memory.never_ran, *memory.deletion_tried}
-    return ref in {*memory.requests, *memory.given_up, *memory.withdrawn_at, *(held for held, _ in pairs)}
+    of_groups = {*memory.requests, *memory.given_up, *memory.withdrawn_at, *memory.writes_in_flight}
+    return ref in of_groups | {held for held, _ in pairs}
 
 
 def test_only_nodes_whose_instance_is_gone_are_remembered_by_group() -> None:

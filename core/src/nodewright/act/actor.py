@@ -1,6 +1,7 @@
 """Carries out a plan's actions. A refusal is an outcome, never an exception."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from nodewright.act.audit import AuditSink, Write, answered, asked
 from nodewright.act.inbox import Inbox
@@ -31,11 +32,22 @@ from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 Ended = Done | Failed | Unknown
 
 
+class ActorRules(NamedTuple):
+    """With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA. Without
+    ``defers_busy`` a busy cloud is a refusal like any other, as in CA.
+    """
+
+    stops_at_refusal: bool = False
+    defers_busy: bool = True
+
+
+_USUAL = ActorRules()
+
+
 class Actor:
     """Makes the calls, one after the other, records each in the audit and posts how it ended.
 
-    With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA. Without
-    ``defers_busy`` a busy cloud is a refusal like any other, as in CA.
+    ``cover`` saves that a write is about to be made; where it raises NodewrightError, the write is not made.
     """
 
     def __init__(
@@ -45,15 +57,16 @@ class Actor:
         inbox: Inbox,
         audit: AuditSink,
         *,
-        stops_at_refusal: bool = False,
-        defers_busy: bool = True,
+        rules: ActorRules = _USUAL,
+        cover: Callable[[Write], None] = lambda _: None,
     ) -> None:
         self._providers: Mapping[str, ProviderWrites] = {provider.name: provider for provider in providers}
         self._clock = clock
         self._inbox = inbox
         self._audit = audit
-        self._stops_at_refusal = stops_at_refusal
-        self._defers_busy = defers_busy
+        self._stops_at_refusal = rules.stops_at_refusal
+        self._defers_busy = rules.defers_busy
+        self._cover = cover
 
     def act(
         self, actions: Sequence[Write], loop: str = "", allows: Callable[[DeleteInstances], bool] | None = None
@@ -76,6 +89,7 @@ class Actor:
                 continue
             if isinstance(action, DeleteInstances) and allows is not None and not allows(action):
                 continue
+            self._cover(action)
             record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)
             outcome = self._attempt(action)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, load_provider
 from nodewright.model.clock import Clock
 from nodewright.model.process_settings import ProviderSettings
@@ -14,7 +15,7 @@ from nodewright.spec.context import ProviderContext
 class Connector:
     """How providers are built: on which clock, by which chance, and who makes the calls (by default threads).
 
-    ``honours_retry_after``: as in CallSettings; CA does not.
+    ``honours_retry_after``: as in CallSettings; CA does not. ``gate`` is asked before each write.
     """
 
     clock: Clock
@@ -22,6 +23,7 @@ class Connector:
     dry_run: bool = True
     honours_retry_after: bool = True
     make_runner: Callable[[], CallRunner | None] = lambda: None
+    gate: WriteGate | None = None
 
     def connect(self, name: str, settings: ProviderSettings) -> ProviderClient:
         """Raises PluginError and ConfigError."""
@@ -35,7 +37,7 @@ class Connector:
         calls = CallSettings(
             deadline_seconds=settings.call_timeout, dry_run=self.dry_run, honours_retry_after=self.honours_retry_after
         )
-        return load_provider(name, context, settings=calls, runner=self.make_runner())
+        return load_provider(name, context, settings=calls, runner=self.make_runner(), gate=self.gate)
 
     def connect_all(self, providers: Mapping[str, ProviderSettings]) -> tuple[ProviderClient, ...]:
         """In the order of the settings."""

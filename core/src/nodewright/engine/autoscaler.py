@@ -6,19 +6,20 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
-from nodewright.act.actor import Ended
+from nodewright.act.actor import ActorRules, Ended
 from nodewright.act.buffers import buffer_events, write_buffers
 from nodewright.act.conditions import Clerk
 from nodewright.act.quotas import write_quotas
 from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
 from nodewright.engine.brain import Brain, without_violations
+from nodewright.engine.covering import Covering
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
 from nodewright.engine.ports import World
 from nodewright.engine.report import LoopReport
 from nodewright.engine.timers import next_timer
-from nodewright.model.action import DeleteInstances
+from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
@@ -28,6 +29,7 @@ from nodewright.planner.buffers.desk import BufferReport
 from nodewright.planner.plan import Plan, ScaleDownReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.registry.fold import fold
+from nodewright.registry.in_flight import as_if_made, held, unsettled
 from nodewright.registry.recall import recalled
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.validate import Violation
@@ -61,13 +63,14 @@ class Autoscaler:
         self._brain = brain or Brain()
         self._inbox = Inbox()
         self._observer = Observer(world.cluster, world.providers, settings)
+        self._covering = Covering(world.store, world.gate, clock)
         self._actor = Actor(
             world.providers,
             clock,
             self._inbox,
             world.audit,
-            stops_at_refusal=settings.stops_at_refusal,
-            defers_busy=not settings.is_ca,
+            rules=ActorRules(stops_at_refusal=settings.stops_at_refusal, defers_busy=not settings.is_ca),
+            cover=self._cover,
         )
         self._clerk = Clerk(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
@@ -110,7 +113,7 @@ class Autoscaler:
         if step.state is not None and step.plan is not None:
             unfinished = self._inherited or self._inbox.ended
             timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
-            timer = min(timer, self._called_off.next_at())
+            timer = min(timer, self._called_off.next_at(), self._next_release())
         ended, self._learned = self._clock.now(), ()
         report = LoopReport(
             started=started,
@@ -122,6 +125,10 @@ class Autoscaler:
         )
         self._did_something = (self._did_something[-1], report.did_something)
         return report
+
+    def end(self) -> None:
+        """Save that no write is under way, after the last loop. Raises NodewrightError."""
+        self._covering.end()
 
     def under_way(self) -> tuple[Removing, ...]:
         """Nodes on their way out."""
@@ -175,6 +182,10 @@ class Autoscaler:
         waits = bool(paused) or (self._is_halted and not self._settings.is_ca)
         return max(until, now + _LOOK_AGAIN_SECONDS) if waits else now
 
+    def _next_release(self) -> float:
+        """When the next group that is held for a former engine's write is free (epoch seconds)."""
+        return min((write.until for write in self._memory.writes_in_flight.values()), default=math.inf)
+
     def _run(self, step: _Step, now: float) -> None:
         state, step.problem = self._look(now)
         step.state, self._is_halted = state, state.is_halted
@@ -184,7 +195,7 @@ class Autoscaler:
         step.violations = self._check(state, plan)
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
         step.state = replace(state, memory=self._memory)
-        self._world.store.save_if_changed(self._with_intent(state, plan))
+        self._covering.save(self._with_intent(state, plan), plan.actions, self._settings)
         step.plan = plan = self._clerk.open(plan)
         written = [
             *write_quotas(self._world.cluster, plan.quotas),
@@ -217,6 +228,12 @@ class Autoscaler:
         self._memory = without_charge(self._memory, frozenset(machines))
         actions = tuple(action for action in plan.actions if action not in withheld)
         return outcomes, replace(plan, actions=actions, held_back=(*plan.held_back, *last.withheld))
+
+    def _cover(self, action: Action) -> None:
+        """Have saved that the write is about to be made. Raises NodewrightError."""
+        going = (removing.removal for removing in self.under_way())
+        soon = [removal.instance_id for removal in going if removal.group == action.group]
+        self._covering.cover(action, self._settings, soon)
 
     def _with_intent(self, state: ClusterState, plan: Plan) -> Memory:
         under_way = [removing.removal for removing in state.observation.removing.values()]
@@ -289,7 +306,10 @@ class Autoscaler:
 
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
-            return fold(memory, seen, outcomes, self._settings, ended), problem
+            writes = unsettled(memory.writes_in_flight, seen)
+            known = as_if_made(memory.last_known, seen, writes)
+            held_memory = replace(memory, writes_in_flight=writes, last_known=known)
+            return fold(held_memory, held(seen, writes), outcomes, self._settings, ended), problem
 
         try:
             state, problem = look()

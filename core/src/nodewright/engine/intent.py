@@ -1,15 +1,22 @@
 """Durable intent: what is about to be asked of the cloud, as memory that a restart finds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
 from nodewright.act.budget import Machine
-from nodewright.model.action import Action, DecreaseTargetSize, IncreaseSize
-from nodewright.model.group import GroupOptions
+from nodewright.model.action import (
+    Action,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    IncreaseSize,
+)
+from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import NodeRemoval
 from nodewright.registry.grants import opened_grants
+from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.requests import opened
 from nodewright.registry.state import ClusterState, Memory
 
@@ -44,6 +51,27 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             )
     provisioning = replace(memory.provisioning, grants=grants)
     return replace(memory, requests=requests, last_known=last_known, provisioning=provisioning)
+
+
+def writes_in_flight(
+    actions: Iterable[Action], now: float, seconds: Mapping[GroupRef, float]
+) -> dict[GroupRef, WriteInFlight]:
+    """Return what is written to each group by all its actions together, over ``seconds`` after ``now``."""
+    writes: dict[GroupRef, WriteInFlight] = {}
+    for action in actions:
+        lasts = seconds[action.group]
+        before = writes.get(action.group, WriteInFlight(until=now, seconds=lasts))
+        target, ids = before.target, before.instance_ids
+        match action:
+            case IncreaseSize() | DecreaseTargetSize():
+                target = action.target
+            case DeleteInstances():
+                ids = (*ids, *action.instance_ids)
+                target = target - len(action.instance_ids) if target is not None else None
+            case DeleteNodeGroup():
+                target = -1
+        writes[action.group] = WriteInFlight(until=now + lasts, seconds=lasts, target=target, instance_ids=ids)
+    return writes
 
 
 def with_removals(memory: Memory, removals: Iterable[NodeRemoval]) -> Memory:

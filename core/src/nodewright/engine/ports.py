@@ -15,6 +15,7 @@ from nodewright.act import (
     ServesRequests,
     Sight,
 )
+from nodewright.act.gate import WriteGate
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
 from nodewright.registry.state import Memory
 
@@ -74,10 +75,11 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """Everything outside, as one argument."""
+    """Everything outside, as one argument; ``gate`` is asked before each write to a cloud."""
 
     cluster: ClusterPort
     providers: tuple[ProviderPort, ...]
     store: StateStore
     events: EventSink
     audit: AuditSink
+    gate: WriteGate = field(default_factory=WriteGate)

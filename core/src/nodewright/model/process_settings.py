@@ -32,17 +32,17 @@ class ClusterSettings(Section, frozen=True, kw_only=True):
 class LeaderSettings(Section, frozen=True, kw_only=True):
     """One leader among several processes, CA's among them: by its name, the lease excludes both.
 
-    A call to a cloud starts only while the lease outlasts its time-out, so that the lease must be longer than that:
-    90 s where CA has 15 s, and 5 s of retry where it has 2 s. It is released at an orderly end. Its namespace is
-    the daemon's, unless ``leader_elect_resource_namespace`` says otherwise.
+    The times are CA's. A call to a cloud may outlast the lease: what is about to be called is saved before, and whoever
+    leads next holds those groups until the call is over. The lease is released at an orderly end. Its namespace is the
+    daemon's, unless ``leader_elect_resource_namespace`` says otherwise.
     """
 
     leader_elect: bool = True
     leader_elect_resource_name: str = "cluster-autoscaler"
     leader_elect_resource_namespace: str = ""
-    leader_elect_lease_duration: Duration = 90.0
-    leader_elect_renew_deadline: Duration = 20.0
-    leader_elect_retry_period: Duration = 5.0
+    leader_elect_lease_duration: Duration = 15.0
+    leader_elect_renew_deadline: Duration = 10.0
+    leader_elect_retry_period: Duration = 2.0
 
 
 class ServingSettings(Section, frozen=True, kw_only=True):

@@ -87,4 +87,4 @@ def find_in_flight(memory: Memory, outcomes: Iterable[Outcome]) -> frozenset[Gro
     written = {outcome.action.group for outcome in outcomes}
     failing = {ref for ref, _ in memory.seen_failures}
     unregistered = {ref for ref, _ in memory.unregistered_since}
-    return frozenset(written | failing | unregistered | memory.requests.keys())
+    return frozenset(written | failing | unregistered | memory.requests.keys() | memory.writes_in_flight.keys())

@@ -226,6 +226,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         empty_since=found.empty_since,
         never_up={(ref, name): at for ref, s in states.items() for name, at in s.readiness.never_up.items()},
         looked_at=found.seen.now,
+        writes_in_flight=memory.writes_in_flight,
     )
 
 

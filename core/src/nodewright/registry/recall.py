@@ -31,6 +31,10 @@ def recalled(memory: Memory, now: float) -> Memory:
         empty_deletions=_no_later(memory.empty_deletions, now),
         deletion_tried=_no_later(memory.deletion_tried, now),
         provisioning=_provisioning(memory.provisioning, now),
+        writes_in_flight={
+            ref: changed(write, until=min(write.until, now + write.seconds))
+            for ref, write in memory.writes_in_flight.items()
+        },
     )
 
 

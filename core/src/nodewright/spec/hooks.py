@@ -29,6 +29,20 @@ from nodewright.spec.simulation import SimulationHooks
 ENTRY_POINT_GROUP = "nodewright.providers.v1"
 SPEC_VERSION = (1, 0)
 
+# The hooks that change a cloud.
+WRITE_HOOKS = frozenset(
+    {
+        "increase_size",
+        "atomic_increase_size",
+        "decrease_target_size",
+        "delete_instances",
+        "force_delete_instances",
+        "create_node_group",
+        "delete_node_group",
+        "provision",
+    }
+)
+
 
 class ProvisioningClass(Value, frozen=True, kw_only=True):
     """A class of ProvisioningRequests that the provider serves itself."""

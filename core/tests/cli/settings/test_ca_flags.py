@@ -20,9 +20,6 @@ _OURS = {
     "address": "",
     "user-agent": "nodewright",
     "cloud-provider": "",
-    "leader-elect-lease-duration": "90s",
-    "leader-elect-renew-deadline": "20s",
-    "leader-elect-retry-period": "5s",
 }
 
 

@@ -28,7 +28,8 @@ class Leftovers(NamedTuple):
 def find_leftovers(state: ClusterState, settings: Settings, among: frozenset[str] | None) -> Leftovers:
     """Hard taints on nodes of groups, and where soft taints are switched off, those on any node.
 
-    A machine that is being deleted keeps its taint, unless all is to be as in CA. ``among``: no other nodes.
+    A machine that is being deleted keeps its taint, unless all is to be as in CA; so does one of a group that a former
+    engine may still be writing to. ``among``: no other nodes.
     """
     going = frozenset(name for group in state.groups.values() for name in group.readiness.deleted)
     found: dict[str, list[str]] = {"hard": [], "soft": [], "going": []}
@@ -36,7 +37,9 @@ def find_leftovers(state: ClusterState, settings: Settings, among: frozenset[str
         if (among is not None and node.name not in among) or node.name in state.observation.removing:
             continue
         if has_taint(node, TO_BE_DELETED_TAINT) and node.name in state.group_of_node:
-            found["going" if node.name in going and not settings.is_ca else "hard"].append(node.name)
+            is_held = state.group_of_node[node.name] in state.memory.writes_in_flight
+            is_going = is_held or (node.name in going and not settings.is_ca)
+            found["going" if is_going else "hard"].append(node.name)
         if not settings.scale_down.max_bulk_soft_taint_count and _is_stale(node, state.now, settings):
             found["soft"].append(node.name)
     return Leftovers(**{kind: tuple(names) for kind, names in found.items()})

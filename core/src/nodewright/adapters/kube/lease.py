@@ -2,14 +2,16 @@
 
 Time is counted on a clock that goes on while the machine sleeps, from before the request that renewed: a holder that
 was frozen knows at its first look that it is no longer one. Others' clocks are never compared with ours: a lease has
-run out when it has not changed for as long as it says it lasts. One that somebody deletes lasts no shorter: its holder
-writes it anew, and who waited for it goes on waiting.
+run out when it has not changed for as long as it says it lasts, or as ours would. One that somebody deletes or edits
+lasts no shorter: its holder writes it anew, and who waited for it goes on waiting. Only a good-bye, as client-go writes
+it, frees the lease at once.
 """
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import ceil
 from random import Random
 from typing import Any
 
@@ -21,12 +23,14 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
 
 _LEASES = "coordination.k8s.io"
+# What a holder that says good-bye writes for the duration.
+_GOOD_BYE_SECONDS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseOptions:
-    """Durations in seconds. ``grace`` is how long whoever takes over from a holder that did not say good-bye waits
-    for calls to a cloud that may still be under way.
+    """Durations in seconds. ``is_first`` is asked where there is no lease: whether nobody can have led before, so that
+    nobody may lead still.
     """
 
     namespace: str
@@ -35,7 +39,7 @@ class LeaseOptions:
     duration: float
     renew_deadline: float
     retry_period: float
-    grace: float = 0.0
+    is_first: Callable[[], bool] = lambda: True
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +89,9 @@ class Leadership:
         self._seen_at = 0.0
         self._until = -1.0
         self._held = _Spec()
-        self._waited_out = True
+        # Whether the lease may be ours although no answer said so.
+        self._is_unsure = False
+        self._missing_since: float | None = None
         self._stop = threading.Event()
         self._lost = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -109,15 +115,13 @@ class Leadership:
     def acquire(self) -> bool:
         """Wait until we lead, then keep it up in a thread; False when ``stop`` came first."""
         while not self._stop.is_set():
-            if self._try():
+            if self.attempt():
                 break
             self._stop.wait(self._options.retry_period * self._random.uniform(1.0, 1.2))
         if self._stop.is_set():
             return False
         self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._keeper.start()
-        if not self._waited_out:
-            self._stop.wait(self._options.grace)
         return not self._stop.is_set()
 
     def stop(self) -> None:
@@ -132,7 +136,14 @@ class Leadership:
         if self.remaining() <= 0 or self._seen is None:
             return
         self._until = -1.0
-        said = msgspec.structs.replace(self._held, holder_identity="", lease_duration_seconds=1)
+        now = self._timestamp()
+        said = _Spec(
+            holder_identity="",
+            lease_duration_seconds=_GOOD_BYE_SECONDS,
+            acquire_time=now,
+            renew_time=now,
+            lease_transitions=self._held.lease_transitions,
+        )
         try:
             self._write(self._seen.metadata.resource_version, said)
         except ApiError as error:
@@ -140,16 +151,19 @@ class Leadership:
 
     def _keep(self) -> None:
         """Renew until told to stop, or until it has failed for too long."""
-        while not self._stop.wait(self._options.retry_period):
-            self._try()
-            renewed_at = self._until - self._options.duration
-            if self._clock.now() > renewed_at + self._options.renew_deadline:
-                self._until = -1.0
-                self._lost.set()
-                return
+        while not self._stop.wait(self._options.retry_period) and not self.is_lost:
+            self.attempt()
+            self.give_up_if_late()
 
-    def _try(self) -> bool:
-        """Take the lease or renew it; whether it is ours now."""
+    def give_up_if_late(self) -> None:
+        """Lead no more if no renewal succeeded within the deadline."""
+        renewed_at = self._until - self._options.duration
+        if self._clock.now() > renewed_at + self._options.renew_deadline:
+            self._until = -1.0
+            self._lost.set()
+
+    def attempt(self) -> bool:
+        """Take the lease or renew it; return whether it is ours now."""
         try:
             ours, problem = self._take_or_renew(), ""
         except KubeApiError as error:
@@ -159,8 +173,8 @@ class Leadership:
         return ours
 
     def _take_or_renew(self) -> bool:
+        self._look()
         began = self._clock.now()
-        self._look(began)
         seen = self._seen
         ours = seen is not None and seen.spec.holder_identity == self._options.identity
         # One that is not there says nothing of who had it while we were away.
@@ -168,46 +182,60 @@ class Leadership:
         if self._until >= 0 and not (ours and knows):
             self._until = -1.0  # somebody took it, or may have: we were away for too long
             self._lost.set()
-        if self.is_lost or (seen is not None and not ours and not self._has_run_out(seen, began)):
+        # Our name where we never wrote it is an editor's: another may lead still.
+        may_take = self._until >= 0 or (ours and self._is_unsure) or self._has_run_out(seen, began)
+        if self.is_lost or not may_take:
             return False
         said = self._renewed(seen, takes=self._until < 0)
-        self._write(seen.metadata.resource_version if seen is not None else "", said)
-        if self._until < 0:
-            self._waited_out = seen is None or not seen.spec.holder_identity
+        try:
+            self._write(seen.metadata.resource_version if seen is not None else "", said)
+        except ApiError as error:
+            self._is_unsure = not error.is_conflict
+            raise
         self._held, self._until = said, began + self._options.duration
         self.renewed += 1
         return True
 
-    def _look(self, now: float) -> None:
+    def _look(self) -> None:
         try:
             found = _decode(self._api.send(Request(method="GET", path=self._path, timeout=self._call_seconds)))
         except ApiError as error:
             if not error.is_missing:
                 raise
+            if self._missing_since is None:
+                self._missing_since = self._clock.now()
             if self._seen is not None:
                 self._seen = msgspec.structs.replace(self._seen, metadata=_Meta())
             return
+        # Counted from after the answer: its holder counts from before the request that the answer shows.
         if self._seen is None or found.spec != self._seen.spec:
-            self._seen_at = now
-        self._seen = found
+            self._seen_at = self._clock.now()
+        self._seen, self._missing_since = found, None
 
-    def _has_run_out(self, seen: _Lease, now: float) -> bool:
-        if not seen.spec.holder_identity:
-            return True
-        lasts = seen.spec.lease_duration_seconds or self._options.duration
-        return now > self._seen_at + lasts
+    def _has_run_out(self, seen: _Lease | None, now: float) -> bool:
+        if self._missing_since is not None and not (seen is None and self._options.is_first()):
+            # Somebody may have taken it since we last saw it, and somebody else deleted it then.
+            return now > self._missing_since + self._options.duration and (seen is None or self._is_over(seen, now))
+        return seen is None or self._is_over(seen, now)
+
+    def _is_over(self, seen: _Lease, now: float) -> bool:
+        lasts = max(seen.spec.lease_duration_seconds or 0, self._options.duration)
+        return _is_good_bye(seen.spec) or now > self._seen_at + lasts
 
     def _renewed(self, seen: _Lease | None, *, takes: bool) -> _Spec:
-        now = datetime.fromtimestamp(self._wall.now(), tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = self._timestamp()
         before = seen.spec if seen is not None else _Spec()
         changes = int(takes and before.holder_identity != self._options.identity and seen is not None)
         return _Spec(
             holder_identity=self._options.identity,
-            lease_duration_seconds=int(self._options.duration),
+            lease_duration_seconds=ceil(self._options.duration),
             acquire_time=now if takes else before.acquire_time,
             renew_time=now,
             lease_transitions=(before.lease_transitions or 0) + changes,
         )
+
+    def _timestamp(self) -> str:
+        return datetime.fromtimestamp(self._wall.now(), tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def _write(self, version: str, said: _Spec) -> None:
         """Raises ApiError; a conflict means that somebody else was faster."""
@@ -221,6 +249,12 @@ class Leadership:
         request = Request(method=method, path=path, body=encoded, timeout=self._call_seconds)
         self._seen = _decode(self._api.send(request))
         self._seen_at = self._clock.now()
+
+
+def _is_good_bye(spec: _Spec) -> bool:
+    """Whether a holder gave the lease up. Where an editor took its name out, the rest is as it was."""
+    is_ended = spec.lease_duration_seconds == _GOOD_BYE_SECONDS and spec.acquire_time == spec.renew_time
+    return is_ended and not spec.holder_identity
 
 
 def _decode(raw: bytes) -> _Lease:

@@ -48,6 +48,10 @@ class ConfigMapStore:
         self._is_unsure = False
         self.writes = 0
 
+    def exists(self) -> bool:
+        """Return whether a leader has ever saved anything here. Raises NodewrightError."""
+        return self._maps.read(STATE_NAME) is not None
+
     def load(self) -> Loaded:
         """Memory that cannot be used stays where it is until the next save, under a warning."""
         self._head = self._maps.read(STATE_NAME)

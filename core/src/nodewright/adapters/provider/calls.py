@@ -9,13 +9,15 @@ import msgspec
 import pluggy
 from tenacity import RetryCallState, Retrying, retry_if_exception
 
+from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider.checks import Unfit
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
 from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
 from nodewright.model.errors import BadAnswer, CloudBusy, ProviderError, ProviderUnavailable, Shortage
-from nodewright.model.group import FailureScope
+from nodewright.model.group import FailureScope, GroupRef
 from nodewright.spec.cache import anew
+from nodewright.spec.hooks import WRITE_HOOKS
 
 T = TypeVar("T")
 Check = Callable[[Any], T]
@@ -75,16 +77,27 @@ class UnansweredCall(ProviderUnavailable):
 
 
 class HookCaller:
-    """Calls the hooks of one provider; every failure leaves here as a ProviderError that names it."""
+    """Calls the hooks of one provider; every failure leaves here as a ProviderError that names it.
+
+    ``gate`` is asked right before each write, in the thread that makes it; None: every write may start.
+    """
 
     def __init__(
-        self, provider: str, hooks: pluggy.HookRelay, *, runner: CallRunner, clock: Clock, settings: CallSettings
+        self,
+        provider: str,
+        hooks: pluggy.HookRelay,
+        *,
+        runner: CallRunner,
+        clock: Clock,
+        settings: CallSettings,
+        gate: WriteGate | None = None,
     ) -> None:
         self._provider = provider
         self._hooks = hooks
         self._runner = runner
         self._clock = clock
         self._settings = settings
+        self._gate = gate
         self._stats: dict[str, HookStats] = {}
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str], tuple[Any, Any, Any]] = {}
@@ -215,8 +228,10 @@ class HookCaller:
             retry=retry_if_exception(_is_passing), wait=_pause, stop=gives_up, sleep=self._clock.sleep, reraise=True
         )
 
-    def _run(self, hook: str, arguments: Mapping[str, object]) -> object:
+    def _run(self, hook: str, arguments: Mapping[str, Any]) -> object:
         def call() -> object:
+            if self._gate is not None and hook in WRITE_HOOKS:
+                self._pass(self._gate, arguments)
             return getattr(self._hooks, hook)(**arguments)
 
         try:
@@ -227,6 +242,14 @@ class HookCaller:
             raise UnansweredCall(f"{self._provider} did not answer {hook}: {error}") from error
         except (Exception, SystemExit) as error:
             raise UnexpectedError(f"{self._provider} raised {type(error).__name__} in {hook}: {error}") from error
+
+    def _pass(self, gate: WriteGate, arguments: Mapping[str, Any]) -> None:
+        spec = arguments.get("spec")
+        group_id = spec.group_id if spec is not None else arguments.get("group_id", "")
+        group = GroupRef(self._provider, group_id) if group_id else None
+        why = gate.why_not(group, self._settings.deadline_seconds)
+        if why:
+            raise NotStarted(why)
 
     def _checked(self, hook: str, check: Check[T], answer: object, group_id: str) -> T:
         if answer is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, entry_points
 from typing import Any, Protocol
 
+from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import CallSettings, HookCaller
 from nodewright.adapters.provider.client import ProviderClient
@@ -56,17 +57,18 @@ def load_provider(
     *,
     settings: CallSettings | None = None,
     runner: CallRunner | None = None,
+    gate: WriteGate | None = None,
     entries: Iterable[ProviderEntry] | None = None,
 ) -> ProviderClient:
     """The provider of that name, built from ``context``.
 
     Raises PluginNotFound, PluginError (it cannot be imported or built), ContractViolation, or the plugin's
-    own ConfigError. ``runner`` makes the calls, by default threads of its own; ``entries`` replaces what is
-    installed.
+    own ConfigError. ``runner`` makes the calls, by default threads of its own, and ``gate`` is asked before each
+    write; ``entries`` replaces what is installed.
     """
     entry = _find(name, list(_entries(entries)))
     plugin = _build(entry, context)
-    return connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner)
+    return connect_provider(name, plugin, clock=context.clock, settings=settings, runner=runner, gate=gate)
 
 
 def connect_provider(
@@ -76,6 +78,7 @@ def connect_provider(
     clock: Clock,
     settings: CallSettings | None = None,
     runner: CallRunner | None = None,
+    gate: WriteGate | None = None,
 ) -> ProviderClient:
     """The typed face of a provider object that exists already; raises ContractViolation."""
     settings = settings or CallSettings()
@@ -83,7 +86,7 @@ def connect_provider(
 
     def caller(workers: int) -> HookCaller:
         hands = runner or ThreadRunner(name, workers=workers, max_abandoned=settings.max_abandoned_calls)
-        return HookCaller(name, manager.hook, runner=hands, clock=clock, settings=settings)
+        return HookCaller(name, manager.hook, runner=hands, clock=clock, settings=settings, gate=gate)
 
     calls = caller(workers=1)
     info = _ask_info(name, calls)

@@ -5,21 +5,9 @@ from functools import partial
 from typing import NamedTuple, TypeVar, cast
 
 from nodewright.engine.ports import ProviderPort
+from nodewright.spec.hooks import WRITE_HOOKS
 
 T = TypeVar("T")
-
-_WRITES = frozenset(
-    {
-        "increase_size",
-        "atomic_increase_size",
-        "decrease_target_size",
-        "delete_instances",
-        "force_delete_instances",
-        "create_node_group",
-        "delete_node_group",
-        "provision",
-    }
-)
 
 
 class EngineCrashed(Exception):
@@ -54,7 +42,7 @@ class Tripwire:
     def arm(self, countdown: int = 1, *, after_effect: bool = False) -> None:
         """Death at the ``countdown``-th write to a cloud from now, before the call or right after its effect."""
         side = AFTER if after_effect else BEFORE
-        self._countdown, self._counts = countdown, lambda reached: reached.call in _WRITES and reached.side == side
+        self._countdown, self._counts = countdown, lambda reached: reached.call in WRITE_HOOKS and reached.side == side
 
     def arm_boundary(self, number: int) -> None:
         """Death at the boundary of that number from now, counted from 1."""
@@ -90,6 +78,6 @@ class _Guarded:
         for name in dir(provider):
             if not name.startswith("_"):
                 setattr(self, name, getattr(provider, name))
-        for name in _WRITES:
+        for name in WRITE_HOOKS:
             if hasattr(provider, name):
                 setattr(self, name, partial(wire.cross, name, getattr(provider, name)))

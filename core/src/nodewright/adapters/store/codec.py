@@ -55,6 +55,7 @@ _BY_GROUP = {
     "withdrawn_at": "withdrawn_at",
     "size_gap": "size_gaps",
     "arrivals": "arrivals",
+    "write_in_flight": "writes_in_flight",
 }
 # The same of what scale-down remembers; both have one name.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")

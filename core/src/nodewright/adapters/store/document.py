@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.model.node import Node
+from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.provisioning import Grant, Retry
 from nodewright.registry.state import (
@@ -82,6 +83,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     failed_at: Moment = 0
     quarantined_until: Moment = 0
     flapping: Flapping | None = None
+    write_in_flight: WriteInFlight | None = None
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from nodewright.act import Pause
+from nodewright.act.gate import WriteGate
 from nodewright.act.ports import STATUS_KIND
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
@@ -13,7 +14,8 @@ from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.connection import connect
 from nodewright.adapters.kube.dry import DryCluster, DryStore
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
-from nodewright.adapters.kube.guard import GuardedApi, GuardedRunner
+from nodewright.adapters.kube.guard import GuardedApi
+from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.metered import MeteredApi
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_map import StatusMap
@@ -21,7 +23,6 @@ from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_paus
 from nodewright.adapters.logs import JsonLog, Lasting, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.provider import ProviderClient
-from nodewright.adapters.provider.runner import ThreadRunner
 from nodewright.adapters.web import HealthCheck
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
@@ -32,14 +33,14 @@ from nodewright.cli.daemon.parts import (
     CloudMeter,
     DaemonOptions,
     health_limits,
-    make_leadership,
+    lease_options,
     make_servers,
     tell_unreadable,
 )
 from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowTeller
 from nodewright.cli.daemon.tenure import Tenure
-from nodewright.cli.daemon.waiting import ThreadAlarm
+from nodewright.cli.daemon.waiting import BootClock, ThreadAlarm
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
@@ -75,9 +76,9 @@ class LiveEngine:
         server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
         self._api = MeteredApi(server)
         elects = settings.leader.leader_elect and not looks
-        tell = partial(self._lasting.see, "the lease")
-        leadership = make_leadership(self._api, settings, self._clock, self._random, tell) if elects else None
-        self._tenure = Tenure(leadership, self.log, only_looks=looks)
+        self._boot = BootClock()
+        self._tenure = Tenure(self._make_leadership() if elects else None, self.log, only_looks=looks)
+        self._gate = WriteGate(self._boot.now, self._tenure.remaining)
         # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
         self._guarded = GuardedApi(self._api, self._tenure.remaining)
         self._caches = self._make_caches()
@@ -95,6 +96,7 @@ class LiveEngine:
         self._shadow = self._make_shadow() if options.shadow else None
         private = {**self._inquiries.pages(), **(self._shadow.pages() if self._shadow is not None else {})}
         self._servers = make_servers(settings, public_pages(self._metrics, self._health, self._caches), private)
+        self._autoscaler: Autoscaler | None = None
         self._providers: tuple[ProviderClient, ...] = ()
         self._providers = self._connect()
 
@@ -116,11 +118,21 @@ class LiveEngine:
             self._status.remove()
         if self._events is not None:
             self._events.stop()
+        self._end_writes()
         self._tenure.release()
         self._caches.stop()
         for server in self._servers:
             server.stop()
         self.log.say("stopped", error=str(error) if error is not None else "")
+
+    def _end_writes(self) -> None:
+        """No write is under way: who leads next need not wait for any."""
+        if self._autoscaler is None or not self._tenure.leads or self._options.only_looks:
+            return
+        try:
+            self._autoscaler.end()
+        except NodewrightError as error:
+            self.log.say(f"the next leader may wait for calls that are over: {error}", level="warning")
 
     def stop(self) -> None:
         """From any thread but not from a signal handler."""
@@ -137,7 +149,7 @@ class LiveEngine:
         self._health.begin()
         if self._status is not None:
             self._status.start(self._clock.now())
-        autoscaler = self._make_autoscaler()
+        self._autoscaler = autoscaler = self._make_autoscaler()
         daemon = Daemon(
             self._inquiries.in_turn(autoscaler),
             self._clock,
@@ -163,9 +175,14 @@ class LiveEngine:
             seed=self._random.randrange(2**32),
             dry_run=self._options.only_looks,
             honours_retry_after=not self._settings.is_ca,
-            make_runner=lambda: GuardedRunner(ThreadRunner("cloud"), self._tenure.remaining_for_clouds),
+            gate=self._gate,
         )
         return connector.connect_all(self._settings.providers)
+
+    def _make_leadership(self) -> Leadership:
+        options = lease_options(self._settings, lambda: not self._store.exists())
+        tell = partial(self._lasting.see, "the lease")
+        return Leadership(self._api, options, self._boot, self._clock, self._random, tell)
 
     def _make_autoscaler(self) -> Autoscaler:
         looks, cluster = self._options.only_looks, self._settings.cluster
@@ -176,6 +193,7 @@ class LiveEngine:
             store=DryStore(self._store) if looks else self._store,
             events=OwnMaps(LoggedEvents(self.log, self._events), cluster.namespace, cluster.status_config_map_name),
             audit=self.log,
+            gate=self._gate,
         )
         brain = self._brain.brain if self._brain is not None else None
         return Autoscaler(world, self._clock, self._settings, self._random, brain=brain)

@@ -5,17 +5,13 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
 
-from nodewright.adapters.kube.api import Api
-from nodewright.adapters.kube.lease import Leadership, LeaseOptions
+from nodewright.adapters.kube.lease import LeaseOptions
 from nodewright.adapters.logs import Lasting
 from nodewright.adapters.metrics import ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import Pages, WebServer
 from nodewright.adapters.web.health import HealthLimits
-from nodewright.cli.daemon.waiting import BootClock
-from nodewright.model.clock import Clock
 from nodewright.model.errors import ProviderError
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
@@ -37,20 +33,17 @@ class DaemonOptions:
         return self.dry_run or self.shadow
 
 
-def make_leadership(
-    api: Api, settings: Settings, wall: Clock, random: Random, tell: Callable[[str], None]
-) -> Leadership:
+def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOptions:
     leader = settings.leader
-    options = LeaseOptions(
+    return LeaseOptions(
         namespace=leader.leader_elect_resource_namespace or settings.cluster.namespace,
         name=leader.leader_elect_resource_name,
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         duration=leader.leader_elect_lease_duration,
         renew_deadline=leader.leader_elect_renew_deadline,
         retry_period=leader.leader_elect_retry_period,
-        grace=max((provider.call_timeout for provider in settings.providers.values()), default=0.0),
+        is_first=is_first,
     )
-    return Leadership(api, options, BootClock(), wall, random, tell)
 
 
 def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:

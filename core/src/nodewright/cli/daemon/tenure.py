@@ -46,14 +46,10 @@ class Tenure:
             self._leadership.release()
 
     def remaining(self) -> float:
-        """How long this process may write to the API server: for ever if it elects nobody, never if it only looks."""
+        """How long this process may write: for ever if it elects nobody, never if it only looks."""
         if self._only_looks:
             return 0.0
         return self._leadership.remaining() if self._leadership is not None else math.inf
-
-    def remaining_for_clouds(self) -> float:
-        """Before it leads a process only asks plugins who they are; in a dry run their clients withhold writes."""
-        return self.remaining() if self._has_begun and not self._only_looks else math.inf
 
     def excuse(self) -> str:
         """Why there was no loop yet."""

@@ -60,7 +60,10 @@ def plan_scale_down(
     wait = wait or (why if until > state.now else "")
     after = replace(
         held,
-        unneeded_since={node.name: before.get(node.name, state.now) for node in survey.found.removable},
+        unneeded_since={
+            **_of_held_groups(before, state),
+            **{node.name: before.get(node.name, state.now) for node in survey.found.removable},
+        },
         recheck_at=_recheck_at(ground, survey.found),
         hints=survey.found.hints,
         interval=update_interval(memory, settings, state.now),
@@ -69,6 +72,12 @@ def plan_scale_down(
     report = replace(_report(ground, survey, after, wait), cooldown_until=until)
     after = report.memory or after
     return replace(report, next_change=next_change(state, report, after, settings.scale_down))
+
+
+def _of_held_groups(since: Mapping[str, float], state: ClusterState) -> dict[str, float]:
+    """The times of nodes that cannot be judged until a former engine's write is over: they run on."""
+    shut = state.memory.writes_in_flight
+    return {name: at for name, at in since.items() if state.group_of_node.get(name) in shut} if shut else {}
 
 
 def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -> ScaleDownReport:

@@ -1,0 +1,103 @@
+"""What is about to be written is saved before, and again when that was too long ago."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from nodewright.act.gate import WriteGate
+from nodewright.adapters.simulated.store import MemoryStore
+from nodewright.engine.covering import START_SECONDS, Covering
+from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, IncreaseSize
+from nodewright.model.errors import NodewrightError
+from nodewright.model.group import GroupRef
+from nodewright.model.settings import Settings
+from nodewright.registry.in_flight import WriteInFlight
+from nodewright.registry.state import Memory
+from nodewright.testkit import FakeClock
+
+A = GroupRef("p", "a")
+LASTS = 60.0 + START_SECONDS
+
+
+class Desk:
+    """A store, a gate and what stands between them, on one clock."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(1000.0)
+        self.store = MemoryStore()
+        self.gate = WriteGate(self.clock.now)
+        self.covering = Covering(self.store, self.gate, self.clock)
+
+    def saved(self) -> Mapping[GroupRef, WriteInFlight]:
+        return self.store.load().memory.writes_in_flight
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def grow(target: int) -> IncreaseSize:
+    return IncreaseSize(group=A, expected_target=target - 1, target=target)
+
+
+def delete(*ids: str) -> DeleteInstances:
+    return DeleteInstances(group=A, expected_target=9, instance_ids=ids, reason="unneeded")
+
+
+def test_a_save_says_until_when_each_group_may_be_written_to(desk: Desk) -> None:
+    desk.covering.save(Memory(), [grow(3)], Settings())
+    assert desk.saved() == {A: WriteInFlight(until=1000 + LASTS, seconds=LASTS, target=3)}
+    assert desk.gate.seconds_covered(A) == LASTS
+    desk.covering.save(Memory(), [], Settings())
+    assert desk.saved() == {}
+
+
+@pytest.mark.parametrize(
+    ("actions", "target", "ids"),
+    [
+        ([delete("i-1"), delete("i-2")], None, ("i-1", "i-2")),
+        ([delete("i-1"), grow(9)], 9, ("i-1",)),
+        ([DecreaseTargetSize(group=A, expected_target=5, target=4, reason="late"), delete("i-1")], 3, ("i-1",)),
+    ],
+)
+def test_all_writes_to_a_group_are_saved_as_one(
+    desk: Desk, actions: list[Action], target: int | None, ids: tuple[str, ...]
+) -> None:
+    desk.covering.save(Memory(), actions, Settings())
+    assert (desk.saved()[A].target, desk.saved()[A].instance_ids) == (target, ids)
+
+
+def test_a_write_that_starts_late_is_saved_anew(desk: Desk) -> None:
+    desk.covering.save(Memory(), [grow(3)], Settings())
+    desk.clock.sleep(START_SECONDS - 1)
+    desk.covering.cover(grow(3), Settings())
+    assert desk.saved()[A].until == 1000 + LASTS
+    desk.clock.sleep(0.5)
+    desk.covering.cover(grow(3), Settings())
+    assert desk.saved()[A].until == desk.clock.now() + LASTS
+
+
+def test_deletions_that_follow_one_another_are_saved_together(desk: Desk) -> None:
+    desk.covering.cover(delete("i-1"), Settings(), soon=["i-1", "i-2"])
+    first = desk.saved()
+    assert first[A].instance_ids == ("i-1", "i-2")
+    desk.clock.sleep(5)
+    desk.covering.cover(delete("i-2"), Settings(), soon=["i-2", "i-3"])
+    assert desk.saved() == first
+    desk.covering.cover(delete("i-3"), Settings(), soon=["i-3"])
+    assert desk.saved()[A].instance_ids == ("i-3",)
+
+
+def test_what_cannot_be_saved_is_not_covered(desk: Desk) -> None:
+    desk.store.fail = True
+    with pytest.raises(NodewrightError):
+        desk.covering.cover(grow(3), Settings())
+    assert "what is saved covers no write" in desk.gate.why_not(A, 60.0)
+
+
+def test_after_an_orderly_end_nothing_is_under_way(desk: Desk) -> None:
+    desk.covering.save(Memory(withdrawn_at={A: 5.0}), [grow(3)], Settings())
+    desk.covering.end()
+    assert desk.saved() == {}
+    assert desk.store.load().memory.withdrawn_at == {A: 5.0}

@@ -1,0 +1,189 @@
+"""A cloud and a cluster that several processes share: calls take effect some time after they left, whatever becomes of
+their caller.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+from core.tests.leaders.stage import Process, Stage
+
+from nodewright import spec
+from nodewright.adapters.provider.runner import CallTimedOut
+from nodewright.adapters.simulated.agenda import Agenda
+from nodewright.adapters.simulated.api_server import ApiServer
+from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
+from nodewright.adapters.simulated.crash import Tripwire
+from nodewright.adapters.simulated.journal import Journal
+from nodewright.adapters.simulated.scheduler import Scheduler
+from nodewright.spec import hookimpl
+from nodewright.testkit import build_node, build_pod, build_template
+
+T = TypeVar("T")
+
+PROVIDER = "shared"
+LARGEST = 200
+
+
+@dataclass
+class Machines:
+    """A node group; ``ids`` are machines that run or boot."""
+
+    target: int = 0
+    ids: list[str] = field(default_factory=list)
+
+
+class SharedWorld:
+    """The cloud's groups and the cluster's nodes and pods. A pod fills a node. ``killed`` are pods whose machine was
+    deleted while they ran, ``bought`` is how many machines were asked for; the next ``lost_calls`` never arrive.
+    """
+
+    def __init__(self, stage: Stage, random: Random, groups: int) -> None:
+        self.stage = stage
+        self.random = random
+        self.groups = {f"group-{number}": Machines() for number in range(groups)}
+        self.cluster = SimulatedCluster(Scheduler(), Journal())
+        agenda = Agenda()
+        self.api = ApiServer(self.cluster, agenda, stage, Tripwire())
+        self.pods = 0
+        self.bought = 0
+        self.lost_calls = 0
+        self.killed: list[str] = []
+        self._made = 0
+
+    def add_pods(self, number: int) -> None:
+        for _ in range(number):
+            self.pods += 1
+            pod = build_pod(f"pod-{self.pods}", cpu="3", memory="1Gi", owner=("ReplicaSet", "web"))
+            self.cluster.submit(SimulatedPod(pod=pod, arrived=self.stage.now()))
+        self.cluster.schedule(self.stage.now())
+
+    def end_pods(self, number: int) -> None:
+        running = [held for held in self.cluster.pods() if held.node]
+        for held in self.random.sample(running, min(number, len(running))):
+            self.cluster.end(held, self.stage.now())
+        self.cluster.schedule(self.stage.now())
+
+    # What calls do when they take effect
+
+    def resize(self, group_id: str, expected_target: int, target: int) -> int:
+        group = self._expect(group_id, expected_target)
+        more, group.target = target - expected_target, target
+        if more > 0:
+            self.bought += more
+        for _ in range(more):
+            self._made += 1
+            name = f"{group_id}-{self._made}"
+            group.ids.append(name)
+            self.stage.at(self.stage.now() + self.random.uniform(10, 40), partial(self._join, group_id, name))
+        return abs(more)
+
+    def delete(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        group = self._expect(group_id, expected_target)
+        gone = tuple(one for one in instance_ids if one in group.ids)
+        for name in gone:
+            group.ids.remove(name)
+            group.target -= 1
+            if self.cluster.live.find_row(name) is not None:
+                self.killed += [held.key for held in self.cluster.pods_on(name)]
+                self.cluster.remove_node(name, self.stage.now())
+        return gone
+
+    def _expect(self, group_id: str, expected_target: int) -> Machines:
+        group = self.groups[group_id]
+        if group.target != expected_target:
+            raise spec.TargetChanged(actual=group.target, group_id=group_id)
+        return group
+
+    def _join(self, group_id: str, name: str) -> None:
+        if name not in self.groups[group_id].ids:
+            return
+        now = self.stage.now()
+        node = build_node(name, cpu="4", memory="16Gi", labels={"group": group_id}, provider_id=name, created_at=now)
+        self.cluster.add_node(node, now, group_id)
+        self.cluster.schedule(now)
+
+
+class CloudPlugin:
+    """One process's plugin for the shared cloud. ``starts`` is told of each write at the moment when it leaves."""
+
+    def __init__(self, world: SharedWorld, process: Process, starts: Callable[[str], None], step: Callable[[], None]):
+        self._world, self._process, self._starts, self._step = world, process, starts, step
+
+    @hookimpl
+    def provider_info(self) -> spec.ProviderInfo:
+        return spec.ProviderInfo(name=PROVIDER)
+
+    @hookimpl
+    def refresh(self, wanted: frozenset[str]) -> bool:  # noqa: ARG002 - nothing is kept here
+        self._step()
+        return True
+
+    @hookimpl
+    def node_groups(self) -> Any:
+        return [spec.NodeGroup(id=name, min_size=0, max_size=LARGEST) for name in self._world.groups]
+
+    @hookimpl
+    def target_size(self, group_id: str) -> int:
+        return self._world.groups[group_id].target
+
+    @hookimpl
+    def instances(self, group_id: str) -> Any:
+        return [spec.Instance(id=name) for name in self._world.groups[group_id].ids]
+
+    @hookimpl
+    def template_node(self, group_id: str) -> Any:
+        return build_template(cpu="4", memory="16Gi", labels={"group": group_id})
+
+    @hookimpl
+    def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return self._write(group_id, lambda: self._world.resize(group_id, expected_target, target))
+
+    @hookimpl
+    def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
+        return self._write(group_id, lambda: self._world.resize(group_id, expected_target, target))
+
+    @hookimpl
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Any:
+        return self._write(group_id, lambda: self._world.delete(group_id, instance_ids, expected_target))
+
+    def _write(self, group_id: str, effect: Callable[[], T]) -> T:
+        """The request leaves now; what it does happens later, also if its process is dead or frozen by then."""
+        self._starts(group_id)
+        stage, random = self._world.stage, self._world.random
+        answers: list[T | spec.ProviderError] = []
+
+        def arrive() -> None:
+            if self._world.lost_calls:
+                self._world.lost_calls -= 1
+                return
+            try:
+                answers.append(effect())
+            except spec.ProviderError as error:
+                answers.append(error)
+
+        on_its_way = random.uniform(0.05, 1) if random.random() < 0.6 else random.uniform(1, 50)
+        stage.at(stage.now() + on_its_way, arrive)
+        self._step()
+        while not answers:
+            stage.sleep(0.5)
+        [answer] = answers
+        if isinstance(answer, spec.ProviderError):
+            raise answer
+        return answer
+
+
+class InPlace:
+    """Implements CallRunner: the call runs where it is asked for; an answer that comes too late is none."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def run(self, call: Callable[[], T], deadline_seconds: float) -> T:
+        deadline = self._stage.now() + deadline_seconds
+        answer = call()
+        if self._stage.now() > deadline:
+            raise CallTimedOut("the process was frozen for longer")
+        return answer
