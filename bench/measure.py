@@ -1,11 +1,12 @@
 """What a benchmark is, and one turn of the loop as all benchmarks of whole loops time it."""
 
+import atexit
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -68,8 +69,10 @@ def scaled(number: int, share: float) -> int:
 
 
 def make_store() -> FileStore:
-    """For what a loop saves."""
-    return FileStore(Path(mkdtemp(prefix="bench-")) / "state")
+    """Return a store for what a loop saves, in a folder that goes with the process."""
+    folder = TemporaryDirectory(prefix="bench-")
+    atexit.register(folder.cleanup)
+    return FileStore(Path(folder.name) / "state")
 
 
 @dataclass
