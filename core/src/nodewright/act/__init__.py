@@ -2,7 +2,7 @@
 
 from nodewright.act.actor import Actor
 from nodewright.act.audit import AuditLog, AuditRecord, AuditSink
-from nodewright.act.events import EventFilter, alerts, draw_events, loss_of_state
+from nodewright.act.events import EventFilter, alerts, draw_events, loss_of_state, wall_clock_jumped
 from nodewright.act.inbox import Inbox
 from nodewright.act.pause import Pause
 from nodewright.act.ports import (
@@ -37,4 +37,5 @@ __all__ = [
     "alerts",
     "draw_events",
     "loss_of_state",
+    "wall_clock_jumped",
 ]

@@ -64,6 +64,16 @@ def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
         yield _of_status("PlanViolation", message, WARNING)
 
 
+def wall_clock_jumped(seconds: float) -> Event:
+    """Say that somebody set the wall clock while the process ran, by so many seconds (negative: back)."""
+    way = "forward" if seconds > 0 else "back"
+    message = (
+        f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations do not follow it. Times in "
+        "the status and in saved state follow by a tenth of the time that passes, or at once by a restart"
+    )
+    return _of_status("WallClockJumped", message, WARNING)
+
+
 def loss_of_state(warning: str) -> Iterator[Event]:
     """For memory of a former engine that cannot be used."""
     if warning:

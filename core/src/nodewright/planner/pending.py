@@ -120,12 +120,15 @@ def _returns(pod: Pod, settings: PodSettings) -> bool:
 
 
 def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple[list[Pod], list[Pod]]:
-    """Pods old enough to plan for, and those that wait out their delay."""
+    """Return the pods old enough to plan for, and those that wait out their delay.
+
+    Nobody knows the age of a pod that was created in the future: it waits for nothing.
+    """
     old: list[Pod] = []
     young: list[Pod] = []
     for pod in pods:
         created, delay = pod.metadata.creation_timestamp, _delay(pod, settings)
-        waits = delay > 0 and created is not None and created.timestamp() + delay >= now
+        waits = delay > 0 and created is not None and now - delay <= created.timestamp() <= now
         (young if waits else old).append(pod)
     return old, young
 

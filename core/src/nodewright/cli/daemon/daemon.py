@@ -5,7 +5,7 @@ from random import Random
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from nodewright.act import Pause
+from nodewright.act import Pause, wall_clock_jumped
 from nodewright.act.gate import WriteGate
 from nodewright.act.ports import STATUS_KIND
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
@@ -49,6 +49,7 @@ from nodewright.engine.report import LoopReport
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import Settings
+from nodewright.model.steady_clock import SteadyClock
 
 # Where the cluster does not answer at all, the log says so this often.
 _SYNC_SECONDS = 30
@@ -64,19 +65,21 @@ class LiveEngine:
         self._settings = settings
         self._options = options
         self._reloader = Reloader(source, settings)
-        self._clock = SystemClock()
+        # What people read carries the time of day; whatever is decided or waited for takes its time from the other.
+        self._wall = SystemClock()
+        self._boot = BootClock()
+        self._clock = SteadyClock(self._wall.now, self._boot.now, self._wall.sleep)
         self._alarm = ThreadAlarm()
         self._random = Random(options.seed)
         self._stopping = False
         self.lost_leadership = False
         self.last_report: LoopReport | None = None
-        self.log = JsonLog(log, self._clock)
+        self.log = JsonLog(log, self._wall)
         self._lasting = Lasting(self.log)
         cluster, looks = settings.cluster, options.only_looks
         server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
         self._api = MeteredApi(server)
         elects = settings.leader.leader_elect and not looks
-        self._boot = BootClock()
         self._tenure = Tenure(self._make_leadership() if elects else None, self.log, only_looks=looks)
         self._gate = WriteGate(self._boot.now, self._tenure.remaining)
         # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
@@ -85,7 +88,8 @@ class LiveEngine:
         maps = ConfigMaps(self._guarded, cluster.namespace)
         shows = cluster.write_status_configmap and not looks
         self._status = StatusMap(maps, cluster.status_config_map_name) if shows else None
-        self._events = None if looks else KubeEvents(self._api, self._clock, self._find_uid)
+        self._events = None if looks else KubeEvents(self._api, self._wall, self._find_uid)
+        self._told = OwnMaps(LoggedEvents(self.log, self._events), cluster.namespace, cluster.status_config_map_name)
         self._store = ConfigMapStore(maps, self._read_pause)
         self._cleaner = None if looks else NodeCleaner(self._guarded, cluster.node_object_cleanup_delay)
         self._brain = DryBrain() if looks else None
@@ -182,7 +186,7 @@ class LiveEngine:
     def _make_leadership(self) -> Leadership:
         options = lease_options(self._settings, lambda: not self._store.exists())
         tell = partial(self._lasting.see, "the lease")
-        return Leadership(self._api, options, self._boot, self._clock, self._random, tell)
+        return Leadership(self._api, options, self._boot, self._wall, self._random, tell)
 
     def _make_autoscaler(self) -> Autoscaler:
         looks, cluster = self._options.only_looks, self._settings.cluster
@@ -191,7 +195,7 @@ class LiveEngine:
             cluster=kind(self._guarded, self._caches, max_age=cluster.max_cache_age),
             providers=self._providers,
             store=DryStore(self._store) if looks else self._store,
-            events=OwnMaps(LoggedEvents(self.log, self._events), cluster.namespace, cluster.status_config_map_name),
+            events=self._told,
             audit=self.log,
             gate=self._gate,
         )
@@ -241,6 +245,9 @@ class LiveEngine:
     def _prepare(self, autoscaler: Autoscaler) -> None:
         """A loop comes: from now on it is told of, and runs by what is safe of a settings file that has changed."""
         self.log.loop = autoscaler.next_loop
+        jump = self._clock.take_jump()
+        if jump:
+            self._told.record(wall_clock_jumped(jump))
         change = self._reloader.look()
         if change is None:
             return
