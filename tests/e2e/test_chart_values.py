@@ -235,3 +235,21 @@ def test_who_names_no_groups_is_told(clean: ControlPlane, values: dict[str, Any]
     result = run_helm("install", "x", str(CHART), *where, values=values)
     assert result.returncode == 0, result.stderr
     assert ("No node group is named" in result.stdout) == warned
+
+
+@pytest.mark.parametrize(
+    ("given", "requests", "limits"),
+    [
+        ({}, {"cpu": "200m", "memory": "400Mi"}, {"memory": "1Gi"}),
+        ({"limits": {"cpu": "100m"}}, {"memory": "400Mi"}, {"cpu": "100m", "memory": "1Gi"}),
+        ({"requests": {"memory": "2Gi"}}, {"cpu": "200m", "memory": "2Gi"}, {}),
+        ({"limits": {"memory": "300Mi"}}, {"cpu": "200m"}, {"memory": "300Mi"}),
+        ({"limits": None, "requests": {"cpu": 1}}, {"cpu": 1, "memory": "400Mi"}, {"memory": "1Gi"}),
+    ],
+)
+def test_no_default_contradicts_what_is_said_of_a_resource(
+    given: dict[str, Any], requests: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    """A request above its limit is refused by the API server."""
+    [container] = find_pod({"resources": given})["spec"]["containers"]
+    assert container["resources"] == {"requests": requests, "limits": limits}

@@ -36,6 +36,22 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- toYaml (merge (dict) (default dict .Values.podAnnotations) $own) -}}
 {{- end -}}
 
+{{/* A default stands only where neither request nor limit is given: it could contradict the other one. Kubernetes takes a
+limit without a request for both. */}}
+{{- define "nodewright.resources" -}}
+{{- $given := default dict .Values.resources -}}
+{{- $requests := merge (dict) (default dict $given.requests) -}}
+{{- $limits := merge (dict) (default dict $given.limits) -}}
+{{- if not (or (hasKey $requests "cpu") (hasKey $limits "cpu")) -}}
+{{- $_ := set $requests "cpu" "200m" -}}
+{{- end -}}
+{{- if not (or (hasKey $requests "memory") (hasKey $limits "memory")) -}}
+{{- $_ := set $requests "memory" "400Mi" -}}
+{{- $_ := set $limits "memory" "1Gi" -}}
+{{- end -}}
+{{- toYaml (merge (dict "requests" $requests "limits" $limits) $given) -}}
+{{- end -}}
+
 {{/* A number as it was written: 1000000, not Go's 1e+06. */}}
 {{- define "nodewright.text" -}}
 {{- if kindIs "string" . -}}{{- . -}}{{- else -}}{{- toJson . -}}{{- end -}}
