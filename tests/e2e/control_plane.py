@@ -197,5 +197,11 @@ def _free_ports(count: int) -> list[int]:
 def _ask(url: str) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with urllib.request.urlopen(url, context=context, timeout=2) as reply:  # noqa: S310 - our own processes on loopback
-        reply.read()
+    try:
+        with urllib.request.urlopen(url, context=context, timeout=2) as reply:  # noqa: S310 - our own processes on loopback
+            reply.read()
+    except (
+        urllib.error.HTTPError
+    ) as error:  # not ready yet; its connection would stay open as long as the error is held
+        error.close()
+        raise
