@@ -29,13 +29,14 @@ MOST = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A bug: in ``file`` of the package, ``old`` becomes ``new``."""
+    """A bug: in ``file`` of the package, ``old`` becomes ``new``. ``clock_jumps``: only jumps of the clock can show it."""
 
     name: str
     story: str
     file: str
     old: str
     new: str
+    clock_jumps: bool = False
 
 
 class Row(TypedDict):
@@ -79,7 +80,8 @@ def measure(mutant: Mutant, root: Path) -> Row:
     with frozen(root) as copy:
         file, text = mutated(mutant, copy)
         file.write_text(text)
-        command = [sys.executable, "-m", "tests.faults.report", f"--schedules={MOST}"]
+        hunted = "--clock-jumps" if mutant.clock_jumps else f"--schedules={MOST}"
+        command = [sys.executable, "-m", "tests.faults.report", hunted]
         path = os.pathsep.join((str(copy), *(str(copy / part) for part in SOURCES[:2])))
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)

@@ -1,4 +1,5 @@
-"""Hunts in a process of its own: ``python -m tests.faults.report [--schedules N] [--first N]`` prints JSON.
+"""Hunts in a process of its own: ``python -m tests.faults.report [--schedules N] [--first N]`` prints JSON. ``--clock-jumps``
+hunts with jumps of the wall clock instead.
 
 The engine's own check of its plans is switched off: what is caught is caught from outside.
 """
@@ -8,6 +9,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from tests.faults.clock_jumps import hunt_jumps
 from tests.faults.hunt import hunt
 
 import nodewright
@@ -28,16 +30,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--clock-jumps", action="store_true")
     wanted = parser.parse_args()
-    found = hunt(range(wanted.first, wanted.first + wanted.schedules), brain=Brain(check_actions=unchecked))
+    told = _hunt_jumps() if wanted.clock_jumps else _hunt(wanted.first, wanted.schedules)
+    json.dump({"engine": nodewright.__file__, **told}, sys.stdout)
+
+
+def _hunt_jumps() -> dict[str, object]:
+    tried, finding = hunt_jumps(range(6))
+    return {"schedules": tried, "invariant": "clock jumps" if finding else None, "finding": finding}
+
+
+def _hunt(first: int, schedules: int) -> dict[str, object]:
+    found = hunt(range(first, first + schedules), brain=Brain(check_actions=unchecked))
     broken = found.broken
-    told = {
-        "engine": nodewright.__file__,
+    return {
         "schedules": found.tried,
         "invariant": broken.invariant if broken is not None else None,
         "finding": broken.findings[0] if broken is not None else "",
     }
-    json.dump(told, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,15 @@ def test_pods_of_bypassed_schedulers_count_before_they_are_tried() -> None:
 
 @pytest.mark.parametrize(
     ("annotation", "age", "kept"),
-    [(None, 1, False), (None, 31, True), ("1m", 31, False), ("1m", 61, True), ("1s", 29, False), ("soon", 31, True)],
+    [
+        (None, 1, False),
+        (None, 31, True),
+        ("1m", 31, False),
+        ("1m", 61, True),
+        ("1s", 29, False),
+        ("soon", 31, True),
+        (None, -86400, True),
+    ],
 )
 def test_young_pods_wait(annotation: str | None, age: float, kept: bool) -> None:
     annotations = {DELAY_ANNOTATION: annotation} if annotation else {}

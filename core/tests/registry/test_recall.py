@@ -42,11 +42,6 @@ def test_a_backoff_lasts_no_longer_than_it_was_long() -> None:
     assert found.backoffs == {REF: Backoff(until=NOW + 300, duration=300, last_failure=NOW)}
 
 
-def test_a_node_is_not_unneeded_since_a_moment_to_come() -> None:
-    memory = Memory(scale_down=ScaleDownMemory(unneeded_since={"late": NOW + 86400, "early": NOW - 60}))
-    assert recalled(memory, NOW).scale_down.unneeded_since == {"late": NOW, "early": NOW - 60}
-
-
 def test_what_scale_down_remembers_does_not_lie_in_the_future_either() -> None:
     world = World(now=NOW)
     world.add_group("g", 1)

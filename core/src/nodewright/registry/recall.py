@@ -35,10 +35,6 @@ def recalled(memory: Memory, now: float) -> Memory:
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()
         },
-        scale_down=replace(
-            memory.scale_down,
-            unneeded_since={node: min(since, now) for node, since in memory.scale_down.unneeded_since.items()},
-        ),
     )
 
 

@@ -161,13 +161,20 @@ def test_row_14_only_true_keeps_a_node(value: str) -> None:
     [
         (f"{NOW - 299:.0f}", UnremovableCode.BEING_DELETED),
         (f"{NOW - 300:.0f}", None),
-        (f"{NOW + 1000:.0f}", UnremovableCode.BEING_DELETED),
+        (f"{NOW + 299:.0f}", UnremovableCode.BEING_DELETED),
     ],
 )
 def test_row_15_a_taint_for_deletion_holds_for_five_minutes(value: str, code: UnremovableCode | None) -> None:
     world = world_of()
     taint(world, TO_BE_DELETED_TAINT, value)
     assert code_of(eligible(world)) == code
+
+
+@pytest.mark.parametrize(("profile", "code"), [("ca", UnremovableCode.BEING_DELETED), ("nodewright", None)])
+def test_row_15_only_ca_waits_for_a_taint_of_the_future(profile: str, code: UnremovableCode | None) -> None:
+    world = world_of()
+    taint(world, TO_BE_DELETED_TAINT, f"{NOW + 86400:.0f}")
+    assert code_of(eligible(world, profile=profile)) == code
 
 
 @pytest.mark.parametrize("value", ["abc", "", "1e9", "12.5", "99999999999999999999", "\x00", " 5", "٣", "9" * 5000])

@@ -17,6 +17,7 @@ from nodewright.adapters.simulated.scenario import (
     Crash,
     Happening,
     JobsSpec,
+    JumpClock,
     Outage,
     PauseWrites,
     RefuseEvictions,
@@ -159,6 +160,8 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
             simulation.pause(happening.at, happening.lasts)
         case ResumeWrites():
             simulation.pause(happening.at, 0)
+        case JumpClock():
+            simulation.jump_clock(happening.at, happening.by, happening.lasts)
         case RefuseEvictions():
             end = happening.at + happening.lasts
             refusal = Refusal(start=happening.at, end=end, of=happening.namespace or "")

@@ -218,7 +218,14 @@ class RefuseEvictions(Happening, frozen=True, kw_only=True, tag="refuse_eviction
     namespace: Name | None = None
 
 
-Event = Scale | Crash | Restart | Outage | PauseWrites | ResumeWrites | RefuseEvictions
+class JumpClock(Happening, frozen=True, kw_only=True, tag="jump_clock"):
+    """Somebody sets the wall clock of the engine's machine ``by`` so many seconds, and back after that long, if ever."""
+
+    by: float
+    lasts: Seconds | None = msgspec.field(name="for", default=None)
+
+
+Event = Scale | Crash | Restart | Outage | PauseWrites | ResumeWrites | RefuseEvictions | JumpClock
 
 
 class Scenario(Strict, frozen=True, kw_only=True):

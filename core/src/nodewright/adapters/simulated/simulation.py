@@ -12,6 +12,7 @@ from nodewright.adapters.simulated.api_server import ApiServer
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.controllers import Deployment, Jobs
+from nodewright.adapters.simulated.engine_clock import EngineClock
 from nodewright.adapters.simulated.engine_life import EngineLife
 from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.kubelets import Kubelets
@@ -92,6 +93,7 @@ class Simulation:
         )
         self.api_server = ApiServer(self.cluster, self.agenda, clock, self.engine.wire)
         self._clock = clock
+        self._engine_clock = EngineClock(clock)
         self._options = options
         self._start = clock.now()
         self._meter = Meter(self.cluster, self._start, options.resources)
@@ -137,6 +139,13 @@ class Simulation:
 
         self.agenda.at(at, fail)
 
+    def jump_clock(self, at: float, by: float, lasts: float | None) -> None:
+        """Somebody sets the wall clock of the engine's machine, for so long or for good."""
+        self._engine_clock.expect_jumps()
+        self.agenda.at(at, lambda _: self._engine_clock.jump(by))
+        if lasts is not None:
+            self.agenda.at(at + lasts, lambda _: self._engine_clock.jump(-by))
+
     def pause(self, at: float, seconds: float) -> None:
         """Somebody orders a pause; one of no length ends the pause that there is."""
 
@@ -156,7 +165,7 @@ class Simulation:
                 self._let_happen(moment)
             elif self._removals_due() <= moment:
                 self._step_removals()
-            else:
+            elif self._pacing.next_loop() <= moment:
                 self._loop()
                 if on_progress is not None:
                     on_progress(self._progress())
@@ -169,7 +178,9 @@ class Simulation:
         return min(self._world_due(), self._removals_due(), self._pacing.next_loop())
 
     def _removals_due(self) -> float:
-        return self.engine.alive.next_step_at() if self.engine.alive is not None else math.inf
+        if self.engine.alive is None:
+            return math.inf
+        return self._engine_clock.true_time(self.engine.alive.next_step_at())
 
     def _world_due(self) -> float:
         return min(self.agenda.next_due(), self._cloud_due)
@@ -199,7 +210,9 @@ class Simulation:
     def make_engine(self) -> Autoscaler:
         """A new one, of what the last one saved."""
         options = self._options
-        return Autoscaler(self._world, self._clock, options.settings, Random(options.seed), brain=options.brain)
+        return Autoscaler(
+            self._world, self._engine_clock.start(), options.settings, Random(options.seed), brain=options.brain
+        )
 
     def started(self, at: float) -> None:
         self._pacing.ran(at, settled=False, timer=math.inf)
@@ -219,7 +232,8 @@ class Simulation:
             return
         self._learn(report)
         self._recorder.take(report)
-        self._pacing.ran(engine.next_loop_at(report), settled=report.is_settled, timer=report.next_timer)
+        due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
+        self._pacing.ran(due, settled=report.is_settled, timer=timer)
         asked = report.plan is not None and bool(report.plan.provisioning.questions)
         self._after_writes(wrote=asked or bool(report.outcomes))
 

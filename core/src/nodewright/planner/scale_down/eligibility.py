@@ -118,8 +118,10 @@ class _Trial:
 
     def _refuse_marked(self) -> None:
         tainted_at = self._snapshot.column("to_be_deleted_at", _tainted_at)[self._rows]
-        # A node whose taint is older is looked at again.
-        self._refuse(self._state.now - tainted_at < DELETION_SECONDS, [_BEING_DELETED])
+        # A node whose taint is older is looked at again; CA waits for one of the future for ever.
+        age = self._state.now - tainted_at
+        age = age if self._settings.is_ca else np.abs(age)
+        self._refuse(age < DELETION_SECONDS, [_BEING_DELETED])
         self._refuse(self._snapshot.column("scale_down_disabled", _disabled)[self._rows], [_DISABLED])
 
     def _find_groups(self) -> tuple[list[GroupState], Ids]:

@@ -16,13 +16,15 @@ def since_before(
     """Return since when nodes have not been needed, as the last loop left it.
 
     A new engine that keeps to CA's ways begins with what soft taints say that are younger than their time to live;
-    ours knows better from its memory.
+    ours knows better from its memory. A taint of the future is one of now.
     """
     ttl = settings.scale_down.node_deletion_candidate_ttl
     if memory.updated_at or not ttl:
         return memory.unneeded_since
     times = ((name, tainted_at(snapshot.node(snapshot.row(name)), DELETION_CANDIDATE_TAINT)) for name in names)
-    return {name: at for name, at in times if at is not None and at + ttl >= now} | dict(memory.unneeded_since)
+    return {name: min(at, now) for name, at in times if at is not None and at + ttl >= now} | dict(
+        memory.unneeded_since
+    )
 
 
 def is_ready_node(state: ClusterState, name: str) -> bool:

@@ -1,0 +1,103 @@
+"""Schedules in which somebody sets the wall clock of the engine's machine: 30 s, 10 min or a day, forward or back.
+
+Half of the pods leave after ten minutes; the nodes without pods go within a bound, whatever the clock says.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from typing import Any
+
+from nodewright.adapters.simulated.build import BuildOptions, build_simulation
+from nodewright.adapters.simulated.journal import What
+from nodewright.adapters.simulated.scenario_file import read_scenario
+from nodewright.engine.brain import Brain
+
+MINUTE, DAY = 60.0, 86400.0
+SIZES = (30.0, 600.0, DAY)
+PODS, LEFT = 6, 2
+# A clock that is a day back still tells a time after the epoch, before which nothing is.
+START = 2 * DAY
+LEAVE, DURATION = START + 10 * MINUTE, START + 90 * MINUTE
+# The unneeded time, a tenth of it, a restart, and removal one after the other.
+GONE = LEAVE + 10 * MINUTE * 1.1 + 12 * MINUTE
+TAINT = "ToBeDeletedByClusterAutoscaler"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jump:
+    """``by`` seconds at a moment, for so long (None: for good), and when the engine starts anew, if it does."""
+
+    at: float
+    by: float
+    lasts: float | None
+    restart: float | None
+
+    @property
+    def timeline(self) -> list[dict[str, Any]]:
+        jump: dict[str, Any] = {"do": "jump_clock", "at": self.at, "by": self.by}
+        if self.lasts is not None:
+            jump["for"] = self.lasts
+        restart = [{"do": "restart", "at": self.restart, "down": 5}] if self.restart is not None else []
+        return [jump, *restart]
+
+
+def draw_jumps(seed: int = 0) -> Iterator[Jump]:
+    """Every size both ways, for 30 s or for good, without a restart, with one meanwhile and one afterwards."""
+    random = Random(seed)
+    for size, sign, lasts, restart in product(SIZES, (1, -1), (30.0, 600.0, None), (None, 20.0, 700.0)):
+        at = START + random.randrange(0, 1800, 5)
+        yield Jump(at=at, by=sign * size, lasts=lasts, restart=None if restart is None else at + restart)
+
+
+def schedule(jump: Jump | None) -> dict[str, Any]:
+    pod = {"cpu": "1", "memory": "64Mi"}
+    group = {"name": "a", "cpu": 1, "max_size": 8, "size": 0, "provision_delay": "60s", "delete_delay": "30s"}
+    return {
+        "name": "clock jumps",
+        "duration": DURATION,
+        "providers": {"fake": {"groups": [group]}},
+        "deployments": [{"name": "web", "at": START, "replicas": PODS, "pod": pod}],
+        "timeline": [
+            {"do": "scale", "at": LEAVE, "deployment": "web", "replicas": LEFT},
+            *(jump.timeline if jump is not None else []),
+        ],
+    }
+
+
+def most_bought(jump: Jump | None) -> int:
+    """Return how many machines may be bought: an engine that starts with a clock set forward gives up what is on its way."""
+    starts_later = jump is not None and jump.by > 0 and jump.restart is not None
+    return 2 * PODS if starts_later else PODS
+
+
+def hunt_jumps(seeds: range) -> tuple[int, str]:
+    """Return how many schedules were tried until one was broken, and what went wrong; empty: all are sound."""
+    tried = 0
+    for seed in seeds:
+        for jump in draw_jumps(seed):
+            tried += 1
+            found = find_faults(jump)
+            if found:
+                return tried, f"{jump}: {'; '.join(found)}"
+    return tried, ""
+
+
+def find_faults(jump: Jump | None) -> list[str]:
+    """Run the schedule and say what went wrong, by the true time."""
+    scenario = read_scenario(json.dumps(schedule(jump)), "clock jumps")
+    simulation = build_simulation(scenario, BuildOptions(brain=Brain(strict=True)))
+    result = simulation.run()
+    found = [] if result.final.running == LEFT else [f"{result.final.running} pods run, not {LEFT}"]
+    if result.increases > most_bought(jump):
+        found.append(f"{result.increases} machines were bought for {PODS} pods")
+    removed = [fact.at for fact in result.journal if fact.what == What.NODE_REMOVED]
+    nodes = [node for _, node in simulation.cluster.live.nodes()]
+    if len(nodes) != LEFT:
+        found.append(f"{len(nodes)} nodes stay for {LEFT} pods")
+    elif removed and removed[-1] > GONE:
+        found.append(f"the last idle node goes only at {removed[-1]:g} s")
+    tainted = [node.name for node in nodes if any(taint.key == TAINT for taint in node.spec.taints)]
+    return [*found, *(f"{name} stays tainted" for name in tainted)]
