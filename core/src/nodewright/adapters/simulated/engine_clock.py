@@ -3,8 +3,8 @@
 import math
 
 from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.steady_clock import SteadyClock
 from nodewright.model.clock import Clock
-from nodewright.model.steady_clock import SteadyClock
 
 # Where the engine's clock runs slower than ours, what is due is looked at again after this long at the least.
 _STEP_SECONDS = 0.01

@@ -23,6 +23,7 @@ from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_paus
 from nodewright.adapters.logs import JsonLog, Lasting, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.steady_clock import SteadyClock
 from nodewright.adapters.web import HealthCheck
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
@@ -49,7 +50,6 @@ from nodewright.engine.report import LoopReport
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import Settings
-from nodewright.model.steady_clock import SteadyClock
 
 # Where the cluster does not answer at all, the log says so this often.
 _SYNC_SECONDS = 30

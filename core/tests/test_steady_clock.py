@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodewright.model.steady_clock import FOLLOWS, SteadyClock
+from nodewright.adapters.steady_clock import FOLLOWS, SteadyClock
 
 START = 1_700_000_000.0
 JUMPS = [sign * size for size in (30.0, 600.0, 86400.0) for sign in (1, -1)]
