@@ -153,7 +153,8 @@ def _waiting(name: str, number: int) -> Pod:
 
 def _idle(nodes: int, changes: int) -> Benchmark:
     what = f"{changes} of its pods changed" if changes else "nothing changed"
-    limit = {0: 0.05, 10: 0.06, 100: 0.06}.get(changes)
+    is_largest = nodes == _SIZES[-1]
+    limit = ({0: 0.1, 1_000: 0.16} if is_largest else {0: 0.05, 10: 0.06, 100: 0.06}).get(changes)
     beyond = (f"idle-loop-{nodes}-0", 0.01) if changes == 100 else None
     return Benchmark(
         workload=f"{nodes:,} nodes with 10 pods each, scale-down on, {what}; a whole loop",

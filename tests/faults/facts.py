@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from tests.faults.history import History, Loop, Seen, Write
@@ -16,6 +16,8 @@ STARTUP = 900.0
 SLACK = 120.0
 TOLERATED_UNREADY = 3
 TOLERATED_SHARE = 0.45
+# A call may take a minute, and starts within 15 s after it was saved: for so long a group is left alone after a crash.
+HELD = 75.0
 # For so long nothing is planned in an unhealthy cluster, even for groups that are not at fault.
 UNHEALTHY = 1200.0
 
@@ -89,6 +91,23 @@ class Facts:
     def crashed_between(self, start: float, end: float) -> bool:
         return any(start <= at <= end for at in self.crashes)
 
+    @cached_property
+    def _holds(self) -> Mapping[str, list[tuple[float, float]]]:
+        """When each group may have been left alone because the engine died in the middle of a write, or right after one."""
+        restarts = {event.at for event in self.history.scenario.timeline if isinstance(event, Restart)}
+        found: dict[str, list[tuple[float, float]]] = {group: [] for group in self.groups}
+        for group, crash in product(self.groups, self.crashes):
+            writes = (write.at for loop in self.loops for write in loop.writes if write.group == group)
+            last = max((at for at in writes if at <= crash), default=float("-inf"))
+            until = crash + HELD if crash not in restarts else last + HELD
+            if until > crash:
+                found[group].append((crash, until))
+        return found
+
+    def is_held(self, group: str, at: float) -> bool:
+        """Return whether an engine that died before may still be writing to the group, as far as the next one knows."""
+        return any(start <= at <= end for start, end in self._holds[group])
+
     def last_reset(self, before: float) -> float:
         return max((at for at in self.resets if at <= before), default=float("-inf"))
 
@@ -121,7 +140,10 @@ class Facts:
             if len(unwell(loop)) > TOLERATED_UNREADY:
                 common.append((loop.at, following.at))
         faults = [fault for fault in self.cloud.get("faults", ()) if not _only_refuses_growth(fault)]
-        return {group: _merged([*common, *(_window(f) for f in faults if _reaches(f, group))]) for group in self.groups}
+        return {
+            group: _merged([*common, *self._holds[group], *(_window(f) for f in faults if _reaches(f, group))])
+            for group in self.groups
+        }
 
     def hindered(self, group: str, start: float, end: float) -> float:
         """For how many of the seconds between ``start`` and ``end`` something was in the way."""

@@ -76,6 +76,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
             if loop.at > suspicions.left_alone_until(group, loop.at)
             and seen.target < facts.groups[group].most
             and not facts.has_wrong_size(group, loop.at)
+            and not facts.is_held(group, loop.at)
         ]
         if loop.pending > possible and open_groups and not _asked_in(loop):
             yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and nobody asks {open_groups}"
@@ -123,6 +124,7 @@ def _is_probed(facts: Facts, group: str, until: float, loop: Loop, suspicions: S
 def _has_room(facts: Facts, group: str, loop: Loop, suspicions: Suspicions) -> bool:
     """Return whether a group may be asked at once for what others owe: it is sound, not full, and not silent itself."""
     is_free = loop.at > suspicions.left_alone_until(group, loop.at) and not facts.has_wrong_size(group, loop.at)
+    is_free = is_free and not facts.is_held(group, loop.at)
     is_silent = _owed(group, loop) > facts.asked(group, loop.at - HEDGING_DELAY, loop.at)
     return is_free and not is_silent and loop.seen[group].target < facts.groups[group].most
 

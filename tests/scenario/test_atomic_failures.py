@@ -241,7 +241,8 @@ def test_an_engine_that_dies_anywhere_still_moves_on_and_buys_nothing_twice(fail
         return plays[-1].story.simulation
 
     plays: list[Asking] = []
-    latest = ASKED + 300 + down + 2 * LOOP
+    # A call that may be under way when it dies is over after 75 s; its group is asked then.
+    latest = ASKED + 75 + 300 + 2 * LOOP
     for kill in kill_everywhere(simulate, down_seconds=down):
         _check_killed(plays[-1], kill.result, latest, str(kill))
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.simulated.store import MemoryStore
 from nodewright.engine.covering import START_SECONDS, Covering
 from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
+from nodewright.model.write_gate import WriteGate
 from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.state import Memory
 from nodewright.testkit import FakeClock

@@ -6,11 +6,11 @@ from typing import Any
 
 from core.tests.leaders.replica import Replica
 
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.engine.ports import Loaded
+from nodewright.model.write_gate import WriteGate
 from nodewright.registry.state import Memory
 
 

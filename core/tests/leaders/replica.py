@@ -10,7 +10,6 @@ from core.tests.leaders.clouds import CloudPlugin, InPlace, SharedWorld
 from core.tests.leaders.stage import Process, Stage
 
 from nodewright.act import AuditLog, Event, Eviction, Sight
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.kube.api import Api, ApiError, Lines, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.guard import GuardedApi
@@ -24,6 +23,7 @@ from nodewright.model.errors import KubeApiError, NodewrightError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
+from nodewright.model.write_gate import WriteGate
 
 NAMESPACE = "kube-system"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider import InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.provider.runner import NotStarted
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.model.errors import ProviderUnavailable
 from nodewright.model.group import GroupRef
+from nodewright.model.write_gate import WriteGate
 
 GROUP = GroupRef("scripted", "g")
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, load_provider
 from nodewright.model.clock import Clock
 from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.write_gate import WriteGate
 from nodewright.spec.context import ProviderContext
 
 

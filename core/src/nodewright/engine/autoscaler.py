@@ -309,7 +309,11 @@ class Autoscaler:
             writes = unsettled(memory.writes_in_flight, seen)
             known = as_if_made(memory.last_known, seen, writes)
             held_memory = replace(memory, writes_in_flight=writes, last_known=known)
-            return fold(held_memory, held(seen, writes), outcomes, self._settings, ended), problem
+            state = fold(held_memory, held(seen, writes), outcomes, self._settings, ended)
+            # What a held group was known as before tells later whether the write did all that it was to do.
+            before = {ref: memory.last_known[ref] for ref in writes if ref in memory.last_known}
+            kept = {**state.memory.last_known, **before}
+            return replace(state, memory=replace(state.memory, last_known=kept)), problem
 
         try:
             state, problem = look()

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.act.gate import WriteGate
 from nodewright.engine.intent import writes_in_flight
 from nodewright.engine.ports import StateStore
 from nodewright.model.action import Action, DeleteInstances
@@ -13,6 +12,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.group import GroupRef
 from nodewright.model.process_settings import ProviderSettings
 from nodewright.model.settings import Settings
+from nodewright.model.write_gate import WriteGate
 from nodewright.registry.state import Memory
 
 # A call may start so long after it was saved that it is about to.

@@ -15,7 +15,7 @@ from nodewright.act import (
     ServesRequests,
     Sight,
 )
-from nodewright.act.gate import WriteGate
+from nodewright.model.write_gate import WriteGate
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
 from nodewright.registry.state import Memory
 

@@ -9,13 +9,13 @@ import msgspec
 import pluggy
 from tenacity import RetryCallState, Retrying, retry_if_exception
 
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider.checks import Unfit
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
 from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
 from nodewright.model.errors import BadAnswer, CloudBusy, ProviderError, ProviderUnavailable, Shortage
 from nodewright.model.group import FailureScope, GroupRef
+from nodewright.model.write_gate import WriteGate
 from nodewright.spec.cache import anew
 from nodewright.spec.hooks import WRITE_HOOKS
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, entry_points
 from typing import Any, Protocol
 
-from nodewright.act.gate import WriteGate
 from nodewright.adapters.provider import checks
 from nodewright.adapters.provider.calls import CallSettings, HookCaller
 from nodewright.adapters.provider.client import ProviderClient
@@ -15,6 +14,7 @@ from nodewright.adapters.provider.verify import check_info, register
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound, ProviderError
 from nodewright.model.group import ProviderInfo
+from nodewright.model.write_gate import WriteGate
 from nodewright.spec.context import ProviderContext
 from nodewright.spec.hooks import ENTRY_POINT_GROUP
 

@@ -122,6 +122,7 @@ class EngineLife:
     def end_if_leaving(self, at: float) -> None:
         """It has done what it was about to do."""
         if self._is_leaving and self.alive is not None:
+            self.alive.end()
             self._is_homeless = True
             self._stop(at, What.ENGINE_STOPPED)
         self._is_leaving = False

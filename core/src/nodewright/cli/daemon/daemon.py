@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from nodewright.act import Pause, wall_clock_jumped
-from nodewright.act.gate import WriteGate
 from nodewright.act.ports import STATUS_KIND
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
@@ -50,6 +49,7 @@ from nodewright.engine.report import LoopReport
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import Settings
+from nodewright.model.write_gate import WriteGate
 
 # Where the cluster does not answer at all, the log says so this often.
 _SYNC_SECONDS = 30
