@@ -7,6 +7,8 @@ from tests.faults.backoffs import BUSY, FIRST, LONGEST, SHARED, reached
 from tests.faults.facts import SLACK, Facts, unregistered
 from tests.faults.history import Loop, Seen
 
+# A node whose condition changed so soon after it registered may never have been Ready, as far as it tells.
+CLOSE = 60.0
 # A busy cloud is asked again after what it asked for, or after a pause that grows up to this.
 LONGEST_PAUSE = 120.0
 
@@ -47,7 +49,7 @@ def suspect(facts: Facts) -> Suspicions:
     looked: dict[str, float] = {}
     for loop in facts.loops:
         known |= loop.seen
-        taken_back = [group for group in loop.seen if _is_lower(facts, group, looked.get(group, 0.0), loop.at)]
+        taken_back = [group for group in loop.seen if _is_lower(facts, group, looked.get(group, 0.0), loop)]
         failures = list(_failed_in(facts, loop))
         failed = {group for group, _ in failures}
         for group in {*failed, *_overdue_in(facts, loop, known, looked), *taken_back}:
@@ -64,17 +66,21 @@ def suspect(facts: Facts) -> Suspicions:
     return found
 
 
-def _is_lower(facts: Facts, group: str, since: float, until: float) -> bool:
+def _is_lower(facts: Facts, group: str, since: float, loop: Loop) -> bool:
     """May a target have been lowered by somebody since it was read last? What we asked for has then come to nothing."""
-    lowered = any(a.group == group and a.count < 0 and since <= a.at <= until for a in facts.history.asked)
-    return lowered or facts.has_wrong_size(group, until)
+    lowered = any(a.group == group and a.count < 0 and since <= a.at <= loop.ends_reads for a in facts.history.asked)
+    return lowered or facts.has_wrong_size(group, loop.at) or facts.has_wrong_size(group, loop.ends_reads)
 
 
 def _failed_in(facts: Facts, loop: Loop) -> Iterator[tuple[str, str]]:
     """The groups that fail in this loop, each with how far the cloud said that it reaches."""
     for write in loop.writes:
-        if write.hook == "increase_size" and write.error not in BUSY and not write.is_granted:
+        if write.hook != "increase_size" or write.error in BUSY:
+            continue
+        if not write.is_granted:
             yield write.group, facts.stated_scope(write)
+        elif facts.requests and write.accepted < write.target - write.expected:  # it may have been for all or nothing
+            yield write.group, "group"
     for group, seen in loop.seen.items():
         for failure_id, failure in seen.failed.items():
             if facts.first_seen[group, failure_id] == loop.at or facts.resets:
@@ -96,12 +102,16 @@ def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float)
     missing, is_read = seen.without_machine, group in loop.seen
     if not is_read:  # what others do to it is not known then, and what we asked for may have come
         missing += sum(a.count for a in mine if a.ours and a.at >= looked)
-    if missing > sum(max(0, a.count) for a in mine if (a.ours or is_read) and a.at >= late):
+    awaited = sum(max(0, a.count) for a in mine if (a.ours or is_read) and a.at >= late)
+    if missing > awaited - facts.withdrawn(group, late, loop.at):
         return True
     unclear = bool(facts.resets) or facts.has_wrong_size(group, loop.at)
     recent = float("-inf") if unclear else min(looked - facts.patience, late) - SLACK
     # The time of a reservation begins when it is asked for, and it ends where one of its machines is lost.
     asked_before = SLACK if facts.requests else 0.0
+    is_old = any(a.ours and recent <= a.at < late + asked_before for a in mine)
+    if facts.requests and is_old and unregistered(seen, loop):
+        return True
     if any(recent <= facts.first_seen[group, machine] < late + asked_before for machine in unregistered(seen, loop)):
         return True
     if facts.requests and any(
@@ -109,4 +119,5 @@ def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float)
     ):
         return True
     nodes = (loop.nodes[machine] for machine in seen.there if machine in loop.nodes)
-    return any(not node.ever_ready for node in nodes)
+    # One that was Ready only when it was new looks as if it never had been to an engine that forgot.
+    return any(not node.ever_ready or (facts.resets and node.last_ready <= node.since + CLOSE) for node in nodes)

@@ -112,9 +112,17 @@ class Facts:
         return max((at for at in self.resets if at <= before), default=float("-inf"))
 
     def knows_since(self, before: float) -> float:
-        """When the engine first looked after it may have forgotten everything: its clocks may start there."""
+        """When the engine first read all groups after it may have forgotten everything: its clocks may start there."""
         lost = self.last_reset(before)
-        return next((loop.at for loop in self.loops if loop.at > lost), lost) if lost > float("-inf") else lost
+        if lost == float("-inf"):
+            return lost
+        unread = set(self.groups)
+        for loop in self.loops:
+            if loop.at > lost:
+                unread -= loop.seen.keys()
+                if not unread:
+                    return loop.at
+        return before
 
     def _times(self, what: What) -> list[float]:
         journal = self.history.result.journal if self.history.result is not None else ()
@@ -171,7 +179,17 @@ class Facts:
 
     def stated_scope(self, write: Write) -> str:
         """Return how far a refusal reaches, as the cloud said it: no farther than the group where it said nothing."""
-        return next((str(f["scope"]) for f in self._refusals if f["scope"] and _meets(f, write)), "group")
+        told = next((str(f["scope"]) for f in self._refusals if f["scope"] and _meets(f, write)), "")
+        return told or (self._stock_scope(write) if write.error == "OutOfCapacity" else "group")
+
+    def _stock_scope(self, write: Write) -> str:
+        """Return what the stock-out is about for which an increase of all or nothing was refused."""
+        group = self.groups[write.group]
+        own = {"group": write.group, "zone": group.zone, "instance_type": group.instance_type}
+        meant = [out for out in self.cloud.get("stock_outs", ()) if out["start"] <= write.at < out["end"]]
+        meant = [out for out in meant if all(out.get(key, value) == value for key, value in own.items())]
+        least = min(meant, key=lambda out: int(out["remaining"]), default={"group": write.group})
+        return next(scope for scope in ("group", "instance_type", "zone") if scope in least)
 
     def told_pause(self, write: Write) -> float:
         """Return the seconds for which a busy cloud asked to be left alone at most; 0 if none did."""
@@ -206,14 +224,17 @@ class Facts:
         came = [known for (name, known), at in self.first_seen.items() if name == group and since <= at <= until and at]
         arrived = sum(self._failed_machines(group, known) or 1 for known in came)
         outside = -sum(min(0, a.count) for a in self.history.asked if a.group == group and since <= a.at <= until)
-        withdrawn = sum(
+        return arrived + outside + self.withdrawn(group, since, until)
+
+    def withdrawn(self, group: str, since: float, until: float) -> int:
+        """Return how many machines that were asked for were taken back by us in that time."""
+        return sum(
             write.accepted
             for loop in self.loops
             if since <= loop.at < until
             for write in loop.writes
             if write.group == group and write.hook == "decrease_target_size"
         )
-        return arrived + outside + withdrawn
 
     def _failed_machines(self, group: str, known: str) -> int:
         """How many machines a failure of that id stood for at most; 0 for what is a machine."""

@@ -187,8 +187,10 @@ def _idle_after(facts: Facts, number: int, write: Write) -> float:
 def check_strangers_go(facts: Facts) -> Findings:
     """A machine that is no node in time is deleted, one after the other, as far as the minimum allows."""
     held: set[str] = set()
+    most = 0
     free_since, joined = dict[str, float](), dict[str, float]()
     for loop in facts.loops:
+        most = max(most, sum(len(seen.there) for seen in loop.seen.values()))
         for group, seen in loop.seen.items():
             joined[group] = max(joined.get(group, 0.0), last_joined(seen, loop))
             if group in held:
@@ -201,7 +203,7 @@ def check_strangers_go(facts: Facts) -> Findings:
                 time = _times_to_join(joined[group], since) * facts.patience
                 bound = time + SLACK + 30 * len(seen.there) + facts.hindered(group, since, loop.at)
                 if facts.resets:  # an engine that forgot which machines never ran counts them in its deletion budget
-                    bound += BUDGET_WINDOW * (sum(len(other.there) for other in loop.seen.values()) // BUDGET)
+                    bound += BUDGET_WINDOW * (most // BUDGET)
                 if loop.at - since > bound:
                     yield f"{loop.at:g} s: {machine} is no node since {since:g} s"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.faults.blame import Suspicions, suspect
-from tests.faults.facts import SLACK, STARTUP, Facts
+from tests.faults.facts import SLACK, STARTUP, Facts, last_joined, unregistered
 from tests.faults.history import Loop
 
 Findings = Iterator[str]
@@ -22,6 +22,7 @@ class _Waits:
     sound: dict[tuple[str, int], float] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     starting: float = float("-inf")
+    joined: float = float("-inf")
 
     def note(self, facts: Facts, loop: Loop, suspicions: Suspicions) -> None:
         requested = [name for name, stage in loop.requests.items() if stage == "waiting"]
@@ -32,6 +33,8 @@ class _Waits:
         # As in cluster-autoscaler, a node that breaks within its startup time counts as starting until that is over.
         slow = [node for node in loop.nodes.values() if not node.ready and loop.at - node.since > SLACK]
         self.starting = max([self.starting, *(min(loop.at, node.since + STARTUP) for node in slow)])
+        owing = (seen for group, seen in loop.seen.items() if unregistered(seen, loop) or seen.without_machine)
+        self.joined = max([self.joined, *(last_joined(seen, loop) for seen in owing)])
         self.asked |= {write.group: loop.at for write in loop.writes if write.hook == "increase_size"}
 
 
@@ -48,8 +51,10 @@ def check_starvation(facts: Facts) -> Findings:
             if not sound:
                 continue
             others = max(1, len(facts.groups) - len(sound))
+            # A machine that registers moves the deadline of those asked for with it, once.
+            time = facts.patience * (2 if waits.joined >= loop.at - 2 * others * facts.patience else 1)
             startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0
-            since = facts.calm_since(loop.at, others * (facts.patience + startup) + TEN_LOOPS + SLACK)
+            since = facts.calm_since(loop.at, others * (time + startup) + TEN_LOOPS + SLACK)
             if facts.knows_since(loop.at) > since:  # who forgot everything gives each group its time anew
                 continue
             starving = [i for i, began in waits.items.items() if began <= since and facts.requests.get(i, 1) == size]

@@ -93,6 +93,17 @@ def test_a_restart_forgets_no_evidence(keeps_memory: bool) -> None:
     assert story.planned(DeleteInstances, "a") == []
 
 
+@pytest.mark.parametrize("after_effect", [True, False])
+def test_a_group_that_is_held_after_a_crash_in_a_write_is_not_blamed_for_a_report(after_effect: bool) -> None:
+    story = Story({**A, "size": 2}, B, false_failures=[{**SLANDER, "machines": 2}], minutes=60)
+    story.pods(2, at=1)
+    story.pods(1, at=6 * MINUTE, name="later")
+    story.simulation.engine.crash(6 * MINUTE, after_effect=after_effect, down_seconds=5, keeps_memory=True)
+    assert story.events("ScaleUpFailed") == []
+    assert story.machines("a") == 3
+    assert story.machines("b") == 0
+
+
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_machine_that_ran_and_has_no_node_any_more_goes_as_a_late_machine_does(restarts: bool) -> None:
     """That it ran is remembered, across a restart too."""

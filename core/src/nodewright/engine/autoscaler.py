@@ -28,6 +28,7 @@ from nodewright.observe import Observer
 from nodewright.planner.buffers.desk import BufferReport
 from nodewright.planner.plan import Plan, ScaleDownReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
+from nodewright.registry.evidence import with_evidence
 from nodewright.registry.fold import fold
 from nodewright.registry.in_flight import as_if_made, held, unsettled
 from nodewright.registry.recall import recalled
@@ -307,7 +308,8 @@ class Autoscaler:
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
             writes = unsettled(memory.writes_in_flight, seen)
-            known = as_if_made(memory.last_known, seen, writes)
+            believed = seen if self._settings.size_correction == "ca" else with_evidence(seen, memory)
+            known = as_if_made(memory.last_known, believed, writes)
             held_memory = replace(memory, writes_in_flight=writes, last_known=known)
             state = fold(held_memory, held(seen, writes), outcomes, self._settings, ended)
             # What a held group was known as before tells later whether the write did all that it was to do.
