@@ -62,6 +62,8 @@ def suspect(facts: Facts) -> Suspicions:
             if write.error in BUSY:
                 pause = max(LONGEST_PAUSE, facts.told_pause(write)) + SLACK
                 found.busy.setdefault(write.group, []).append((loop.at, loop.at + pause))
+        for group in {group for machine, group in facts.small_nodes.items() if machine in loop.nodes}:
+            found.busy.setdefault(group, []).append((loop.at, float("inf")))  # it is no place for pods
         looked |= dict.fromkeys(loop.seen, loop.at)
     return found
 
@@ -69,7 +71,7 @@ def suspect(facts: Facts) -> Suspicions:
 def _is_lower(facts: Facts, group: str, since: float, loop: Loop) -> bool:
     """May a target have been lowered by somebody since it was read last? What we asked for has then come to nothing."""
     lowered = any(a.group == group and a.count < 0 and since <= a.at <= loop.ends_reads for a in facts.history.asked)
-    return lowered or facts.has_wrong_size(group, loop.at) or facts.has_wrong_size(group, loop.ends_reads)
+    return lowered or facts.has_wrong_size(group, loop.at)
 
 
 def _failed_in(facts: Facts, loop: Loop) -> Iterator[tuple[str, str]]:

@@ -75,6 +75,19 @@ class Facts:
         asked = self.history.scenario.provisioning_requests
         return {request.name: sum(pods.count for pods in request.pod_sets) for request in asked}
 
+    @cached_property
+    def small_nodes(self) -> Mapping[str, str]:
+        """The nodes that take no pod although their group's template says that they do, with their groups."""
+        rules = self.cloud.get("small_machines", ())
+        return {
+            fact.name: rule["group"]
+            for fact in (self.history.result.journal if self.history.result is not None else ())
+            for rule in rules
+            if fact.what == What.MACHINE_STARTED
+            and fact.where == f"fake/{rule['group']}"
+            and rule["start"] <= fact.at < rule["end"]
+        }
+
     # When the engine was away, or forgot
 
     @cached_property
@@ -169,11 +182,11 @@ class Facts:
         return min(self.unhindered(group, at, seconds) for group in self.groups)
 
     def has_wrong_size(self, group: str, at: float) -> bool:
-        """Is the group's size reported wrong, or was it so lately that requests may still be confused?"""
+        """Is the group's size reported wrong in a loop that begins then, or was it so lately that requests may be confused?"""
         return any(
             fault["kind"] == "wrong_size"
             and fault["group"] == group
-            and fault["start"] <= at <= fault["end"] + 2 * self.patience
+            and fault["start"] - SLACK <= at <= fault["end"] + 2 * self.patience
             for fault in self.cloud.get("faults", ())
         )
 

@@ -26,6 +26,7 @@ def check_overbuying(facts: Facts) -> Findings:
             if count > refill:
                 bought += (count - refill) * limits.slots - (limits.slots - 1)
         counted = [group for group in loop.seen if not _may_be_given_back(facts, group, loop)]
+        counted = [group for group in counted if group not in facts.small_nodes.values()]
         on_their_way = sum(_surely_coming(facts, group, loop.seen[group], loop) for group in counted)
         promised = sum(facts.requests[name] for name, stage in loop.requests.items() if stage != "over")
         needed = max(0, loop.pending + promised - on_their_way)

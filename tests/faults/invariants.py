@@ -26,6 +26,7 @@ Findings = Iterator[str]
 # By then every backoff has ended and everything has come to rest.
 REST = DURATION - 30 * MINUTE
 RETRY = 5 * MINUTE
+MOST_MISFITS = 3
 # So many machines may be deleted within that time.
 BUDGET, BUDGET_WINDOW = 10, 10 * MINUTE
 
@@ -250,12 +251,22 @@ def check_unhealthy(facts: Facts) -> Findings:
                 yield said(loop, write, f"although {len(sick)} of {nodes} nodes are unready")
 
 
+def check_vain_purchases(facts: Facts) -> Findings:
+    """No pod causes more than three machines that it cannot use in a day, and no run lasts a day."""
+    pods = {pod for loop in facts.loops for pod in loop.waiting}
+    others = sum(max(0, asked.count) for asked in facts.history.asked if not asked.ours)
+    bought = len(facts.small_nodes) - others
+    if bought > MOST_MISFITS * len(pods):
+        yield f"{bought} machines were bought for {len(pods)} pods that do not fit on them"
+
+
 def check_rest(facts: Facts) -> Findings:
     """Once nothing goes wrong any more every pod that fits runs, nothing is on its way, and nothing is written."""
     result = facts.history.result
     if result is None:
         return
-    room = sum(limits.slots * limits.most for limits in facts.groups.values())
+    small = {*facts.small_nodes.values()}
+    room = sum(limits.slots * limits.most for group, limits in facts.groups.items() if group not in small)
     missing = result.final.pending - max(0, result.final.pending + result.final.running - room)
     if missing > 0:
         yield f"at the end {missing} pods wait that would fit"
@@ -320,6 +331,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_starvation,
         check_bystanders,
         check_reads,
+        check_vain_purchases,
         check_rest,
         check_own_words,
     )

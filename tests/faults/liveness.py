@@ -50,7 +50,8 @@ def check_starvation(facts: Facts) -> Findings:
             sound = {group: since for (group, room), since in waits.sound.items() if room == size}
             if not sound:
                 continue
-            others = max(1, len(facts.groups) - len(sound))
+            idle = [group for group in sound if waits.asked.get(group, -1.0) < loop.at - facts.patience]
+            others = max(1, len(facts.groups) - len(idle))
             # A machine that registers moves the deadline of those asked for with it, once.
             time = facts.patience * (2 if waits.joined >= loop.at - 2 * others * facts.patience else 1)
             startup = STARTUP if waits.starting >= loop.at - others * (facts.patience + STARTUP) else 0.0

@@ -7,7 +7,17 @@ from typing import Any
 from tests.faults.schedules import Schedule
 
 _TRIES = 200
-_LISTS = ("faults", "stock_outs", "failures", "dead_boots", "slow_boots", "false_failures", "interference", "groups")
+_LISTS = (
+    "faults",
+    "stock_outs",
+    "failures",
+    "dead_boots",
+    "slow_boots",
+    "small_machines",
+    "false_failures",
+    "interference",
+    "groups",
+)
 _COUNTS = ("replicas", "count", "nodes", "machines", "size")
 
 

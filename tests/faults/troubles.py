@@ -133,6 +133,16 @@ def add_atomic_requests(draw: Draw, world: World) -> None:
         _rules(world, "faults").append({**broken, **partial})
 
 
+def add_small_machines(draw: Draw, world: World) -> None:
+    """Add a group, the cheapest, whose machines take no pod although its template says so."""
+    groups = world["providers"]["fake"]["groups"]
+    _pair(groups)
+    groups[0] |= {"min_size": 0, "size": 0}
+    start = draw(st.sampled_from((0, 0, 600)))
+    small = {"group": "a", "start": start, "end": draw(st.sampled_from((1200, 360000))), "offers": {"cpu": "500m"}}
+    _rules(world, "small_machines").append(small)
+
+
 def _pair(groups: list[World]) -> None:
     """Make the first two groups alike but for zone and price, and large; add the second where there is one only."""
     if len(groups) == 1:
@@ -155,4 +165,5 @@ TROUBLES: Mapping[str, Trouble] = {
     "late_reports": add_late_reports,
     "silence": add_silence,
     "atomic_requests": add_atomic_requests,
+    "small_machines": add_small_machines,
 }

@@ -49,10 +49,18 @@ def plan(world: World, **changes: object) -> Plan:
 
 def test_pods_that_have_waited_out_a_provision_time_are_no_probes() -> None:
     """Two dead groups would otherwise hand the last of them to each other for as long as they stay dead."""
-    old, new = pods(3, created_at=NOW - 900), pods(3, name="new", created_at=NOW - 899)
+    old, new = pods(3, created_at=NOW - 900), pods(3, name="new", created_at=NOW - 300)
     assert grown(plan(two_pools(on_probation("cheap"), old))) == {"dear": (0, 3)}
     mixed = plan(two_pools(on_probation("cheap"), [*old, *new]))
     assert grown(mixed) == {"cheap": (0, 1), "dear": (0, 2)}, "the old ones follow in the next loop"
+
+
+def test_pods_that_waited_while_a_group_failed_go_back_to_it_only_where_no_other_may_grow() -> None:
+    waited = pods(3, created_at=NOW - 302)
+    assert grown(plan(two_pools(on_probation("cheap"), waited))) == {"dear": (0, 3)}
+    full = two_pools(on_probation("cheap"), waited)
+    full.add_group("dear", cpu="4", hourly_price=1.0, max_size=0)
+    assert grown(plan(full)) == {"cheap": (0, 3)}
 
 
 @pytest.mark.parametrize(("delivered", "most"), [(0, 1), (1, 2), (2, 4)])

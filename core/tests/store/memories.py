@@ -19,6 +19,7 @@ from nodewright.model.group import (
 from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
 from nodewright.registry.provisioning import Grant, GrantPart, ProvisioningMemory, Retry
+from nodewright.registry.purchases import Purchase
 from nodewright.registry.state import (
     Backoff,
     Deferral,
@@ -62,6 +63,7 @@ def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) 
         "backoffs": _few(groups, _backoffs),
         "deferrals": _few(groups, _deferrals),
         "writes_in_flight": _few(groups, _writes),
+        "purchases": _few(groups, st.dictionaries(names, _purchases, min_size=1, max_size=2)),
         "given_up": _few(groups, st.integers(1, 1000)),
         "withdrawn_at": _few(groups, st.floats(1, 4e9)),
         "size_gaps": _few(groups, gaps),
@@ -143,6 +145,9 @@ def _few(keys: st.SearchStrategy[K], values: st.SearchStrategy[V]) -> st.SearchS
     return st.dictionaries(keys, values, max_size=2)
 
 
+_purchases = st.builds(
+    Purchase, asked=moments, misfits=st.lists(moments, max_size=3).map(tuple), until=moments, reason=names
+)
 _writes = st.builds(
     WriteInFlight,
     until=moments,

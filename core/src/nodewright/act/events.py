@@ -21,9 +21,10 @@ from nodewright.model.action import (
 )
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
+from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
-from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
+from nodewright.planner.plan import Expansion, Misfit, Plan, ScaleUpReport
 from nodewright.planner.provisioning.pods import is_stand_in
 from nodewright.registry.failures import NO_MACHINE
 from nodewright.registry.health import describe_unhealthy
@@ -42,6 +43,8 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
         yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
     elif state.memory.unhealthy is not None:
         yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
+    for misfit in plan.misfits:
+        yield _misfit_event(misfit)
     yield from _waiting_events(plan)
     reports = [
         report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.hedge, plan.min_size) if report is not None
@@ -92,6 +95,12 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
             count, group = len(held.action.instance_ids), held.action.group
             message = f"{count} machines of group {group} are not deleted: {held.reason}"
             yield _of_status("DeletionBudgetExhausted", message, WARNING)
+
+
+def _misfit_event(misfit: Misfit) -> Event:
+    what = f"Node {misfit.node} of group {misfit.group} was added for pods like {misfit.pod} and does not take them"
+    until = f"the group is not grown for such pods before {format_moment(misfit.until)}"
+    return _of_status("AddedNodeDoesNotFit", f"{what}: {misfit.reason}; {until}", WARNING)
 
 
 def _failure_events(group: GroupState) -> Iterator[Event]:

@@ -266,6 +266,7 @@ class Autoscaler:
                 scale_down=untouched,
                 provisioning=ProvisioningReport(),
                 quotas=(),
+                misfits=(),
                 buffers=BufferReport(),
             )
         paused, until = self._find_pause(state.now)
@@ -281,6 +282,7 @@ class Autoscaler:
             empty_deletions=charged.empty,
             scale_down=scale_down,
             provisioning=provisioning,
+            purchases=state.memory.purchases if plan.purchases is None else plan.purchases,
         )
         return plan
 

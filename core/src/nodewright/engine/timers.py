@@ -73,8 +73,14 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
     """When a first node has been ready for long enough to show what the next one will be like."""
+    purchases = state.memory.purchases.get(group.ref, {})
+    yield from (purchase.until for purchase in purchases.values())
     sample = state.memory.samples.get(group.ref)
-    if sample is not None and sample.node.name in group.readiness.ready:
+    if (
+        not any(purchase.asked for purchase in purchases.values())
+        and sample is not None
+        and sample.node.name in group.readiness.ready
+    ):
         yield ready_since(sample.node) + STABLE_SECONDS
         return
     snapshot = state.observation.snapshot

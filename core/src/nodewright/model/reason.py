@@ -32,6 +32,7 @@ class SkipCode(StrEnum):
     CORRECTED = "corrected"
     PROBATION = "probation"
     SILENT = "silent"
+    MISFIT = "misfit"
     MAX_SIZE = "max_size"
     NODE_LIMIT = "node_limit"
     RESOURCE_LIMIT = "resource_limit"

@@ -20,6 +20,7 @@ from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.registry.backoff import is_active
 from nodewright.registry.deferrals import is_deferred
 from nodewright.registry.state import ClusterState, GroupState
+from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 
@@ -30,6 +31,7 @@ class Ground:
     ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
     they are made when they grow. ``coming`` are the rows of machines on their way. ``silent`` are groups whose machines nobody counts on. ``hedges_left`` is how many more
     machines may be bought twice. ``growth_limit`` is how many nodes may be added at most, whatever else allows more.
+    ``barred`` says for which pods which groups are not grown, because their machines did not take such pods.
     """
 
     state: ClusterState
@@ -44,6 +46,7 @@ class Ground:
     silent: Mapping[GroupRef, Silence] = field(default_factory=dict)
     hedges_left: int = 0
     growth_limit: int | None = None
+    barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]] = field(default_factory=dict)
 
     @property
     def node_count(self) -> int:

@@ -8,7 +8,7 @@ from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL
-from nodewright.model.reason import Rejection
+from nodewright.model.reason import Rejection, SkipReason
 from nodewright.planner.template import place_daemons
 from nodewright.predicates import explain, feasible, is_countable
 from nodewright.snapshot.pod_class import PodClass
@@ -20,11 +20,17 @@ class Gallery:
 
     Pods whose places do not depend on other pods are tried on all of them at once, in a picture that holds
     nothing else; the others on one new node at a time beside the whole cluster, since a domain that no real
-    node is in would change the answer.
+    node is in would change the answer. Groups that are ``barred`` for a class do not take it.
     """
 
-    def __init__(self, snapshot: Snapshot, templates: Mapping[GroupRef, Template]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        templates: Mapping[GroupRef, Template],
+        barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]],
+    ) -> None:
         self._snapshot = snapshot
+        self._barred = barred
         self._templates = templates
         self._row = {ref: row for row, ref in enumerate(templates)}
         self._board = snapshot.sibling()
@@ -43,13 +49,16 @@ class Gallery:
         """The groups whose new node takes a pod of the class."""
         found = self._fits.get(pod_class)
         if found is None:
-            found = self._fits[pod_class] = frozenset(self._find(pod_class))
+            found = self._fits[pod_class] = frozenset(self._find(pod_class)) - self._barred.get(pod_class, {}).keys()
         return found
 
-    def rejection(self, pod_class: PodClass, ref: GroupRef) -> Rejection | None:
+    def rejection(self, pod_class: PodClass, ref: GroupRef) -> Rejection | SkipReason | None:
         """Why the new node of a group does not take a pod of the class."""
         if ref in self.fits(pod_class):
             return None
+        barred = self._barred.get(pod_class, {}).get(ref)
+        if barred is not None:
+            return barred
         if is_countable(self._snapshot, pod_class):
             return explain(self._board, pod_class, self._row[ref])
         beside = self._with_node(ref)

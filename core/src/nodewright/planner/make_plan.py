@@ -22,6 +22,7 @@ from nodewright.planner.growth import Growth, grow, grow_as_ca, grow_fairly
 from nodewright.planner.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
 from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
+from nodewright.planner.misfits import judge_purchases, note_purchases
 from nodewright.planner.pending import (
     Waiting,
     drop_passed_over,
@@ -120,6 +121,8 @@ def _plan_loop(
     fitting, left = take_fitting_classes(ground.snapshot, by_class, hints)
     doubt = find_doubt(ground, in_doubt)
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
+    judgement = judge_purchases(ground.state, settings, left)
+    ground = replace(ground, barred=judgement.barred)
     ground = offer_groups(ground, chain((pod.spec for pod in left), docket.specs_of_wholes(), desk.specs), random)
     growth = _grow(ground, left, random, docket)
     take_fitting(growth.ground.snapshot, growth.held)
@@ -144,6 +147,9 @@ def _plan_loop(
     actions += withdraw_surplus(ground, snapshots, actions)
     if settings.size_correction == "prompt":
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
+    bought = [report for report in (*growth.reports, hedge) if report is not None]
+    remembered = judgement.purchases or ground.state.memory.purchases
+    purchases = note_purchases(remembered, bought, ground.snapshot, settings, ground.state.now)
     emptied = delete_empty_groups(ground, {action.group for action in actions})
     return Plan(
         actions=(*with_creations(actions, ground), *emptied),
@@ -153,6 +159,8 @@ def _plan_loop(
         hedge=hedge,
         min_size=min_size,
         fitting=tuple(fitting),
+        misfits=judgement.misfits,
+        purchases=purchases,
         scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
     )
 

@@ -13,6 +13,7 @@ from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, 
 from nodewright.model.removal import NodeRemoval
 from nodewright.planner.buffers.desk import BufferReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
+from nodewright.registry.purchases import Purchases
 from nodewright.registry.state import ScaleDownMemory
 
 PlannedAction = SizeWrite | GroupWrite
@@ -111,6 +112,20 @@ class HeldBack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """A node that was bought for pods like ``pod`` and does not take them, for this ``reason``.
+
+    The group is not grown for such pods before ``until`` (epoch seconds).
+    """
+
+    group: GroupRef
+    node: str
+    pod: str
+    reason: str
+    until: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What to do now, in order, and the reasons.
 
@@ -119,7 +134,8 @@ class Plan:
     expansions. ``hedge`` is the report of machines that are bought twice. ``min_size`` is the report of growing groups to
     their minimum. ``halted`` says why nothing but clean-up
     is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next loop. ``quotas`` are those
-    whose status is to be written, with it. ``held_back`` is no part of ``actions``; ``paused`` says why all of it
+    whose status is to be written, with it. ``misfits`` are machines that came and do not take the pods they were bought
+    for, ``purchases`` what to remember of such things (None: what is known already). ``held_back`` is no part of ``actions``; ``paused`` says why all of it
     waits, and until when.
     """
 
@@ -137,6 +153,8 @@ class Plan:
     halted: str = ""
     cut_short: str = ""
     quotas: tuple[CapacityQuota, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    purchases: Purchases | None = None
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""
 

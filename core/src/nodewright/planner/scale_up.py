@@ -57,7 +57,7 @@ class ScaleUp:
         self._groups = group_pods(pods, ground.snapshot)
         reasons = {ref: skip_reason(ground, ref) for ref in ground.state.groups}
         self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
-        self._gallery = Gallery(ground.snapshot, ground.templates)
+        self._gallery = Gallery(ground.snapshot, ground.templates, ground.barred)
         self._probes = self._make_probes(ground.state.groups.keys() - self._skipped.keys())
         self._unhelped: dict[PodClass, GroupReasons] = {}
         self._postponed: Rejection | SkipReason | None = None

@@ -16,12 +16,16 @@ def least_alike(ground: Ground, options: Sequence[Option]) -> Sequence[Option]:
 
     A cloud that tells says whether a zone or a machine type is the cause, and their groups are backed off with the
     one that failed. Where time alone tells, it may be either; pods that have waited for one such group in vain are
-    not sent to another of its zone and type, as long as one differs in more. Other pods go where the expander says.
+    not sent to another of its zone and type, as long as one differs in more. They are sent back to a group that failed
+    while they waited, and may grow again, only where no other may. Other pods go where the expander says.
     """
-    in_vain = _waited_for_in_vain(ground, [option.pods for option in options])
-    if not in_vain:
+    if ground.settings.size_correction != "prompt":
         return options
-    likeness = [_likeness(ground, option.group, in_vain) for option in options]
+    in_vain = _waited_for_in_vain(ground, [option.pods for option in options])
+    likeness = [
+        len(_RUNS_OUT) + 1 if _has_failed(ground, option) else _likeness(ground, option.group, in_vain)
+        for option in options
+    ]
     least = min(likeness, default=0)
     return [option for option, shared in zip(options, likeness, strict=True) if shared == least]
 
@@ -54,6 +58,12 @@ def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
         backoff = group.backoff
         if backoff is not None and backoff.asked and is_active(backoff, ground.state.now):
             yield ref, backoff.asked
+
+
+def _has_failed(ground: Ground, option: Option) -> bool:
+    """Did the group itself fail while some of the pods waited?"""
+    backoff = ground.state.groups[option.group].backoff
+    return backoff is not None and not backoff.shared_from and _waited(option.pods, backoff.last_failure)
 
 
 def _waited(pods: Sequence[Pod], since: float) -> bool:

@@ -26,6 +26,7 @@ from nodewright.registry.new_groups import find_empty_since, refused_creations
 from nodewright.registry.nodes import class_of, find_members, sort_readiness, unregistered_ids
 from nodewright.registry.probation import after_deliveries, without_probation
 from nodewright.registry.provisioning import ProvisioningMemory
+from nodewright.registry.purchases import without_old
 from nodewright.registry.quarantine import verify_deletions
 from nodewright.registry.samples import learn_samples
 from nodewright.registry.state import Backoff, ClusterState, Deferral, GroupState, Memory
@@ -218,7 +219,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         deletion_tried=found.tried,
         node_groups=found.members.group_of_id,
         members=found.members,
-        samples=learn_samples(memory.samples, found.members, groups, found.seen, settings),
+        samples=learn_samples(memory, found.members, groups, found.seen, settings),
         arrivals=found.arrivals,
         last_known=_last_known(found.seen.groups, memory),
         scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),
@@ -227,6 +228,7 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
         never_up={(ref, name): at for ref, s in states.items() for name, at in s.readiness.never_up.items()},
         looked_at=found.seen.now,
         writes_in_flight=memory.writes_in_flight,
+        purchases=without_old(memory.purchases, found.seen.now),
     )
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace as changed
 from nodewright.model.group import GroupRef
 from nodewright.registry.deferrals import no_later
 from nodewright.registry.provisioning import Grant, ProvisioningMemory
+from nodewright.registry.purchases import no_later as purchased
 from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 
 T = TypeVar("T", ScaleUpRequest, Grant)
@@ -31,6 +32,9 @@ def recalled(memory: Memory, now: float) -> Memory:
         empty_deletions=_no_later(memory.empty_deletions, now),
         deletion_tried=_no_later(memory.deletion_tried, now),
         provisioning=_provisioning(memory.provisioning, now),
+        purchases={
+            ref: {kind: purchased(held, now) for kind, held in kinds.items()} for ref, kinds in memory.purchases.items()
+        },
         writes_in_flight={
             ref: changed(write, until=min(write.until, now + write.seconds))
             for ref, write in memory.writes_in_flight.items()

@@ -17,6 +17,7 @@ from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.membership import Membership
 from nodewright.registry.provisioning import ProvisioningMemory
+from nodewright.registry.purchases import Purchases
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.pod_places import PodPlaces
 
@@ -226,7 +227,8 @@ class Memory:
     machines; it is not kept over a restart. ``never_up`` are nodes (by name) that are not up and never were, each with
     when its condition ``Ready`` last changed, and those that look like it and were up (registry/nodes.py). ``looked_at`` is when the cluster was last looked at,
     which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is. ``deferrals`` are
-    groups that wait because the cloud was busy, ``writes_in_flight`` writes that a former engine may have under way.
+    groups that wait because the cloud was busy, ``writes_in_flight`` writes that a former engine may have under way,
+    ``purchases`` what was bought for which pods.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
@@ -257,6 +259,7 @@ class Memory:
     looked_at: float = -math.inf
     unhealthy: UnhealthyCluster | None = None
     writes_in_flight: Mapping[GroupRef, WriteInFlight] = field(default_factory=dict)
+    purchases: Purchases = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ Two pods of one class are interchangeable to every predicate, so that each predi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 from weakref import ReferenceType, WeakValueDictionary, ref
@@ -167,6 +168,16 @@ class PodClasses:
         if found is None:
             found = self._by_key[key] = PodClass(next(_IDS), pod)
         return found
+
+
+@per_class
+def kind_of(pod_class: PodClass) -> str:
+    """Return a name for all pods with this namespace and spec, whatever their labels; the same in every process.
+
+    A Job's pods, and a StatefulSet's, have labels of their own each.
+    """
+    spec = msgspec.structs.replace(pod_class.spec, node_name="", volumes=())
+    return sha256(encode_part((pod_class.namespace, spec))).hexdigest()[:20]
 
 
 def ask_once(pods: Iterable[Pod], ask: Callable[[Pod], T]) -> Iterator[tuple[Pod, T]]:

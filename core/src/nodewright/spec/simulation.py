@@ -5,10 +5,11 @@ change next. They answer the truth of this moment, not that of the last ``refres
 injected faults: the simulated cluster is the world, not a client.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nodewright.model.group import Value
+from nodewright.model.quantity import Quantity
 from nodewright.spec.markers import hookspec
 
 
@@ -16,7 +17,8 @@ class NodeStart(Value, frozen=True, kw_only=True):
     """How one running machine becomes a node.
 
     ``running_since`` is in epoch seconds. The kubelet registers ``register_after_seconds`` later, or never
-    (None), and the node is ready ``ready_after_seconds`` after it registered.
+    (None), and the node is ready ``ready_after_seconds`` after it registered. It offers what the group's template says,
+    but for what is in ``offers``.
     """
 
     instance_id: str
@@ -25,6 +27,7 @@ class NodeStart(Value, frozen=True, kw_only=True):
     running_since: float
     register_after_seconds: float | None = 0.0
     ready_after_seconds: float = 0.0
+    offers: Mapping[str, Quantity] = {}
 
 
 class SimulationHooks(Protocol):

@@ -39,6 +39,7 @@ class FakeCloud:
         self.supply.failures.extend(options.failures)
         self.supply.dead_boots.extend(options.dead_boots)
         self.supply.slow_boots.extend(options.slow_boots)
+        self.supply.small_machines.extend(options.small_machines)
         self._clock = clock
         self._built = clock.now()
         tells = Capability.FAST_FAILURE_DETECTION not in options.switched_off

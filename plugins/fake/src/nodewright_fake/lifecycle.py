@@ -146,6 +146,7 @@ class Lifecycle:
             running_since=now,
             register_after_seconds=register,
             ready_after_seconds=config.ready_delay.draw(self._random) + unready,
+            offers=self._supply.offers(config, now),
         )
         self._enter(machine, Phase.RUNNING)
         self._timeline.set(machine, NEVER)

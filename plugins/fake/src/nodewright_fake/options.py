@@ -130,6 +130,12 @@ class SlowBoot(Window, frozen=True, kw_only=True):
     ready: Delay = fixed(0)
 
 
+class SmallMachine(Window, frozen=True, kw_only=True):
+    """Machines that start running then offer less than their group's template says: ``offers`` in its place."""
+
+    offers: dict[str, Amount]
+
+
 class FalseFailure(Window, frozen=True, kw_only=True):
     """Machines that run are reported as failed creations, the oldest ``machines`` of each group; the nodes stay Ready.
 
@@ -211,6 +217,7 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     failures: tuple[Failure, ...] = ()
     dead_boots: tuple[DeadBoot, ...] = ()
     slow_boots: tuple[SlowBoot, ...] = ()
+    small_machines: tuple[SmallMachine, ...] = ()
     false_failures: tuple[FalseFailure, ...] = ()
     interference: tuple[Resize | TakeBack, ...] = ()
     faults: tuple[Fault, ...] = ()

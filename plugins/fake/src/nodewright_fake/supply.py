@@ -8,7 +8,7 @@ import msgspec
 
 from nodewright.spec import ErrorClass, FailureScope, Quantity
 from nodewright_fake.delays import Delay, fixed
-from nodewright_fake.options import DeadBoot, Failure, GroupConfig, Quota, SlowBoot, StockOut, Window
+from nodewright_fake.options import DeadBoot, Failure, GroupConfig, Quota, SlowBoot, SmallMachine, StockOut, Window
 
 W = TypeVar("W", bound=Window)
 
@@ -50,6 +50,7 @@ class Supply:
         self.failures: list[Failure] = []
         self.dead_boots: list[DeadBoot] = []
         self.slow_boots: list[SlowBoot] = []
+        self.small_machines: list[SmallMachine] = []
         self._random = random
         self._built = built
         self._taken: dict[int, int] = {}
@@ -69,6 +70,11 @@ class Supply:
         slow = self._in_force(self.slow_boots, config, now)
         registers = max((rule.registers.draw(self._random) for rule in slow), default=0.0)
         return registers, max((rule.ready.draw(self._random) for rule in slow), default=0.0)
+
+    def offers(self, config: GroupConfig, now: float) -> dict[str, Quantity]:
+        """What a machine of the group that starts now offers in place of what the template says."""
+        rules = self._in_force(self.small_machines, config, now)
+        return {name: Quantity.of(amount) for rule in rules for name, amount in rule.offers.items()}
 
     def over_quota(self, machines: Iterable[GroupConfig]) -> bool:
         """Would these machines together be more than the account may have?"""

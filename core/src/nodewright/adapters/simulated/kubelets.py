@@ -119,7 +119,7 @@ class Kubelets:
         return Node(
             metadata=meta,
             spec=NodeSpec(provider_id=start.instance_id, taints=(*template.spec.taints, _NOT_READY)),
-            status=_status(template, ready=False, since=created),
+            status=_status(_offering(template, start), ready=False, since=created),
         )
 
     def _as_it_is(self, start: NodeStart) -> Node:
@@ -147,6 +147,14 @@ class Kubelets:
             taints = tuple(taint for taint in node.spec.taints if not is_startup_taint(taint.key, self._settings))
             self._cluster.change_node(replace(node, spec=replace(node.spec, taints=taints)))
             start_daemons(self._cluster, node.name, at)
+
+
+def _offering(template: Node, start: NodeStart) -> Node:
+    """The template with what the machine truly offers."""
+    if not start.offers:
+        return template
+    capacity, allocatable = {**template.status.capacity, **start.offers}, {**template.allocatable, **start.offers}
+    return replace(template, status=replace(template.status, capacity=capacity, allocatable=allocatable))
 
 
 def _status(template: Node, *, ready: bool, since: datetime) -> NodeStatus:

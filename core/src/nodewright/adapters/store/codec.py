@@ -42,6 +42,7 @@ _NO_MACHINES = {
     "ran",
     "size_gap",
     "arrivals",
+    "purchases",
 }
 _NO_MACHINES |= {"grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping"}
 
@@ -56,6 +57,7 @@ _BY_GROUP = {
     "size_gap": "size_gaps",
     "arrivals": "arrivals",
     "write_in_flight": "writes_in_flight",
+    "purchases": "purchases",
 }
 # The same of what scale-down remembers; both have one name.
 _BY_GROUP_OF_SCALE_DOWN = ("grown_at", "shrunk_at", "failed_at", "quarantined_until", "flapping")
@@ -225,7 +227,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
 def _gather(groups: dict[GroupRef, SavedGroup], field: str) -> dict[GroupRef, Any]:
     """The field of every group that has it."""
     values = {ref: getattr(group, field) for ref, group in groups.items()}
-    return {ref: value for ref, value in values.items() if value not in (None, 0, ())}
+    return {ref: value for ref, value in values.items() if value not in (None, 0, (), {})}
 
 
 def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:

@@ -14,6 +14,7 @@ from nodewright.model.node import Node
 from nodewright.registry.in_flight import WriteInFlight
 from nodewright.registry.learned import ArrivalHistory
 from nodewright.registry.provisioning import Grant, Retry
+from nodewright.registry.purchases import Purchase
 from nodewright.registry.state import (
     Backoff,
     Deferral,
@@ -84,6 +85,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     quarantined_until: Moment = 0
     flapping: Flapping | None = None
     write_in_flight: WriteInFlight | None = None
+    purchases: dict[str, Purchase] = {}
 
 
 class SavedScaleDown(Record, frozen=True, kw_only=True):

@@ -1,0 +1,88 @@
+"""What was bought for which pods, and machines that came and did not take them (docs/adr/0027-vain-purchases.md)."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace as changed
+
+from nodewright.model.group import GroupRef
+
+# Seconds for which a group is not grown for pods that its machines did not take: after the first time, the second, later.
+PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
+DAY = 24 * 3600.0
+# So many machines that they cannot use are bought for pods of one kind within a day.
+MOST_MISFITS = 3
+# So many kinds of pods are remembered of one group.
+_MOST_KINDS = 100
+
+
+class Purchase(msgspec.Struct, frozen=True, kw_only=True):
+    """Machines of one group that were bought for pods of one kind; times in epoch seconds.
+
+    ``asked`` is when they were last asked for (0: none are awaited). ``misfits`` says when one came that does not take
+    such pods, oldest first, and ``reason`` what the last one lacked. Until ``until`` the group is not grown for them.
+    """
+
+    asked: float = 0.0
+    misfits: tuple[float, ...] = ()
+    until: float = 0.0
+    reason: str = ""
+
+
+# By the group, then by the kind of pods (snapshot/pod_class.py: kind_of).
+Purchases = Mapping[GroupRef, Mapping[str, Purchase]]
+
+
+def with_asked(held: Purchases, bought: Iterable[tuple[GroupRef, str]], now: float) -> Purchases:
+    """Return the purchases after these were made."""
+    found = {ref: dict(kinds) for ref, kinds in held.items()}
+    for ref, kind in bought:
+        kinds = found.setdefault(ref, {})
+        kinds[kind] = changed(kinds.get(kind, Purchase()), asked=now)
+    return {ref: _newest(dict(sorted(kinds.items()))) for ref, kinds in found.items()}
+
+
+def after_misfit(held: Purchase, reason: str, now: float) -> Purchase:
+    """Return the purchase after a machine came that does not take its pods."""
+    misfits = (*(at for at in held.misfits if at + DAY + PAUSES[-1] > now), now)
+    pause = PAUSES[min(len(misfits), len(PAUSES)) - 1]
+    return Purchase(misfits=misfits, until=now + pause, reason=reason)
+
+
+def asks_in_vain(held: Purchases, kind: str, now: float) -> bool:
+    """Return whether pods of the kind have had as many machines that they cannot use as they may within a day."""
+    known = (kinds[kind] for kinds in held.values() if kind in kinds)
+    return sum(at + DAY > now for purchase in known for at in purchase.misfits) >= MOST_MISFITS
+
+
+def asked_since(held: Purchases, ref: GroupRef) -> float:
+    """Return when the oldest purchase of a group that is still awaited was made; infinity if there is none."""
+    return min((purchase.asked for purchase in held.get(ref, {}).values() if purchase.asked), default=float("inf"))
+
+
+def without_old(held: Purchases, now: float) -> Purchases:
+    """Return the purchases that still say something."""
+    found = {ref: {kind: one for kind, one in kinds.items() if _counts(one, now)} for ref, kinds in held.items()}
+    return {ref: kinds for ref, kinds in found.items() if kinds}
+
+
+def no_later(held: Purchase, now: float) -> Purchase:
+    """Return the purchase as it would be if nothing of it had been later than now."""
+    longest = PAUSES[min(max(1, len(held.misfits)), len(PAUSES)) - 1]
+    return Purchase(
+        asked=min(held.asked, now),
+        misfits=tuple(min(at, now) for at in held.misfits),
+        until=min(held.until, now + longest),
+        reason=held.reason,
+    )
+
+
+def _counts(held: Purchase, now: float) -> bool:
+    return any(at + DAY > now for at in (held.asked, held.until, *held.misfits))
+
+
+def _newest(kinds: Mapping[str, Purchase]) -> Mapping[str, Purchase]:
+    if len(kinds) <= _MOST_KINDS:
+        return kinds
+    last = sorted(kinds, key=lambda kind: max(kinds[kind].asked, kinds[kind].until))
+    return {kind: kinds[kind] for kind in last[-_MOST_KINDS:]}

@@ -1,0 +1,108 @@
+"""Machines that do not take the pods they were bought for are not bought for them again and again (docs/adr/0027)."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.scenario.story import LOOP, MINUTE, SOON, Story
+
+from nodewright.adapters.simulated.journal import What
+from nodewright.model.quantity import Quantity
+
+HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
+A = {"name": "a", "price_per_hour": 0.1, "cpu": 2}
+B = {"name": "b", "price_per_hour": 0.4, "cpu": 4}
+SMALL = {"group": "a", "offers": {"cpu": "1"}}
+TOLD = "AddedNodeDoesNotFit"
+
+
+def started(story: Story) -> dict[str, float]:
+    return {fact.name: fact.at for fact in story.result.journal if fact.what == What.POD_STARTED}
+
+
+def recreate_smaller(story: Story) -> None:
+    """Somebody makes the group anew, with machines of half the size."""
+    held = story.cloud.group("a")
+    held.config = replace(held.config, cpu=1)
+    story.cloud.set_target("a", 0)
+
+
+def test_pods_go_to_the_next_group_as_soon_as_a_machine_came_that_does_not_take_them() -> None:
+    story = Story(A, B, settings=SOON, small_machines=[SMALL], minutes=60)
+    story.pods(3, at=5 * MINUTE, cpu="1900m")
+    (asked,) = [at for at, *_ in story.writes("increase") if at and _[1] == "a"]
+    came = next(fact.at for fact in story.result.journal if fact.what == What.NODE_READY and fact.name.startswith("a-"))
+    assert [at for at, _, group, *_ in story.writes("increase") if group == "b"] == [pytest.approx(came, abs=LOOP)]
+    assert asked < came
+    assert len(started(story)) == 3
+    [(_, message)] = story.events(TOLD)
+    assert "of group fake/a was added for pods like default/web-0 and does not take them: Insufficient cpu" in message
+    assert "is not grown for such pods before" in message
+
+
+def test_a_group_that_is_made_anew_with_smaller_machines_is_asked_once() -> None:
+    story = Story({**A, "size": 1}, B, settings=SOON, minutes=3 * 60)
+    story.at(10 * MINUTE, lambda: recreate_smaller(story))
+    story.pods(1, at=15 * MINUTE, cpu="1900m")
+    assert [(group, after - before) for _, _, group, before, after in story.writes("increase")] == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_pod_causes_more_than_three_machines_in_a_day_that_it_does_not_use(restarts: bool) -> None:
+    """The cloud's template says two cpus for ever; what real nodes showed is lost with each restart, and pauses are not."""
+    story = Story(A, settings={**SOON, "scan-interval": "1m"}, small_machines=[SMALL], minutes=3 * 24 * 60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    for hour in range(1, 72, 5) if restarts else ():
+        story.simulation.engine.restart(hour * HOUR, down_seconds=60)
+    asked = story.asked("a")
+    assert asked
+    assert all(sum(at <= other < at + DAY for other in asked) <= 3 for at in asked)
+    assert len(story.events(TOLD)) == len(asked)
+    assert story.machines("a") == 0
+
+
+def test_what_fits_the_machines_is_bought_all_the_same() -> None:
+    story = Story(A, settings=SOON, small_machines=[SMALL], minutes=60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m", name="large")
+    story.pods(2, at=20 * MINUTE, cpu="900m", name="small")
+    assert {name.split("/")[1].split("-")[0] for name in started(story)} == {"small"}
+    assert story.machines("a") == 2
+
+
+def test_a_group_whose_machines_are_right_again_is_asked_after_the_pause() -> None:
+    story = Story(A, settings=SOON, small_machines=[{**SMALL, "end": "30m"}], minutes=3 * 60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    story.simulation.engine.restart(40 * MINUTE, down_seconds=60)  # it learns the template anew
+    first, second = story.asked("a")
+    assert 55 * MINUTE < second - first < 75 * MINUTE
+    assert len(started(story)) == 1
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_device_that_comes_later_than_its_node_is_waited_for(comes: bool) -> None:
+    device = {"example.com/dev": 1}
+    small = [{"group": "a", "offers": {"example.com/dev": 0}}]
+    story = Story({**A, "resources": device}, settings=SOON, small_machines=small, minutes=60)
+    story.pods(1, at=5 * MINUTE, resources=device)
+
+    def plug_in() -> None:
+        for _, node in list(story.simulation.cluster.live.nodes()):
+            offers = {**node.status.allocatable, "example.com/dev": Quantity.of(1)}
+            status = replace(node.status, allocatable=offers, capacity=offers)
+            story.simulation.cluster.change_node(replace(node, status=status))
+
+    if comes:
+        for moment in range(410, 520, 10):
+            story.at(moment, plug_in)
+    assert len(story.asked("a")) == 1
+    assert len(started(story)) == comes
+    assert len(story.events(TOLD)) == (not comes)
+
+
+def test_cluster_autoscaler_buys_on() -> None:
+    settings: dict[str, Any] = {**SOON, "profile": "ca"}
+    story = Story(A, settings=settings, small_machines=[{**SMALL}], minutes=6 * 60)
+    story.pods(1, at=5 * MINUTE, cpu="1900m")
+    story.simulation.engine.restart(3 * HOUR, down_seconds=60)
+    assert len(story.asked("a")) > 1
+    assert story.events(TOLD) == []
