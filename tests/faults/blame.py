@@ -104,7 +104,7 @@ def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float)
     missing, is_read = seen.without_machine, group in loop.seen
     if not is_read:  # what others do to it is not known then, and what we asked for may have come
         missing += sum(a.count for a in mine if a.ours and a.at >= looked)
-    awaited = sum(max(0, a.count) for a in mine if (a.ours or is_read) and a.at >= late)
+    awaited = sum(a.count for a in mine if (a.ours or is_read) and a.at >= late)
     if missing > awaited - facts.withdrawn(group, late, loop.at):
         return True
     unclear = bool(facts.resets) or facts.has_wrong_size(group, loop.at)

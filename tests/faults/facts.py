@@ -192,8 +192,10 @@ class Facts:
 
     def stated_scope(self, write: Write) -> str:
         """Return how far a refusal reaches, as the cloud said it: no farther than the group where it said nothing."""
-        told = next((str(f["scope"]) for f in self._refusals if f["scope"] and _meets(f, write)), "")
-        return told or (self._stock_scope(write) if write.error == "OutOfCapacity" else "group")
+        told = [str(fault["scope"] or "group") for fault in self._refusals if _meets(fault, write)]
+        if not told and write.error == "OutOfCapacity":
+            return self._stock_scope(write)
+        return next((scope for scope in told if scope != "group"), "group")
 
     def _stock_scope(self, write: Write) -> str:
         """Return what the stock-out is about for which an increase of all or nothing was refused."""

@@ -65,6 +65,8 @@ def check_deletions(facts: Facts) -> Findings:
                 yield from _undue(facts, loop, write, doomed)
             elif seen is not None and not _is_failed(doomed, seen) and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
+                if facts.resets and doomed in seen.disputed:  # that it ran, and was no node yet, may be forgotten
+                    continue
                 if age <= facts.patience * _times_at_least(facts, loop, write.group, age):
                     yield said(loop, write, f"{doomed} has been there for only {age:g} s")
 
@@ -143,7 +145,8 @@ def check_requests_end(facts: Facts) -> Findings:
             if facts.has_wrong_size(group, loop.at):
                 continue
             since = facts.unhindered(group, loop.at, 2 * facts.patience + RETRY + SLACK)
-            if not facts.settled(group, since, loop.at):  # only arrivals extend a deadline
+            # Only arrivals extend a deadline.
+            if not facts.settled(group, since, loop.at) and last_joined(seen, loop) < since:
                 since = facts.unhindered(group, loop.at, facts.patience + SLACK)
             if facts.knows_since(loop.at) >= since:
                 continue

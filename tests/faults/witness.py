@@ -179,10 +179,13 @@ class Witness:
         """Nodes by the id of their machine."""
         found = {}
         for _, node in self._simulation.cluster.live.nodes():
-            ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
+            [said] = (condition for condition in node.status.conditions if condition.type == "Ready")
+            ready, changed = said.status == "True", said.last_transition_time
             created = node.metadata.creation_timestamp
             if ready:
                 self._last_ready[node.name] = self._clock.now()
+            elif created is not None and changed is not None and changed > created:  # it was, while nobody looked
+                self._last_ready[node.name] = max(self._last_ready.get(node.name, 0.0), changed.timestamp())
             found[node.spec.provider_id] = NodeSeen(
                 instance_id=node.spec.provider_id,
                 since=created.timestamp() if created is not None else 0.0,

@@ -12,8 +12,9 @@ from nodewright.model.errors import InvariantError, KubeApiError, NodewrightErro
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.settings import LoopSettings, Settings
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.registry.state import Memory, ScaleUpRequest
+from nodewright.testkit import build_pod
 from nodewright.validate import Violation
 
 A = GroupRef("p", "a")
@@ -128,6 +129,16 @@ def test_a_loop_longer_than_the_interval_is_followed_at_once(desk: Any) -> None:
     desk.call_seconds = 25.0
     engine = desk.engine()
     assert engine.next_loop_at(engine.run_once()) == 1025.0
+
+
+def test_pods_that_another_group_helps_do_not_wait_for_the_scan_interval(desk: Any) -> None:
+    left = ScaleUpReport(awaiting=(build_pod("left"),))
+    desk.plans = [Plan(actions=(GROW,), scale_up=left), Plan(scale_up=left)]
+    engine = desk.engine()
+    report = engine.run_once()
+    assert engine.next_loop_at(report) == report.finished
+    report = engine.run_once()
+    assert engine.next_loop_at(report) == report.finished + 10.0, "no group grew: nothing has changed"
 
 
 def test_only_profile_ca_follows_work_with_two_loops_at_once(desk: Any) -> None:

@@ -149,14 +149,15 @@ class Autoscaler:
         return f"{self._name}-{self._loops + 1}"
 
     def next_loop_at(self, report: LoopReport) -> float:
-        """Return when to run again: at once after a refusal, else one scan interval after the start of this loop.
+        """Return when to run again: at once after a refusal, or where a group grew and pods wait that another one helps;
+        else one scan interval after the start of this loop.
 
         Profile "ca" also runs twice at once after a loop that grew a group, began a removal or served a request: CA
         does not wait while one of its last two loops did something.
         """
         loop = self._settings.loop
         follows_work = self._settings.is_ca and loop.frequent_loops_enabled and any(self._did_something)
-        if report.was_refused or follows_work:
+        if report.was_refused or report.leaves_pods or follows_work:
             return report.finished
         return max(report.finished, report.started + loop.scan_interval)
 

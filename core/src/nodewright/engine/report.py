@@ -54,6 +54,12 @@ class LoopReport:
         return grew or bool(self.begun) or (self.plan is not None and self.plan.provisioning.examined)
 
     @property
+    def leaves_pods(self) -> bool:
+        """Did a group grow, and is there another one that helps pods that were left? The next loop is for these."""
+        grew = any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
+        return grew and self.plan is not None and bool((self.plan.scale_up, *self.plan.salvo)[-1].awaiting)
+
+    @property
     def is_settled(self) -> bool:
         """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
