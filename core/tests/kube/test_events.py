@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from core.tests.kube.conftest import ApiServer
+from msgspec.structs import replace
 
 from nodewright.act import Event
 from nodewright.act.ports import STATUS_NAME
@@ -39,6 +40,22 @@ def test_the_same_event_is_counted_up(server: ApiServer, events: KubeEvents) -> 
         "name": "web",
         "uid": "uid-of-Pod-default/web",
     }
+
+
+def test_many_messages_of_one_object_and_reason_become_one_event(server: ApiServer) -> None:
+    clock = VirtualClock(1_800_000_000.0)
+    sink = KubeEvents(server, clock)
+    for number in range(30):
+        sink._write(replace(GROWN, message=f"size {number}"))
+    sink._write(replace(GROWN, message="size 3"))
+    sink._write(replace(GROWN, name="default/other", message="size 30"))
+    told = {held["message"]: held["count"] for held in server.objects.values()}
+    combined = {"(combined from similar events): size 29": 20}
+    apart = {f"size {number}": 1 + (number == 3) for number in range(10)}
+    assert told == {**apart, **combined, "size 30": 1}
+    clock.sleep(601)
+    sink._write(replace(GROWN, message="size 31"))
+    assert "size 31" in {held["message"] for held in server.objects.values()}
 
 
 def test_an_event_names_its_object_as_the_api_does(server: ApiServer, events: KubeEvents) -> None:

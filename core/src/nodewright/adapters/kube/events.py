@@ -1,8 +1,12 @@
-"""Events as the API server keeps them: written by a thread of their own, the same one counted up instead of repeated."""
+"""Events as the API server keeps them: written by a thread of their own, the same one counted up instead of repeated.
+
+Many that differ in their message alone become one, as Kubernetes' own components do it.
+"""
 
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -19,6 +23,9 @@ from nodewright.model.objects import KINDS
 COMPONENT = "cluster-autoscaler"
 _MOST_WAITING = 1000
 _MOST_KNOWN = 4096
+# So many messages of one object and reason are written apart within so many seconds; later ones are combined.
+_MOST_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
+_COMBINED = "(combined from similar events): "
 _MOST_TEXT = 1024
 # Of an object's name, so that the event's own is no longer than the 253 characters that a name may have.
 _MOST_STEM = 200
@@ -26,8 +33,17 @@ _MOST_STEM = 200
 FindUid = Callable[[str, str], str]
 
 
+@dataclass
+class _Similar:
+    """The messages that were written apart, and when the last event of this object and reason came (epoch seconds)."""
+
+    messages: set[str]
+    last: float
+
+
 class KubeEvents:
-    """Implements EventSink. When more wait than the API server takes, the oldest are dropped and counted; ``problem`` is
+    """Implements EventSink. Of events of one object and reason with more than ten messages, those after the tenth are one
+    until ten minutes pass without any. When more wait than the API server takes, the oldest are dropped and counted; ``problem`` is
     why the last one could not be written, if it could not.
 
     ``find_uid`` answers the uid of an object by kind and name, or nothing: kubectl describe looks events up by it.
@@ -43,6 +59,7 @@ class KubeEvents:
         self._changed = threading.Condition()
         self._stopping = False
         self._known: OrderedDict[Event, tuple[str, int]] = OrderedDict()
+        self._similar: OrderedDict[Event, _Similar] = OrderedDict()
         self._numbers = count()
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
 
@@ -80,8 +97,9 @@ class KubeEvents:
                 self.dropped += 1
 
     def _write(self, event: Event) -> None:
-        known = self._known.pop(event, None)
-        if known is not None and self._count_up(event, *known):
+        kind, event = self._combined(event)
+        known = self._known.pop(kind, None)
+        if known is not None and self._count_up(kind, event, *known):
             return
         namespace, name = _place(event)
         at = format_moment(self._clock.now())
@@ -89,12 +107,27 @@ class KubeEvents:
         name = f"{stem}.{int(self._clock.now() * 1e6):x}.{next(self._numbers):x}"
         body = msgspec.json.encode(self._body(event, namespace, name, at))
         self._api.send(Request(method="POST", path=collection_path("", "events", namespace), body=body))
-        self._remember(event, name, 1)
+        self._remember(kind, name, 1)
 
-    def _count_up(self, event: Event, name: str, times: int) -> bool:
+    def _combined(self, event: Event) -> tuple[Event, Event]:
+        """Which event to count up, if it is known, and what to write: that of all similar ones once there are many."""
+        alike, now = msgspec.structs.replace(event, message=""), self._clock.now()
+        held = self._similar.pop(alike, None)
+        if held is None or held.last + _SIMILAR_SECONDS < now:
+            held = _Similar(set(), now)
+        self._similar[alike] = held
+        if len(self._similar) > _MOST_KNOWN:
+            self._similar.popitem(last=False)
+        held.last = now
+        if event.message in held.messages or len(held.messages) < _MOST_SIMILAR:
+            held.messages.add(event.message)
+            return event, event
+        return alike, msgspec.structs.replace(event, message=f"{_COMBINED}{event.message}")
+
+    def _count_up(self, kind: Event, event: Event, name: str, times: int) -> bool:
         """Whether the event was still there to be counted up."""
         namespace, _ = _place(event)
-        patch = {"count": times + 1, "lastTimestamp": format_moment(self._clock.now())}
+        patch = {"count": times + 1, "lastTimestamp": format_moment(self._clock.now()), **_new_message(kind, event)}
         path = f"{collection_path('', 'events', namespace)}/{name}"
         try:
             body = msgspec.json.encode(patch)
@@ -103,11 +136,11 @@ class KubeEvents:
             if error.is_missing:
                 return False
             raise
-        self._remember(event, name, times + 1)
+        self._remember(kind, name, times + 1)
         return True
 
-    def _remember(self, event: Event, name: str, times: int) -> None:
-        self._known[event] = (name, times)
+    def _remember(self, kind: Event, name: str, times: int) -> None:
+        self._known[kind] = (name, times)
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
 
@@ -148,6 +181,11 @@ class OwnMaps:
             name = self._status if event.name == STATUS_NAME else event.name.rpartition("/")[2]
             event = msgspec.structs.replace(event, name=f"{self._namespace}/{name}")
         self._beyond.record(event)
+
+
+def _new_message(kind: Event, event: Event) -> dict[str, str]:
+    """What changes in the text of an event that is counted up: a combined one shows the last message."""
+    return {"message": event.message[:_MOST_TEXT]} if kind.message != event.message else {}
 
 
 def _place(event: Event) -> tuple[str, str]:
