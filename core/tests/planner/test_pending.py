@@ -1,13 +1,18 @@
 """Which pods wait for room, and which have it already (behaviour/up.md §3)."""
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
+from nodewright.adapters.kube.resources import Resource
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL
+from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod, PodCondition, PodStatus, TopologySpreadConstraint
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.pending import DELAY_ANNOTATION, drop_passed_over, is_pending, split_young, take_fitting
+from nodewright.snapshot.context import Context
 from nodewright.snapshot.pod_class import PodClass, PodClasses
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
@@ -60,6 +65,21 @@ def test_young_pods_wait(annotation: str | None, age: float, kept: bool) -> None
     pod = build_pod("p", created_at=1000 - age, annotations=annotations)
     old, young = split_young([pod], PodSettings(new_pod_scale_up_delay=30), 1000)
     assert (bool(old), bool(young)) == (kept, not kept)
+
+
+def test_namespaces_that_are_being_deleted_are_read_and_get_no_help() -> None:
+    resource: Resource[Any] = Resource("Namespace")
+    ending = b'{"metadata": {"name": "ending"}, "status": {"phase": "Terminating"}}'
+    marked = b'{"metadata": {"name": "marked", "deletionTimestamp": "2027-01-15T08:00:00Z"}}'
+    active = b'{"metadata": {"name": "default"}, "status": {"phase": "Active"}}'
+    objects = ClusterObjects(namespaces=tuple(map(resource.decode, (ending, marked, active))))
+    world = World(context=Context.of(objects))
+    world.pending = [build_pod("p", namespace=name, created_at=0) for name in ("ending", "marked")]
+    world.add_group("g")
+    assert grown(world.plan()) == {}
+    assert grown(world.plan(profile="ca")) == {"g": (0, 1)}
+    world.pending.append(build_pod("p", created_at=0))
+    assert grown(world.plan()) == {"g": (0, 1)}
 
 
 def test_waiting_pods_are_in_the_plan() -> None:

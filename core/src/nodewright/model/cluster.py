@@ -4,8 +4,17 @@ from nodewright.model.meta import Int32, Kube, LabelSelector, Object, ObjectMeta
 from nodewright.model.pod import NodeSelector, PodSpec, ResourceRequirements
 
 
+class NamespaceStatus(Kube, frozen=True, kw_only=True):
+    phase: str = ""
+
+
 class Namespace(Object, frozen=True, kw_only=True):
-    pass
+    status: NamespaceStatus = NamespaceStatus()
+
+    @property
+    def is_ending(self) -> bool:
+        """Is it being deleted? The API server then creates and binds nothing in it any more."""
+        return self.metadata.deletion_timestamp is not None or self.status.phase == "Terminating"
 
 
 class PriorityClass(Object, frozen=True, kw_only=True):

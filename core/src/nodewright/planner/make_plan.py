@@ -30,6 +30,7 @@ from nodewright.planner.pending import (
     find_recreated,
     take_fitting,
     take_fitting_classes,
+    unhelped_namespaces,
 )
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning.as_ca import choose_request
@@ -92,7 +93,13 @@ def _make_plan(
         partial = remove_partial(state, docket, [action.group for action in actions])
         state, actions = without_taken_back(state, docket), [*actions, *partial]
     snapshot = state.observation.snapshot
-    waiting = find_pending(state.observation.pending, settings.pods, state.now, snapshot.vocabulary.classes)
+    waiting = find_pending(
+        state.observation.pending,
+        settings.pods,
+        state.now,
+        snapshot.vocabulary.classes,
+        unhelped_namespaces(snapshot, settings),
+    )
     recreated = find_recreated(snapshot, state.observation.removing, settings.pods)
     waiting.add(recreated, snapshot.vocabulary.classes)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size

@@ -65,6 +65,11 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
     return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
 
 
+def unhelped_namespaces(snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+    """Return the namespaces whose pods no node helps, since they can never be bound. CA buys nodes for them."""
+    return frozenset() if settings.is_ca else snapshot.context.ending_namespaces
+
+
 @dataclass(frozen=True)
 class Waiting:
     """Pods that wait for room: those to plan for, also by class, and those that wait out their delay. ``daemons`` are
@@ -83,12 +88,19 @@ class Waiting:
             self.by_class.setdefault(classes.of(pod), []).append(pod)
 
 
-def find_pending(pods: Iterable[Pod], settings: PodSettings, now: float, classes: PodClasses) -> Waiting:
-    """The pods that wait for room."""
+def find_pending(
+    pods: Iterable[Pod],
+    settings: PodSettings,
+    now: float,
+    classes: PodClasses,
+    unhelped: frozenset[str] = frozenset(),
+) -> Waiting:
+    """The pods that wait for room, but those of the namespaces ``unhelped``."""
     found, by_class, daemons, delays = list[Pod](), ByClass(), set[int](), set[str]()
 
     def sort(pod: Pod) -> tuple[list[Pod] | None, bool]:
-        alike = by_class.setdefault(classes.of(pod), []) if is_pending(pod, settings) else None
+        waits = is_pending(pod, settings) and pod.metadata.namespace not in unhelped
+        alike = by_class.setdefault(classes.of(pod), []) if waits else None
         delays.update({DELAY_ANNOTATION} & pod.metadata.annotations.keys())
         return alike, pod.is_daemonset_pod
 

@@ -10,12 +10,15 @@ from nodewright.model.objects import ClusterObjects
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Claims by ``namespace/name``, everything else by name.
+    """Claims by ``namespace/name``, everything else by name; of namespaces their labels.
+
+    ``ending_namespaces`` are those that are being deleted.
 
     ``memo`` keeps what predicates derive from these objects, and goes with them.
     """
 
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ending_namespaces: frozenset[str] = frozenset()
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
     storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
@@ -27,6 +30,7 @@ class Context:
     def of(objects: ClusterObjects) -> "Context":
         return Context(
             namespaces={n.name: n.metadata.labels for n in objects.namespaces},
+            ending_namespaces=frozenset(n.name for n in objects.namespaces if n.is_ending),
             claims={c.key: c for c in objects.persistent_volume_claims},
             volumes={v.name: v for v in objects.persistent_volumes},
             storage_classes={s.name: s for s in objects.storage_classes},

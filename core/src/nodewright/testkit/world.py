@@ -33,6 +33,7 @@ from nodewright.planner import Plan, make_plan
 from nodewright.registry.fold import fold
 from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.buffers import Buffers
+from nodewright.snapshot.context import Context
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
@@ -85,6 +86,7 @@ class World:
     deployments: list[Deployment] = field(default_factory=list)
     resource_quotas: list[ResourceQuota] = field(default_factory=list)
     quotas: list[CapacityQuota] = field(default_factory=list)
+    context: Context = field(default_factory=Context)
     priorities: str | None = None
     memory: Memory = field(default_factory=Memory)
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
@@ -114,6 +116,7 @@ class World:
 
     def state(self, settings: Settings | None = None) -> ClusterState:
         snapshot = Snapshot()
+        snapshot.context = self.context
         snapshot.add_nodes(self.nodes)
         snapshot.place_pods((snapshot.row(pod.spec.node_name), [pod]) for pod in self.running)
         seen = Observation(

@@ -15,10 +15,11 @@ from nodewright.adapters.metrics.surroundings import Sources, Surroundings
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
-from nodewright.planner.pending import is_pending
+from nodewright.planner.pending import is_pending, unhelped_namespaces
 from nodewright.planner.plan import Plan
 from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.pod_class import ask_once
@@ -221,8 +222,12 @@ class Metrics:
 
     def _observe_waits(self, state: ClusterState) -> None:
         """Take them from the cluster, not from the plan: pods wait also while nothing is planned."""
-        settings = self._settings.pods
-        asked = ask_once(state.observation.pending, lambda pod: is_pending(pod, settings) and not pod.is_daemonset_pod)
+        settings, unhelped = self._settings.pods, unhelped_namespaces(state.observation.snapshot, self._settings)
+
+        def waits_for_room(pod: Pod) -> bool:
+            return is_pending(pod, settings) and not pod.is_daemonset_pod and pod.metadata.namespace not in unhelped
+
+        asked = ask_once(state.observation.pending, waits_for_room)
         waits = [state.now - (pod.created or state.now) for pod, waits in asked if waits]
         self._pending.set(len(waits))
         self._longest.set(max(0.0, max(waits, default=0.0)))

@@ -10,11 +10,12 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
-from nodewright.planner.pending import is_expendable, is_pending
+from nodewright.planner.pending import is_expendable, is_pending, unhelped_namespaces
 from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.planner.provisioning.docket import ProvisioningReport
 from nodewright.planner.provisioning.pods import consumed_request, is_stand_in
 
+_ENDING = "its namespace is being deleted: the API server binds no pod there any more"
 _DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
 
 
@@ -108,6 +109,8 @@ def _left(pod: Pod, trial: Trial) -> Verdict:
     ignored = why_ignored(pod, trial.settings.pods)
     if ignored:
         return Verdict(pod=pod, fate=Fate.IGNORED, reason=ignored)
+    if pod.metadata.namespace in unhelped_namespaces(trial.state.observation.snapshot, trial.settings):
+        return Verdict(pod=pod, fate=Fate.IGNORED, reason=_ENDING)
     if pod.is_daemonset_pod and not trial.plan.halted:
         return Verdict(pod=pod, fate=Fate.IGNORED, reason=_DAEMON)
     return Verdict(pod=pod, fate=Fate.HALTED, reason=trial.plan.halted or trial.plan.cut_short)
