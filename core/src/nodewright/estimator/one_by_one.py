@@ -30,9 +30,14 @@ class OneByOne:
         self._multiplied = 0
 
     @property
-    def other_nodes(self) -> int:
-        """Nodes that got pods and are none of the new ones: existing ones, and those that arithmetic stands for."""
-        return len(self._existing_rows) + self._multiplied
+    def existing_nodes(self) -> int:
+        """Existing nodes that got pods."""
+        return len(self._existing_rows)
+
+    @property
+    def multiplied_nodes(self) -> int:
+        """New nodes that got pods and that arithmetic stands for."""
+        return self._multiplied
 
     def add(self, pod_class: PodClass, pods: Sequence[Pod]) -> None:
         """Place pods of one class until one finds no place."""

@@ -60,9 +60,14 @@ class Packing:
         return self._placed.by_class()
 
     @property
+    def new_nodes(self) -> int:
+        """New nodes that got pods."""
+        return self._nodes.used + self._singly.multiplied_nodes
+
+    @property
     def node_count(self) -> int:
-        """Nodes that got pods."""
-        return self._nodes.used + self._singly.other_nodes
+        """Nodes that got pods, existing ones included."""
+        return self.new_nodes + self._singly.existing_nodes
 
     def add(self, groups: Iterable[PodGroup], fast: PodGroup | None) -> None:
         """Pack groups in this order, and ``fast`` last, by arithmetic."""

@@ -165,6 +165,11 @@ class PodCondition(Kube, frozen=True, kw_only=True):
         """Is it the scheduler's word that no node takes the pod?"""
         return self.type == "PodScheduled" and self.status == "False" and self.reason == "Unschedulable"
 
+    @property
+    def is_preemption(self) -> bool:
+        """Is it the scheduler's word that the pod gives way to another one?"""
+        return self.type == "DisruptionTarget" and self.status == "True" and self.reason == "PreemptionByScheduler"
+
 
 class ContainerStatus(Kube, frozen=True, kw_only=True):
     name: str = ""

@@ -1,5 +1,6 @@
 """Which groups may grow at all, and by what expansion each would help (behaviour/up.md §4.4, §4.5)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,7 @@ class Ground:
     ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
     they are made when they grow. ``coming`` are the rows of machines on their way. ``silent`` are groups whose machines nobody counts on. ``hedges_left`` is how many more
     machines may be bought twice. ``growth_limit`` is how many nodes may be added at most, whatever else allows more.
+    ``room_by`` is when preempted pods whose room is counted on must have ended (epoch seconds).
     ``barred`` says for which pods which groups are not grown, because their machines did not take such pods.
     """
 
@@ -46,6 +48,7 @@ class Ground:
     silent: Mapping[GroupRef, Silence] = field(default_factory=dict)
     hedges_left: int = 0
     growth_limit: int | None = None
+    room_by: float = math.inf
     barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]] = field(default_factory=dict)
 
     @property
@@ -180,7 +183,7 @@ def make_option(
 def option_of(ground: Ground, ref: GroupRef, found: Estimate) -> Option | None:
     """What an estimate of growing one group amounts to; None when it would help nobody."""
     seen = ground.state.groups[ref].seen
-    count = found.node_count
+    count = found.node_count if ground.settings.is_ca else found.new_nodes
     if count and seen.options.zero_or_max_node_scaling:
         count = seen.group.max_size
     if not count or not found.pods:

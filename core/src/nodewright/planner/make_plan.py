@@ -1,5 +1,6 @@
 """The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -22,10 +23,11 @@ from nodewright.planner.growth import Growth, grow, grow_as_ca, grow_fairly
 from nodewright.planner.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
 from nodewright.planner.hints import Hints
 from nodewright.planner.min_size import plan_min_sizes
-from nodewright.planner.misfits import judge_purchases, note_purchases
+from nodewright.planner.misfits import find_bought, judge_purchases, note_purchases
 from nodewright.planner.pending import (
     Waiting,
     drop_passed_over,
+    drop_preempted,
     find_pending,
     find_recreated,
     take_fitting,
@@ -125,7 +127,7 @@ def _plan_loop(
         hold_room(ground.snapshot, ground.state, docket)
     hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
     in_doubt = rows_in_doubt(ground)
-    fitting, left = take_fitting_classes(ground.snapshot, by_class, hints)
+    fitting, left = take_fitting_classes(ground.snapshot, by_class, hints, find_bought(ground))
     doubt = find_doubt(ground, in_doubt)
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     judgement = judge_purchases(ground.state, settings, left)
@@ -167,6 +169,7 @@ def _plan_loop(
         min_size=min_size,
         fitting=tuple(fitting),
         misfits=judgement.misfits,
+        room_by=ground.room_by,
         purchases=purchases,
         scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
     )
@@ -241,6 +244,7 @@ def _prepare(
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
+    room_by = math.inf if settings.is_ca else drop_preempted(snapshot, state.now)
     coming = add_upcoming(snapshot, state, templates)
     silent = find_silent(state, settings)
     doubtful = sum(silence.machines for silence in silent.values())
@@ -255,5 +259,6 @@ def _prepare(
         corrected=corrected,
         coming=coming,
         silent={ref: silence for ref, silence in silent.items() if ref in templates},
+        room_by=room_by,
         hedges_left=settings.failures.most_hedged(int(state.observation.snapshot.alive.sum())) - doubtful,
     )

@@ -1,6 +1,6 @@
 """Machines that came and do not take the pods they were bought for (docs/adr/0027-vain-purchases.md)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace as changed
@@ -12,6 +12,8 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import Settings
+from nodewright.planner.candidates import Ground
+from nodewright.planner.pending import Bought
 from nodewright.planner.plan import Misfit, ScaleUpReport
 from nodewright.planner.template import place_daemons, sanitized
 from nodewright.predicates import explain
@@ -94,6 +96,20 @@ def note_purchases(
             )
             bought |= dict.fromkeys((expansion.group, kind) for expansion in report.expansions for kind in kinds)
     return with_asked(held, bought, now) if bought else held
+
+
+def find_bought(ground: Ground) -> Bought | None:
+    """Return which machines on their way were bought for pods of a class; None: CA does not ask."""
+    if ground.settings.is_ca:
+        return None
+    purchases, coming = ground.state.memory.purchases, ground.coming
+
+    def rows(pod_class: PodClass) -> Sequence[int]:
+        kind = kind_of(pod_class) if purchases else ""
+        asked = (ref for ref, kinds in purchases.items() if kind in kinds and kinds[kind].asked)
+        return [row for ref in asked for row in coming.get(ref, ())]
+
+    return rows
 
 
 def _by_kind(snapshot: Snapshot, pods: Iterable[Pod]) -> dict[str, dict[PodClass, Pod]]:

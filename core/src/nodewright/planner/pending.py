@@ -1,5 +1,6 @@
 """Which pods wait for room (behaviour/up.md §3)."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,7 +19,11 @@ from nodewright.snapshot.pod_class import PodClass, PodClasses, ask_once
 from nodewright.snapshot.snapshot import Snapshot
 
 ByClass = dict[PodClass, list[Pod]]
+# Rows of machines on their way that were bought for pods of a class.
+Bought = Callable[[PodClass], Sequence[int]]
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
+# A preempted pod ends when its grace is over, and so many seconds later at the latest.
+_END_SECONDS = 30.0
 _SOURCE_ANNOTATION = "kubernetes.io/config.source"
 
 
@@ -36,6 +41,31 @@ def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
     _drop(snapshot, lambda spec: is_expendable(spec.priority, settings.pods))
     if settings.is_ca and allowed:
         _drop(snapshot, lambda spec: spec.scheduler_name not in allowed)
+
+
+def drop_preempted(snapshot: Snapshot, now: float) -> float:
+    """Free the room of pods that the scheduler preempted: it is meant for those that wait. Return when (epoch seconds) the
+    first of them must have ended; infinity if there are none.
+
+    One that is still there half a minute after its time keeps its room: nobody knows when it ends.
+    """
+    first = math.inf
+    for pod_class, rows in [(held, list(rows)) for held, rows in snapshot.placements() if held.terminating]:
+        for row in rows:
+            known = zip(snapshot.pods(row), snapshot.pod_classes(row), strict=True)
+            for pod in [pod for pod, its_class in known if its_class is pod_class]:
+                ends = _ends_by(pod)
+                if now <= ends:
+                    snapshot.unplace(pod_class, row, pod=pod)
+                    first = min(first, ends)
+    return first
+
+
+def _ends_by(pod: Pod) -> float:
+    """When a preempted pod must have ended (epoch seconds); minus infinity for one that nobody preempted."""
+    ends = pod.metadata.deletion_timestamp
+    preempted = any(condition.is_preemption for condition in pod.status.conditions)
+    return ends.timestamp() + _END_SECONDS if ends is not None and preempted else -math.inf
 
 
 def _drop(snapshot: Snapshot, wanted: Callable[[PodSpec], bool]) -> None:
@@ -162,12 +192,29 @@ def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = 
     return take_fitting_classes(snapshot, snapshot.vocabulary.classes.sort(pods), hints)
 
 
-def take_fitting_classes(snapshot: Snapshot, by_class: ByClass, hints: Hints | None) -> tuple[list[Pod], list[Pod]]:
+def take_fitting_classes(
+    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None = None
+) -> tuple[list[Pod], list[Pod]]:
     """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
 
     Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go
-    together, in the order of classes.
+    together, in the order of classes. With ``bought``, pods whose place depends on others go to rows that were bought for
+    them first, and are tried again after the others; CA does neither.
     """
+    fitting, left = _take_fitting_once(snapshot, by_class, hints, bought)
+    while bought is not None:
+        again = {held: alike for held, alike in snapshot.vocabulary.classes.sort(left).items() if not held.is_plain}
+        more, _ = _take_fitting_once(snapshot, again, hints, bought) if again else ([], [])
+        if not more:
+            break
+        placed = {id(pod) for pod in more}
+        fitting, left = fitting + more, [pod for pod in left if id(pod) not in placed]
+    return fitting, left
+
+
+def _take_fitting_once(
+    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None
+) -> tuple[list[Pod], list[Pod]]:
     fitting: list[Pod] = []
     left: list[Pod] = []
     cursor = 0
@@ -179,7 +226,8 @@ def take_fitting_classes(snapshot: Snapshot, by_class: ByClass, hints: Hints | N
             if is_countable(snapshot, pod_class):
                 rows, cursor = _deal(snapshot, pod_class, alike, cursor)
             else:
-                rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor)
+                own = bought(pod_class) if bought is not None else ()
+                rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor, own)
             if hints is not None:
                 _learn(snapshot, alike, rows, hints)
             fitting += alike[: len(rows)]
@@ -253,13 +301,18 @@ def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: 
     return turns, cursor
 
 
-def _place_in_turn(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
-    """Place pods one by one; once one of a class fits nowhere, the rest of it does not either."""
+def _place_in_turn(
+    snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int, own: Sequence[int]
+) -> tuple[list[int], int]:
+    """Place pods one by one, on the rows in ``own`` first; once one of a class fits nowhere, the rest of it does not
+    either.
+    """
     turns: list[int] = []
     for pod in pods:
         rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)
         if not len(rows):
             break
+        rows = preferred if len(own) and len(preferred := np.intersect1d(rows, own)) else rows
         row = int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
         snapshot.place(pod_class, row, pod=pod)
         turns.append(row)

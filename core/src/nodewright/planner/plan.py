@@ -135,7 +135,8 @@ class Plan:
     their minimum. ``halted`` says why nothing but clean-up
     is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next loop. ``quotas`` are those
     whose status is to be written, with it. ``misfits`` are machines that came and do not take the pods they were bought
-    for, ``purchases`` what to remember of such things (None: what is known already). ``held_back`` is no part of ``actions``; ``paused`` says why all of it
+    for, ``purchases`` what to remember of such things (None: what is known already). ``room_by`` is when room that is
+    counted on must be there (epoch seconds). ``held_back`` is no part of ``actions``; ``paused`` says why all of it
     waits, and until when.
     """
 
@@ -155,6 +156,7 @@ class Plan:
     quotas: tuple[CapacityQuota, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     purchases: Purchases | None = None
+    room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""
 

@@ -8,7 +8,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.values import Refusal
 from nodewright.planner.hints import Hints
-from nodewright.planner.pending import drop_passed_over
+from nodewright.planner.pending import drop_passed_over, drop_preempted
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
 from nodewright.planner.scale_down.drainability import judge_pods
@@ -36,6 +36,8 @@ def planned_picture(state: ClusterState, plan: Plan, settings: Settings, *, spar
     """
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
+    if not settings.is_ca:
+        drop_preempted(snapshot, state.now)
     for group in state.groups.values():
         for name in group.readiness.not_started if group.upcoming > 0 else ():
             snapshot.remove_node(snapshot.row(name))
