@@ -18,6 +18,13 @@ TOLERATED_UNREADY = 3
 TOLERATED_SHARE = 0.45
 # A call may take a minute, and starts within 15 s after it was saved: for so long a group is left alone after a crash.
 HELD = 75.0
+DEFAULTS = {
+    "scale-down-unneeded-time": "10m",
+    "scale-down-unready-time": "20m",
+    "scale-down-delay-after-add": "10m",
+    "scale-down-delay-after-delete": "0s",
+    "scale-down-delay-after-failure": "3m",
+}
 # For so long nothing is planned in an unhealthy cluster, even for groups that are not at fault.
 UNHEALTHY = 1200.0
 
@@ -46,7 +53,15 @@ class Facts:
     @cached_property
     def patience(self) -> float:
         """Seconds that a machine may take."""
-        return parse_duration(str(self.history.scenario.settings["max-node-provision-time"]))
+        return self.seconds("max-node-provision-time")
+
+    @property
+    def scales_down(self) -> bool:
+        return bool(self.history.scenario.settings.get("scale-down-enabled"))
+
+    def seconds(self, flag: str) -> float:
+        """Return the duration that the flag gives, by its default where the scenario says nothing."""
+        return parse_duration(str(self.history.scenario.settings.get(flag, DEFAULTS.get(flag))))
 
     @property
     def enforces_minimum(self) -> bool:
@@ -64,6 +79,14 @@ class Facts:
             )
             for group in self.cloud["groups"]
         }
+
+    def group_of(self, machine: str) -> str:
+        """Return the group of a machine of that id."""
+        return machine.split("/")[-2]
+
+    def slots_of(self, machine: str) -> int:
+        """Return how many pods the machine holds."""
+        return self.groups[self.group_of(machine)].slots
 
     @property
     def cloud(self) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from tests.faults.backoffs import expected_backoffs
 from tests.faults.blame import Suspicions, suspect
 from tests.faults.facts import SLACK, STARTUP, TOLERATED_UNREADY, Facts, in_time, said, unregistered, unwell
-from tests.faults.history import Loop, Seen
+from tests.faults.history import Loop, NodeSeen, Seen
 
 Findings = Iterator[str]
 
@@ -74,6 +74,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
         if hindered or facts.crashed_between(loop.at, following) or len(loop.seen) < len(facts.groups):
             continue
         possible = sum(_perhaps_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
+        possible += sum(_free_again(facts, machine, node) for machine, node in loop.nodes.items())
         open_groups = [
             group
             for group, seen in loop.seen.items()
@@ -84,6 +85,12 @@ def check_prompt_growth(facts: Facts) -> Findings:
         ]
         if loop.pending > possible and open_groups and not _asked_in(loop):
             yield f"{loop.at:g} s: {loop.pending} pods wait, {possible} may find room, and nobody asks {open_groups}"
+
+
+def _free_again(facts: Facts, machine: str, node: NodeSeen) -> int:
+    """Pods for which a node has room that the scheduler has not seen yet: it was on its way out a moment ago."""
+    usable = node.ready and not node.marked and machine not in facts.small_nodes
+    return max(0, facts.slots_of(machine) - node.pods) if usable else 0
 
 
 def check_probes(facts: Facts) -> Findings:

@@ -38,12 +38,17 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSeen:
-    """A node; times in seconds. ``last_ready`` is when it was last seen ready (-inf: never)."""
+    """A node; times in seconds. ``last_ready`` is when it was last seen ready (-inf: never).
+
+    ``pods`` counts those that nobody has deleted; ``marked``: the node carries the taint of a node on its way out.
+    """
 
     instance_id: str
     since: float
     ready: bool
     last_ready: float
+    pods: int = 0
+    marked: bool = False
 
     @property
     def ever_ready(self) -> bool:
@@ -54,7 +59,8 @@ class NodeSeen:
 class Write:
     """One call that changes the cloud; ``accepted`` is what it truly did, whatever was answered.
 
-    ``nodes`` are the machines that were nodes, ``occupied`` those of ``ids`` where pods ran.
+    ``nodes`` are the machines that were nodes, ``occupied`` those of ``ids`` where pods ran, ``marked`` the nodes that
+    carried the taint of a node on its way out.
     """
 
     at: float
@@ -66,6 +72,7 @@ class Write:
     phases: Mapping[str, str] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
     occupied: frozenset[str] = frozenset()
+    marked: frozenset[str] = frozenset()
     accepted: int = 0
     answered: int | None = None
     error: str = ""

@@ -19,6 +19,7 @@ from tests.faults.facts import (
 from tests.faults.growth import check_backoffs, check_hedges, check_overbuying, check_probes, check_prompt_growth
 from tests.faults.history import Loop, NodeSeen, Seen, Write
 from tests.faults.liveness import check_bystanders, check_reads, check_starvation
+from tests.faults.removals import check_idle_nodes_go, check_left_behind, check_removals
 from tests.faults.schedules import DURATION, MINUTE
 
 Findings = Iterator[str]
@@ -62,7 +63,8 @@ def check_deletions(facts: Facts) -> Findings:
             if facts.requests and doomed not in write.occupied:
                 continue
             if doomed in write.nodes:
-                yield from _undue(facts, loop, write, doomed)
+                if doomed not in write.marked:  # scale-down marks its nodes: those are for check_removals
+                    yield from _undue(facts, loop, write, doomed)
             elif seen is not None and not _is_failed(doomed, seen) and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
                 if facts.resets and doomed in seen.disputed:  # that it ran, and was no node yet, may be forgotten
@@ -318,6 +320,9 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_targets,
         check_unknown,
         check_deletions,
+        check_removals,
+        check_idle_nodes_go,
+        check_left_behind,
         check_withdrawals,
         check_overbuying,
         check_hedges,

@@ -203,7 +203,7 @@ def schedules(draw: Draw) -> Schedule:
     settings: dict[str, Any] = {
         "expander": draw(st.sampled_from(("price", "least-waste"))),
         "max-node-provision-time": draw(st.sampled_from(("5m", "10m"))),
-        "scale-down-enabled": False,  # what is removed on purpose is no fault, and has tests of its own
+        "scale-down-enabled": False,
     }
     for flag, default in (("probe-after-backoff", True), ("balance-similar-node-groups", False)):
         if draw(st.booleans()):
@@ -226,4 +226,22 @@ def schedules(draw: Draw) -> Schedule:
     special = draw(st.sampled_from(("", *TROUBLES, *[""] * (len(TROUBLES) - 1))))
     if special:
         TROUBLES[special](draw, schedule)
+    # Drawn last, so that the rest of a world is the same with and without scale-down.
+    settings |= draw(_scale_down())
     return schedule
+
+
+@st.composite
+def _scale_down(draw: Draw) -> dict[str, Any]:
+    """Scale-down is on in four of five worlds, and quick."""
+    if draw(st.integers(0, 4)) == 4:
+        return {"scale-down-enabled": False}
+    return {
+        "scale-down-enabled": True,
+        "scale-down-utilization-threshold": draw(st.sampled_from((0.7, 0.5))),
+        "scale-down-unneeded-time": draw(st.sampled_from(("2m", "5m"))),
+        "scale-down-unready-time": draw(st.sampled_from(("20m", "4m"))),
+        "scale-down-delay-after-add": draw(st.sampled_from(("1m", "5m", "0s"))),
+        "scale-down-delay-after-delete": draw(st.sampled_from(("0s", "1m"))),
+        "scale-down-delay-after-failure": draw(st.sampled_from(("1m", "3m"))),
+    }

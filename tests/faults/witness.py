@@ -30,6 +30,7 @@ from nodewright.spec import ProviderContext
 
 LOOPS_AT_A_TIME = 50
 _SILENT = "fast_failure_detection"
+ON_ITS_WAY_OUT = "ToBeDeletedByClusterAutoscaler"
 
 
 class Endless(Exception):
@@ -87,6 +88,7 @@ class Witness:
     ) -> Iterator[Write]:
         cloud = self._provider.cloud
         machines = cloud.group(group).machines
+        nodes = self._nodes()
         write = Write(
             at=self._clock.now(),
             hook=hook,
@@ -95,7 +97,8 @@ class Witness:
             target=target,
             ids=tuple(ids),
             phases={i: machines[i].phase.value for i in ids if i in machines},
-            nodes=frozenset(self._nodes()),
+            nodes=frozenset(nodes),
+            marked=frozenset(machine for machine, node in nodes.items() if node.marked),
             occupied=self._occupied(ids),
         )
         before = cloud.group(group).target
@@ -122,8 +125,8 @@ class Witness:
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         nodes = self._nodes()
-        ready = {machine for machine, node in nodes.items() if node.ever_ready}
-        seen = {group: found for group in self._answers if (found := self._seen(group, ready)) is not None}
+        joined = set(nodes)
+        seen = {group: found for group in self._answers if (found := self._seen(group, joined)) is not None}
         self.history.loops.append(
             Loop(
                 at=state.now,
@@ -145,7 +148,7 @@ class Witness:
                 self.history.loops[-1].hedged[action.group.group_id] = action.hedged
         return plan
 
-    def _seen(self, group: str, ready: Collection[str]) -> Seen | None:
+    def _seen(self, group: str, joined: Collection[str]) -> Seen | None:
         answers = self._answers[group]
         read = ["target", "instances", *(["failed"] if group in self._telling else [])]
         if any(answers.get(what) is None for what in read):
@@ -153,7 +156,7 @@ class Witness:
         listed = {instance.id: instance.state.value for instance in answers["instances"]}
         failed, slandered = {}, {}
         for failure in answers.get("failed", ()):
-            if failure.instance_id in self._ran or failure.instance_id in ready:
+            if failure.instance_id in self._ran or failure.instance_id in joined:
                 slandered[failure.instance_id] = listed.get(failure.instance_id, "running")
             else:
                 failed[failure.failure_id] = failure
@@ -192,6 +195,8 @@ class Witness:
                 since=created.timestamp() if created is not None else 0.0,
                 ready=ready,
                 last_ready=self._last_ready.get(node.name, float("-inf")),
+                pods=sum(not held.is_ending for held in self._simulation.cluster.pods_on(node.name)),
+                marked=any(taint.key == ON_ITS_WAY_OUT for taint in node.spec.taints),
             )
         return found
 

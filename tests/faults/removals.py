@@ -1,0 +1,106 @@
+"""What must hold of scale-down: it removes nothing that is needed, and in the end everything that is not."""
+
+from collections.abc import Iterator
+
+from tests.faults.facts import SLACK, TOLERATED_UNREADY, Facts, said, unwell
+from tests.faults.history import Loop, NodeSeen, Write
+
+Findings = Iterator[str]
+
+MINUTE = 60.0
+# An idle node goes within that time after it could have been removed.
+IDLE = 5 * MINUTE
+
+
+def check_removals(facts: Facts) -> Findings:
+    """A node that scale-down removes holds no pods, and was unneeded for its time: its pods fitted elsewhere meanwhile."""
+    for number, loop in enumerate(facts.loops):
+        for write in loop.writes:
+            for doomed in write.ids if write.hook == "delete_instances" else ():
+                if doomed not in write.marked:
+                    continue
+                if not facts.scales_down:
+                    yield said(loop, write, f"{doomed} is removed although scale-down is off")
+                if doomed in write.occupied:
+                    yield said(loop, write, f"pods run on {doomed}")
+                yield from _needed(facts, number, write, doomed)
+
+
+def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
+    """Say when the node was needed within the unneeded time before it was marked."""
+    marked_in = number
+    while marked_in > 0 and _was_marked(facts.loops[marked_in - 1], doomed):
+        marked_in -= 1
+    decided = facts.loops[marked_in]
+    node = decided.nodes.get(doomed)
+    if node is None:
+        yield said(decided, write, f"{doomed} is no node")
+        return
+    times = facts.seconds("scale-down-unneeded-time"), facts.seconds("scale-down-unready-time")
+    unneeded = min(times) if not node.ready or decided.at - node.last_ready < max(times) else times[0]
+    if decided.at - node.since < unneeded:
+        yield said(decided, write, f"{doomed} has been a node for only {decided.at - node.since:g} s")
+    for loop in reversed(facts.loops[: marked_in + 1]):
+        if loop.at < decided.at - unneeded:
+            break
+        then = loop.nodes.get(doomed)
+        if then is not None and then.pods > _room_beside(facts, loop, doomed):
+            yield said(decided, write, f"the {then.pods} pods of {doomed} fitted nowhere else at {loop.at:g} s")
+
+
+def _was_marked(loop: Loop, machine: str) -> bool:
+    node = loop.nodes.get(machine)
+    return node is not None and node.marked
+
+
+def _room_beside(facts: Facts, loop: Loop, machine: str) -> int:
+    """Return for how many pods there was room on other nodes."""
+    return sum(
+        max(0, facts.slots_of(other) - node.pods)
+        for other, node in loop.nodes.items()
+        if other != machine and node.ready and not node.marked
+    )
+
+
+def check_idle_nodes_go(facts: Facts) -> Findings:
+    """A node on which nothing runs goes soon after it was idle for its time, while nothing else is going on."""
+    if not facts.scales_down:
+        return
+    delays = ("scale-down-delay-after-add", "scale-down-delay-after-delete", "scale-down-delay-after-failure")
+    wait = facts.seconds("scale-down-unneeded-time") + max(map(facts.seconds, delays)) + IDLE + SLACK
+    idle_since: dict[str, float] = {}
+    busy_until = 0.0
+    for loop in facts.loops:
+        if _is_busy(facts, loop):
+            busy_until = loop.at
+        idle = {machine for machine, node in loop.nodes.items() if _is_idle(facts, loop, machine, node)}
+        idle_since = {machine: idle_since.get(machine, loop.at) for machine in idle}
+        for machine, since in idle_since.items():
+            start = max(since, busy_until, facts.knows_since(loop.at))
+            if loop.at - start > wait + facts.hindered(facts.group_of(machine), start, loop.at):
+                yield f"{loop.at:g} s: nothing runs on {machine} since {since:g} s"
+
+
+def _is_busy(facts: Facts, loop: Loop) -> bool:
+    """Return whether scale-down may wait: pods wait, machines come, nodes are unready or groups are unknown."""
+    if loop.pending or len(loop.seen) < len(facts.groups) or len(unwell(loop)) > TOLERATED_UNREADY:
+        return True
+    return any(seen.without_machine or seen.failed for seen in loop.seen.values()) or bool(loop.requests)
+
+
+def _is_idle(facts: Facts, loop: Loop, machine: str, node: NodeSeen) -> bool:
+    group = facts.group_of(machine)
+    seen = loop.seen.get(group)
+    return node.ready and not node.pods and seen is not None and seen.target > facts.groups[group].least
+
+
+def check_left_behind(facts: Facts) -> Findings:
+    """At the end no node is marked that is not removed, and none is idle that its group need not have."""
+    if not facts.scales_down:
+        return
+    for machine, node in facts.history.nodes.items():
+        group = facts.group_of(machine)
+        if node.marked:
+            yield f"at the end {machine} is marked and not removed"
+        if not node.pods and facts.history.targets[group] > facts.groups[group].least:
+            yield f"at the end nothing runs on {machine}"
