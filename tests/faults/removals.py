@@ -10,6 +10,8 @@ Findings = Iterator[str]
 MINUTE = 60.0
 # An idle node goes within that time after it could have been removed.
 IDLE = 5 * MINUTE
+# A group in which machines vanish while others are deleted loses none for so long.
+QUARANTINE = 30 * MINUTE
 
 
 def check_removals(facts: Facts) -> Findings:
@@ -76,9 +78,15 @@ def check_idle_nodes_go(facts: Facts) -> Findings:
         idle = {machine for machine, node in loop.nodes.items() if _is_idle(facts, loop, machine, node)}
         idle_since = {machine: idle_since.get(machine, loop.at) for machine in idle}
         for machine, since in idle_since.items():
-            start = max(since, busy_until, facts.knows_since(loop.at))
+            start = max(since, busy_until, facts.knows_since(loop.at), _quarantined_until(facts, machine, loop.at))
             if loop.at - start > wait + facts.hindered(facts.group_of(machine), start, loop.at):
                 yield f"{loop.at:g} s: nothing runs on {machine} since {since:g} s"
+
+
+def _quarantined_until(facts: Facts, machine: str, now: float) -> float:
+    """Return until when nothing may be removed from the machine's group because others took machines of it."""
+    mine = (asked for asked in facts.history.asked if asked.group == facts.group_of(machine) and not asked.ours)
+    return max((min(now, asked.at + QUARANTINE) for asked in mine if asked.at <= now), default=0.0)
 
 
 def _is_busy(facts: Facts, loop: Loop) -> bool:
