@@ -10,7 +10,7 @@ from nodewright.engine.status import StatusReport
 from nodewright.model.removal import RemovalEnded
 
 # Events by their reason: a scale-up that failed, and whatever else did not go as it should.
-SCALE_UP_FAILURES = ("ScaleUpFailed", "ScaleUpTimedOut", "FailedToScaleUpGroup")
+SCALE_UP_FAILURES = ("ScaleUpFailed", "ScaleUpTimedOut", "FailedToScaleUpGroup", "AddedNodeDoesNotFit")
 OTHER_TROUBLES = (
     "FailedToRevertScaleUp",
     "DeleteUnregisteredFailed",
