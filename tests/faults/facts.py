@@ -9,7 +9,17 @@ from typing import Any
 from tests.faults.history import History, Loop, Seen, Write
 
 from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.scenario import Crash, PauseWrites, Restart
+from nodewright.adapters.simulated.scenario import (
+    Crash,
+    FullDisk,
+    Kill,
+    Misread,
+    PauseWrites,
+    RefuseEdits,
+    RefuseEvictions,
+    Restart,
+    TouchNodes,
+)
 from nodewright.model.duration import parse_duration
 
 STARTUP = 900.0
@@ -120,8 +130,10 @@ class Facts:
     @cached_property
     def resets(self) -> list[float]:
         """Crashes after which the engine may have known nothing."""
-        deaths = (event for event in self.history.scenario.timeline if isinstance(event, Crash | Restart))
-        forgets = any(not death.keeps_memory for death in deaths)
+        timeline = self.history.scenario.timeline
+        forgets = any(isinstance(event, Crash | Restart | Kill) and not event.keeps_memory for event in timeline)
+        # What is old, of another cluster or unreadable tells no more than nothing does.
+        forgets |= any(isinstance(event, Restart) and event.saved != "kept" for event in timeline)
         return self.crashes if forgets else []
 
     def crashed_between(self, start: float, end: float) -> bool:
@@ -173,13 +185,43 @@ class Facts:
         return [(event.at, event.at + event.lasts) for event in timeline if isinstance(event, PauseWrites)]
 
     def is_paused(self, at: float) -> bool:
-        return any(start <= at <= end for start, end in self.pauses)
+        """Return whether the engine may have a reason to write nothing."""
+        return any(start <= at <= end for start, end in (*self.pauses, *self.stops))
+
+    @cached_property
+    def full_disks(self) -> list[tuple[float, float]]:
+        """When no state could be saved."""
+        timeline = self.history.scenario.timeline
+        return [(event.at, event.at + event.lasts) for event in timeline if isinstance(event, FullDisk)]
+
+    def found_old_state(self, since: float, until: float) -> bool:
+        """Return whether an engine began in that time with state that was out of date, or could not be saved."""
+        timeline = self.history.scenario.timeline
+        old = [event.at for event in timeline if isinstance(event, Restart) and event.saved == "old"]
+        unsaved = [at for at in self.crashes if any(start <= at <= end for start, end in self.full_disks)]
+        return any(since <= at <= until for at in (*old, *unsaved))
+
+    @cached_property
+    def stops(self) -> list[tuple[float, float]]:
+        """When no state could be saved, the API server showed what was not so or refused, or nodes were out of use."""
+        kinds = FullDisk | Misread | RefuseEdits | RefuseEvictions | TouchNodes
+        timeline = self.history.scenario.timeline
+        return [(event.at, event.at + event.lasts + SLACK) for event in timeline if isinstance(event, kinds)]
+
+    @cached_property
+    def is_ever_misled(self) -> bool:
+        return any(isinstance(event, Misread) for event in self.history.scenario.timeline)
+
+    def is_misled(self, at: float) -> bool:
+        """Return whether the engine was shown pods and nodes that are not there, or not all that are."""
+        timeline = self.history.scenario.timeline
+        return any(isinstance(e, Misread) and e.at <= at <= e.at + e.lasts for e in timeline)
 
     @cached_property
     def _in_the_way(self) -> Mapping[str, list[tuple[float, float]]]:
         """When the engine was away, paused, or hindered by faulty calls in correcting a group, or all was unhealthy."""
         started = [at for at in self._times(What.ENGINE_STARTED) if at > 0]
-        common = [*self.pauses, *zip(self.crashes, started, strict=False)]
+        common = [*self.pauses, *self.stops, *zip(self.crashes, started, strict=False)]
         for loop, following in pairwise(self.loops):
             if len(unwell(loop)) > TOLERATED_UNREADY:
                 common.append((loop.at, following.at))

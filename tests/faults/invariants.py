@@ -236,6 +236,13 @@ def check_pauses(facts: Facts) -> Findings:
             yield said(loop, write, f"during the pause until {ordered[-1][1]:g} s")
 
 
+def check_full_disk(facts: Facts) -> Findings:
+    """Nothing is asked of a cloud that could not be saved before: a new engine would not know of it."""
+    for loop, write in _writes(facts):
+        if write.hook == "increase_size" and any(start < write.at < end for start, end in facts.full_disks):
+            yield said(loop, write, "while no state can be saved")
+
+
 def check_unhealthy(facts: Facts) -> Findings:
     """While too many nodes are not ready, only machines that never registered or were never ready are deleted.
 
@@ -291,7 +298,8 @@ def check_rest(facts: Facts) -> Findings:
 def check_own_words(facts: Facts) -> Findings:
     """The engine never finds that its own plan breaks a rule."""
     result = facts.history.result
-    yield from result.violations if result is not None else ()
+    if result is not None and not facts.is_ever_misled:  # of nodes that are gone only this check knows
+        yield from result.violations
 
 
 def _writes(facts: Facts) -> Iterator[tuple[Loop, Write]]:
@@ -335,6 +343,7 @@ INVARIANTS: Mapping[str, Invariant] = {
         check_strangers_go,
         check_never_ready_go,
         check_pauses,
+        check_full_disk,
         check_unhealthy,
         check_starvation,
         check_bystanders,

@@ -45,6 +45,8 @@ def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
     for loop in reversed(facts.loops[: marked_in + 1]):
         if loop.at < decided.at - unneeded:
             break
+        if facts.is_misled(loop.at):  # what the engine was shown of other nodes may be anything
+            continue
         then = loop.nodes.get(doomed)
         if then is not None and then.pods > _room_beside(facts, loop, doomed):
             yield said(decided, write, f"the {then.pods} pods of {doomed} fitted nowhere else at {loop.at:g} s")

@@ -143,6 +143,63 @@ def add_small_machines(draw: Draw, world: World) -> None:
     _rules(world, "small_machines").append(small)
 
 
+def add_wrong_lists(draw: Draw, world: World) -> None:
+    """Add lists of the cluster that show no pods, some of them or old ones, on and off."""
+    start = draw(st.integers(1, 20)) * MINUTE
+    for _ in range(draw(st.integers(1, 4))):
+        lasts = draw(st.sampled_from((30, 240, 600)))
+        shows = draw(st.sampled_from(("no_pods", "half_of_the_pods", "stale")))
+        world["timeline"].append({"do": "misread", "at": start, "for": lasts, "shows": shows})
+        start += lasts + draw(st.sampled_from((10, 120)))
+
+
+def add_stubborn_api_server(draw: Draw, world: World) -> None:
+    """Add an API server that refuses edits and evictions, beside a budget, while machines take long to go."""
+    for _ in range(draw(st.integers(1, 3))):
+        event: World = {"at": draw(st.integers(2, 35)) * MINUTE, "for": draw(st.sampled_from((60, 300, 900)))}
+        event["do"] = draw(st.sampled_from(("refuse_edits", "refuse_evictions")))
+        if event["do"] == "refuse_edits":
+            event["takes_effect"] = draw(st.booleans())
+        world["timeline"].append(event)
+    for group in world["providers"]["fake"]["groups"]:
+        group |= {"cpu": 2, "delete_delay": draw(st.sampled_from(("30s", "5m", "10m")))}
+    budget = {"name": "web", "workload": "web", "max_unavailable": draw(st.integers(0, 2))}
+    world["disruption_budgets"] = [budget]
+
+
+def add_kills(draw: Draw, world: World) -> None:
+    """Add deaths between any two steps of the engine."""
+    for _ in range(draw(st.integers(1, 3))):
+        kill: World = {"do": "kill", "at": draw(st.integers(0, 70)) * 30, "step": draw(st.integers(1, 12))}
+        kill["down"] = draw(st.sampled_from((5, 60, 400)))
+        world["timeline"].append(kill)
+
+
+def add_strange_state(draw: Draw, world: World) -> None:
+    """Add restarts that find old, truncated or newer state."""
+    for _ in range(draw(st.integers(1, 2))):
+        restart: World = {"do": "restart", "at": draw(st.integers(1, 70)) * 30, "down": draw(st.sampled_from((5, 120)))}
+        restart["saved"] = draw(st.sampled_from(("old", "truncated", "newer")))
+        world["timeline"].append(restart)
+
+
+def add_full_disk(draw: Draw, world: World) -> None:
+    """Add times in which no state can be saved, perhaps with a death in them."""
+    full: World = {"do": "full_disk", "at": draw(st.integers(0, 50)) * 30, "for": draw(st.sampled_from((60, 300, 900)))}
+    world["timeline"].append(full)
+    if draw(st.booleans()):
+        world["timeline"].append({"do": "restart", "at": full["at"] + 30, "down": 20})
+
+
+def add_hands(draw: Draw, world: World) -> None:
+    """Add people who cordon or taint nodes, or delete their objects."""
+    for _ in range(draw(st.integers(1, 3))):
+        touch: World = {"do": "touch_nodes", "at": draw(st.integers(1, 30)) * MINUTE}
+        touch |= {"how": draw(st.sampled_from(("cordon", "taint", "delete"))), "nodes": draw(st.integers(1, 3))}
+        touch["for"] = draw(st.sampled_from((20, 120, 600)))
+        world["timeline"].append(touch)
+
+
 def _pair(groups: list[World]) -> None:
     """Make the first two groups alike but for zone and price, and large; add the second where there is one only."""
     if len(groups) == 1:
@@ -166,4 +223,10 @@ TROUBLES: Mapping[str, Trouble] = {
     "silence": add_silence,
     "atomic_requests": add_atomic_requests,
     "small_machines": add_small_machines,
+    "wrong_lists": add_wrong_lists,
+    "stubborn_api_server": add_stubborn_api_server,
+    "kills": add_kills,
+    "strange_state": add_strange_state,
+    "full_disk": add_full_disk,
+    "hands": add_hands,
 }

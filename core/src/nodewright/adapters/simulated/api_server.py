@@ -9,6 +9,7 @@ from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
 from nodewright.adapters.simulated.controllers import start_daemons
 from nodewright.adapters.simulated.crash import Tripwire
 from nodewright.adapters.simulated.disruptions import BudgetRule, as_object
+from nodewright.adapters.simulated.misreads import Misreads
 from nodewright.adapters.simulated.quotas import Quotas
 from nodewright.adapters.simulated.requests import Requests
 from nodewright.adapters.simulated.templates import PodTemplates
@@ -50,6 +51,7 @@ class ApiServer:
     def __init__(self, cluster: SimulatedCluster, agenda: Agenda, clock: Clock, wire: Tripwire) -> None:
         self.budgets: tuple[BudgetRule, ...] = ()
         self.refusals: list[Refusal] = []
+        self.misreads = Misreads()
         self._cluster = cluster
         self._agenda = agenda
         self._clock = clock
@@ -61,7 +63,7 @@ class ApiServer:
 
     def read(self, now: float) -> ClusterPicture:
         return replace(
-            self._cluster.read(now),
+            self.misreads.apply(self._cluster.read(now), now),
             workloads=self._workloads(),
             provisioning=self.requests.read(),
             quotas=self.quotas.read(),

@@ -9,17 +9,21 @@ from random import Random
 from typing import Any, Protocol
 
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
-from nodewright.adapters.simulated.api_server import Refusal
+from nodewright.adapters.simulated.api_server import EDIT, Refusal
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment, named
 from nodewright.adapters.simulated.flat_settings import read_flat_settings
 from nodewright.adapters.simulated.scenario import (
     Crash,
+    FullDisk,
     Happening,
     JobsSpec,
     JumpClock,
+    Kill,
+    Misread,
     Outage,
     PauseWrites,
+    RefuseEdits,
     RefuseEvictions,
     RequestSpec,
     Restart,
@@ -27,6 +31,7 @@ from nodewright.adapters.simulated.scenario import (
     Scale,
     Scenario,
     SpareSpec,
+    TouchNodes,
 )
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.adapters.simulated.workloads import (
@@ -142,7 +147,27 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
 
 
 def _add_happening(simulation: Simulation, happening: Happening) -> None:
-    """What is done to the engine and to nodes; deployments look after their own scaling."""
+    """What is done to the engine, to nodes and to the API server; deployments look after their own scaling."""
+    match happening:
+        case Crash() | Restart() | Kill():
+            _add_death(simulation, happening)
+        case RefuseEdits() | RefuseEvictions() | Misread():
+            _add_wrong_answers(simulation, happening)
+        case FullDisk():
+            simulation.fill_disk(happening.at, happening.lasts)
+        case TouchNodes():
+            simulation.touch_nodes(happening.at, happening.how, happening.nodes, happening.lasts)
+        case Outage():
+            simulation.fail_nodes(happening.at, happening.nodes, happening.lasts)
+        case PauseWrites():
+            simulation.pause(happening.at, happening.lasts)
+        case ResumeWrites():
+            simulation.pause(happening.at, 0)
+        case JumpClock():
+            simulation.jump_clock(happening.at, happening.by, happening.lasts)
+
+
+def _add_death(simulation: Simulation, happening: Crash | Restart | Kill) -> None:
     match happening:
         case Crash():
             simulation.engine.crash(
@@ -153,15 +178,26 @@ def _add_happening(simulation: Simulation, happening: Happening) -> None:
                 keeps_memory=happening.keeps_memory,
             )
         case Restart():
-            simulation.engine.restart(happening.at, down_seconds=happening.down, keeps_memory=happening.keeps_memory)
-        case Outage():
-            simulation.fail_nodes(happening.at, happening.nodes, happening.lasts)
-        case PauseWrites():
-            simulation.pause(happening.at, happening.lasts)
-        case ResumeWrites():
-            simulation.pause(happening.at, 0)
-        case JumpClock():
-            simulation.jump_clock(happening.at, happening.by, happening.lasts)
+            simulation.engine.restart(
+                happening.at,
+                down_seconds=happening.down,
+                keeps_memory=happening.keeps_memory,
+                saved=happening.saved,
+            )
+        case Kill():
+            simulation.engine.kill_after(
+                happening.at, happening.step, down_seconds=happening.down, keeps_memory=happening.keeps_memory
+            )
+
+
+def _add_wrong_answers(simulation: Simulation, happening: RefuseEdits | RefuseEvictions | Misread) -> None:
+    match happening:
+        case Misread():
+            simulation.misread(happening.at, happening.shows, happening.lasts)
+        case RefuseEdits():
+            end, effect = happening.at + happening.lasts, happening.takes_effect
+            edits = Refusal(start=happening.at, end=end, what=EDIT, takes_effect=effect)
+            simulation.api_server.refusals.append(edits)
         case RefuseEvictions():
             end = happening.at + happening.lasts
             refusal = Refusal(start=happening.at, end=end, of=happening.namespace or "")

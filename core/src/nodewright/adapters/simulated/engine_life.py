@@ -36,6 +36,7 @@ class _Death:
 
     down_seconds: float = 0.0
     keeps_memory: bool = True
+    saved: str = "kept"
 
 
 class EngineLife:
@@ -72,11 +73,15 @@ class EngineLife:
         self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory)
         self.wire.arm_boundary(boundary)
 
-    def restart(self, at: float, *, down_seconds: float = 0.0, keeps_memory: bool = True) -> None:
-        """It dies ``at``, between two loops, and starts again, with or without what it had saved."""
+    def kill_after(self, at: float, step: int, *, down_seconds: float, keeps_memory: bool) -> None:
+        """As ``kill``, at the boundary of that number from ``at``."""
+        self._agenda.at(at, lambda _: self.kill(step, down_seconds=down_seconds, keeps_memory=keeps_memory))
+
+    def restart(self, at: float, *, down_seconds: float = 0.0, keeps_memory: bool = True, saved: str = "kept") -> None:
+        """It dies ``at``, between two loops, and starts again, with what it had ``saved``, or what became of that."""
 
         def die(_: float) -> None:
-            self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory)
+            self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory, saved=saved)
             self._die()
 
         self._agenda.at(at, die)
@@ -132,6 +137,7 @@ class EngineLife:
         self._stop(now, What.ENGINE_CRASHED)
         if not self._death.keeps_memory:
             self.store.lose()
+        self.store.damage(self._death.saved)
         self._agenda.at(now + self._death.down_seconds, self.start)
 
     def _stop(self, at: float, how: What) -> None:

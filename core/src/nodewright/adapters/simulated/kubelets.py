@@ -77,6 +77,14 @@ class Kubelets:
                 changed |= self._sync_group(ref, running.get(ref, {}), at)
         return changed
 
+    def register_again(self, nodes: Sequence[Node], at: float) -> None:
+        """The kubelets of nodes that somebody deleted start anew, where their machines still run."""
+        for node in nodes:
+            if node.spec.provider_id in self._nodes and self._cluster.live.find_row(node.name) is None:
+                created = replace(node.metadata, creation_timestamp=datetime.fromtimestamp(at, tz=UTC))
+                self._cluster.add_node(replace(node, metadata=created), at)
+                start_daemons(self._cluster, node.name, at)
+
     def _sync_group(self, ref: GroupRef, running: dict[str, NodeStart], at: float) -> bool:
         held = self._machines.get(ref, {})
         if held.keys() == running.keys():
@@ -84,8 +92,9 @@ class Kubelets:
         self._machines[ref] = running
         for instance_id in [gone for gone in held if gone not in running]:
             self._journal.note(at, What.MACHINE_GONE, instance_id, str(ref))
-            if instance_id in self._nodes:
-                self._cluster.remove_node(self._nodes.pop(instance_id), at)
+            name = self._nodes.pop(instance_id, None)
+            if name is not None and self._cluster.live.find_row(name) is not None:
+                self._cluster.remove_node(name, at)
         for instance_id, start in running.items():
             if instance_id not in held:
                 self._journal.note(at, What.MACHINE_STARTED, instance_id, str(ref))
@@ -122,13 +131,18 @@ class Kubelets:
             status=_status(_offering(template, start), ready=False, since=created),
         )
 
+    def _is_node(self, start: NodeStart) -> bool:
+        """Return whether its node is there: somebody may have deleted it by hand."""
+        name = self._nodes.get(start.instance_id)
+        return name is not None and self._cluster.live.find_row(name) is not None
+
     def _as_it_is(self, start: NodeStart) -> Node:
         """Others have written to the node since it registered."""
         live = self._cluster.live
         return live.node(live.row(self._nodes[start.instance_id]))
 
     def _make_ready(self, start: NodeStart, at: float) -> None:
-        if start.instance_id not in self._nodes:
+        if not self._is_node(start):
             return
         node = self._as_it_is(start)
         taints = tuple(taint for taint in node.spec.taints if taint.key != _NOT_READY.key)
@@ -142,7 +156,7 @@ class Kubelets:
             self._agenda.at(due, lambda moment: self._clear_startup_taints(start, moment))
 
     def _clear_startup_taints(self, start: NodeStart, at: float) -> None:
-        if start.instance_id in self._nodes:
+        if self._is_node(start):
             node = self._as_it_is(start)
             taints = tuple(taint for taint in node.spec.taints if not is_startup_taint(taint.key, self._settings))
             self._cluster.change_node(replace(node, spec=replace(node.spec, taints=taints)))

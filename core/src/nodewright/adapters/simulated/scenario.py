@@ -184,10 +184,31 @@ class Crash(Happening, frozen=True, kw_only=True, tag="crash"):
 
 
 class Restart(Happening, frozen=True, kw_only=True, tag="restart"):
-    """The engine dies between two loops, and starts again ``down`` later."""
+    """The engine dies between two loops, and starts again ``down`` later.
+
+    ``saved`` is what it finds then: what it had saved, or a save of some time before, a part of the file, the state of
+    another cluster, or that of a later version.
+    """
 
     down: Seconds = Seconds(30)
     keeps_memory: bool = True
+    saved: Annotated[str, Meta(pattern="^(kept|old|truncated|foreign|newer)$")] = "kept"
+
+
+class Kill(Happening, frozen=True, kw_only=True, tag="kill"):
+    """The engine dies at the ``step``-th point after ``at`` before or after something that it leaves behind: a call of the
+    cloud, an edit, an eviction or a save. It starts again ``down`` later.
+    """
+
+    step: Annotated[int, Meta(ge=1)] = 1
+    down: Seconds = Seconds(30)
+    keeps_memory: bool = True
+
+
+class FullDisk(Happening, frozen=True, kw_only=True, tag="full_disk"):
+    """For that long no state can be saved."""
+
+    lasts: Seconds = msgspec.field(name="for")
 
 
 class Outage(Happening, frozen=True, kw_only=True, tag="unready"):
@@ -218,6 +239,30 @@ class RefuseEvictions(Happening, frozen=True, kw_only=True, tag="refuse_eviction
     namespace: Name | None = None
 
 
+class RefuseEdits(Happening, frozen=True, kw_only=True, tag="refuse_edits"):
+    """For that long the API server refuses edits of nodes; ``takes_effect``: only the answer is lost."""
+
+    lasts: Seconds = msgspec.field(name="for")
+    takes_effect: bool = False
+
+
+class Misread(Happening, frozen=True, kw_only=True, tag="misread"):
+    """For that long the list of the cluster is wrong: it shows no pods, every other one, or what was there before."""
+
+    lasts: Seconds = msgspec.field(name="for")
+    shows: Annotated[str, Meta(pattern="^(no_pods|half_of_the_pods|stale)$")] = "no_pods"
+
+
+class TouchNodes(Happening, frozen=True, kw_only=True, tag="touch_nodes"):
+    """Somebody cordons or taints the oldest so many ready nodes, and undoes that after that long; or deletes them, and
+    their kubelets register again after that long.
+    """
+
+    how: Annotated[str, Meta(pattern="^(cordon|taint|delete)$")]
+    nodes: Count = 1
+    lasts: Seconds = msgspec.field(name="for")
+
+
 class JumpClock(Happening, frozen=True, kw_only=True, tag="jump_clock"):
     """Somebody sets the wall clock of the engine's machine ``by`` so many seconds, and back after that long, if ever."""
 
@@ -225,7 +270,21 @@ class JumpClock(Happening, frozen=True, kw_only=True, tag="jump_clock"):
     lasts: Seconds | None = msgspec.field(name="for", default=None)
 
 
-Event = Scale | Crash | Restart | Outage | PauseWrites | ResumeWrites | RefuseEvictions | JumpClock
+Event = (
+    Scale
+    | Crash
+    | Restart
+    | Kill
+    | FullDisk
+    | Outage
+    | PauseWrites
+    | ResumeWrites
+    | RefuseEvictions
+    | RefuseEdits
+    | Misread
+    | TouchNodes
+    | JumpClock
+)
 
 
 class Scenario(Strict, frozen=True, kw_only=True):

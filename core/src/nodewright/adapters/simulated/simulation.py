@@ -14,6 +14,7 @@ from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.controllers import Deployment, Jobs
 from nodewright.adapters.simulated.engine_clock import EngineClock
 from nodewright.adapters.simulated.engine_life import EngineLife
+from nodewright.adapters.simulated.hands import touch, undo
 from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.kubelets import Kubelets
 from nodewright.adapters.simulated.meter import Meter
@@ -138,6 +139,34 @@ class Simulation:
             self.agenda.at(moment + seconds, lambda due: turn(self.cluster, names, ready=True, at=due))
 
         self.agenda.at(at, fail)
+
+    def touch_nodes(self, at: float, how: str, nodes: int, seconds: float) -> None:
+        """Somebody does that to the oldest so many ready nodes, and it is over after so long."""
+
+        def begin(moment: float) -> None:
+            names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
+            deleted = touch(self.cluster, names, how, moment)
+            if deleted:
+                self.agenda.at(moment + seconds, lambda due: self.kubelets.register_again(deleted, due))
+            else:
+                self.agenda.at(moment + seconds, lambda _: undo(self.cluster, names, how))
+
+        self.agenda.at(at, begin)
+
+    def misread(self, at: float, shows: str, seconds: float) -> None:
+        """The list of the cluster is wrong for so long."""
+        self.agenda.at(at, lambda moment: self.api_server.misreads.begin(shows, moment + seconds))
+        self.agenda.at(at + seconds, lambda _: None)  # worth a look
+
+    def fill_disk(self, at: float, seconds: float) -> None:
+        """No state can be saved for so long."""
+
+        def fill(moment: float, *, full: bool) -> None:
+            del moment
+            self.engine.store.fail = full
+
+        self.agenda.at(at, lambda moment: fill(moment, full=True))
+        self.agenda.at(at + seconds, lambda moment: fill(moment, full=False))
 
     def jump_clock(self, at: float, by: float, lasts: float | None) -> None:
         """Somebody sets the wall clock of the engine's machine, for so long or for good."""

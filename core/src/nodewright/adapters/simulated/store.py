@@ -1,10 +1,17 @@
 """Where a simulated engine keeps its memory."""
 
+from collections import deque
+
+import msgspec
+
 from nodewright.adapters.simulated.crash import SAVE, Tripwire
-from nodewright.adapters.store.codec import decode_memory, encode_memory
+from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
 from nodewright.registry.state import Memory
+
+# As many saves lie between the last one and an old one.
+_SAVES_KEPT = 10
 
 
 class MemoryStore:
@@ -19,10 +26,17 @@ class MemoryStore:
         self.fail = False
         self.unreadable = False
         self._saved: bytes | None = None
+        self._before: deque[bytes] = deque(maxlen=_SAVES_KEPT)
         self._pause: Pause | None = None
 
     def load(self) -> Loaded:
-        return Loaded() if self._saved is None else Loaded(memory=decode_memory(self._saved))
+        if self._saved is None:
+            return Loaded()
+        try:
+            return Loaded(memory=decode_memory(self._saved))
+        except UnreadableState as error:
+            self._saved = None
+            return Loaded(warning=f"saved state is not used: {error}")
 
     def save_if_changed(self, memory: Memory) -> None:
         if self.fail:
@@ -32,6 +46,8 @@ class MemoryStore:
             self._wire.cross(SAVE, self._keep, encoded)
 
     def _keep(self, encoded: bytes) -> None:
+        if self._saved is not None:
+            self._before.append(self._saved)
         self._saved = encoded
 
     def load_pause(self) -> Pause | None:
@@ -41,6 +57,23 @@ class MemoryStore:
 
     def save_pause(self, pause: Pause | None) -> None:
         self._pause = pause
+
+    def damage(self, how: str) -> None:
+        """What is saved becomes ``old``, ``truncated``, ``foreign`` (of another cluster) or ``newer`` (of a later version)."""
+        if self._saved is None:
+            return
+        document = msgspec.json.decode(self._saved)
+        match how:
+            case "old":
+                self._saved = self._before[0] if self._before else None
+            case "truncated":
+                self._saved = self._saved[: len(self._saved) // 2]
+            case "foreign":
+                for group in document["groups"]:
+                    group["id"] = f"elsewhere-{group['id']}"
+                self._saved = msgspec.json.encode(document)
+            case "newer":
+                self._saved = msgspec.json.encode({**document, "schema": document["schema"] + 1})
 
     def lose(self) -> None:
         """Forget everything, as if the store had been deleted."""
