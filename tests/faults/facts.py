@@ -208,6 +208,12 @@ class Facts:
         timeline = self.history.scenario.timeline
         return [(event.at, event.at + event.lasts + SLACK) for event in timeline if isinstance(event, kinds)]
 
+    def is_tainted(self, at: float) -> bool:
+        """Return whether nodes carry a taint that somebody set by hand."""
+        timeline = self.history.scenario.timeline
+        touches = (event for event in timeline if isinstance(event, TouchNodes) and event.how == "taint")
+        return any(event.at <= at <= event.at + event.lasts + SLACK for event in touches)
+
     @cached_property
     def is_ever_misled(self) -> bool:
         return any(isinstance(event, Misread) for event in self.history.scenario.timeline)

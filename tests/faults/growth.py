@@ -17,7 +17,8 @@ FEW_LOOPS = 60.0
 def check_overbuying(facts: Facts) -> Findings:
     """Never more machines are asked for than pods need beyond those that are surely on their way, but for hedges."""
     for loop in facts.loops:
-        if facts.is_misled(loop.at):  # it buys for the pods that it is shown
+        # It buys for the pods that it is shown; and as in CA, a taint of a sample node counts for machines to come.
+        if facts.is_misled(loop.at) or facts.is_tainted(loop.at):
             continue
         asked = _asked_in(loop)
         bought = 0

@@ -196,7 +196,8 @@ def add_hands(draw: Draw, world: World) -> None:
     for _ in range(draw(st.integers(1, 3))):
         touch: World = {"do": "touch_nodes", "at": draw(st.integers(1, 30)) * MINUTE}
         touch |= {"how": draw(st.sampled_from(("cordon", "taint", "delete"))), "nodes": draw(st.integers(1, 3))}
-        touch["for"] = draw(st.sampled_from((20, 120, 600)))
+        # A machine that is no node for as long as its provision time is another trouble.
+        touch["for"] = draw(st.sampled_from((20, 120) if touch["how"] == "delete" else (20, 120, 600)))
         world["timeline"].append(touch)
 
 

@@ -34,7 +34,7 @@ def judge_prompt(case: GroupCase) -> GroupState:
         *refused(case),
         *without_effect(case, taken_back),
         *failed_to_start(case),
-        *late_machines(case, overdue, newly_late, newly_unready, asked),
+        *late_machines(case, overdue, [i for i in newly_late if not _was_node(case, i)], newly_unready, asked),
     )
     short = not_delivered(case, failures)
     judged = GroupState(
@@ -55,6 +55,13 @@ def judge_prompt(case: GroupCase) -> GroupState:
         failures=(*failures, *short),
     )
     return with_withdrawal(judged, case)
+
+
+def _was_node(case: GroupCase, instance_id: str) -> bool:
+    """Was the machine a node that this engine saw go? Somebody deleted it, which is no failure of the group."""
+    machine, memory = (case.ref, instance_id), case.memory
+    lost_at = memory.unregistered_since.get(machine, 0.0)
+    return machine not in memory.never_ran and 0 < memory.scale_down.engine_started < lost_at
 
 
 def with_withdrawal(group: GroupState, case: GroupCase) -> GroupState:
