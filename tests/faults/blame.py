@@ -97,6 +97,8 @@ def _overdue_in(facts: Facts, loop: Loop, known: Mapping[str, Seen], looked: Map
 
 def _is_overdue(facts: Facts, group: str, seen: Seen, loop: Loop, looked: float) -> bool:
     """May a machine of the group be out of time?"""
+    if facts.is_misled(loop.at) and seen.there:  # in an old list its machines may not have joined
+        return True
     late = loop.at - facts.patience
     mine = [a for a in facts.history.asked if a.group == group and a.at <= loop.at]
     missing, is_read = seen.without_machine, group in loop.seen
