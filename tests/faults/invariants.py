@@ -232,7 +232,7 @@ def check_pauses(facts: Facts) -> Findings:
     for loop, write in _writes(facts):
         # An engine that comes back to an empty store finds no order.
         ordered = [(start, end) for start, end in facts.pauses if facts.last_reset(loop.at) < start < loop.at]
-        if ordered and loop.at < ordered[-1][1]:
+        if ordered and write.at < ordered[-1][1]:
             yield said(loop, write, f"during the pause until {ordered[-1][1]:g} s")
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.simulated.journal import What
+from nodewright.model.node import Taint
 from nodewright.model.quantity import Quantity
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
@@ -25,6 +26,12 @@ def recreate_smaller(story: Story) -> None:
     held = story.cloud.group("a")
     held.config = replace(held.config, cpu=1)
     story.cloud.set_target("a", 0)
+
+
+def taint_by_hand(story: Story) -> None:
+    for _, node in list(story.simulation.cluster.live.nodes()):
+        spec = replace(node.spec, taints=(*node.spec.taints, Taint(key="by-hand", effect="NoSchedule")))
+        story.simulation.cluster.change_node(replace(node, spec=spec))
 
 
 def test_pods_go_to_the_next_group_as_soon_as_a_machine_came_that_does_not_take_them() -> None:
@@ -97,6 +104,16 @@ def test_a_device_that_comes_later_than_its_node_is_waited_for(comes: bool) -> N
     assert len(story.asked("a")) == 1
     assert len(started(story)) == comes
     assert len(story.events(TOLD)) == (not comes)
+
+
+def test_a_taint_that_somebody_sets_on_the_only_node_does_not_close_the_group() -> None:
+    """The node is the group's sample, and stays it once it is gone."""
+    story = Story({**A, "size": 1}, settings={"scale-down-enabled": False}, minutes=60)
+    story.at(10 * MINUTE, lambda: taint_by_hand(story))
+    story.at(12 * MINUTE, lambda: story.cloud.set_target("a", 0))
+    story.pods(1, at=15 * MINUTE, cpu="1900m")
+    assert story.asked("a") == [pytest.approx(15 * MINUTE, abs=LOOP)]
+    assert len(started(story)) == 1
 
 
 def test_cluster_autoscaler_buys_on() -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings
@@ -58,9 +60,10 @@ def _find_newest(
     row = seen.snapshot.find_row(held.node.name) if held is not None else None
     if held is not None and row is not None and members.group_of_node.get(held.node.name) == ref:
         node = seen.snapshot.node(row)
-        return sample_of(node, seen) if _is_good(node, members.accelerators, settings, seen.now) else held
-    good = [node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)]
-    return sample_of(max(good, key=lambda node: node.created), seen) if good else held
+        good = _is_good(node, members.accelerators, settings, seen.now)
+        return sample_of(_without_new_taints(node, held.node), seen) if good else held
+    others = [node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)]
+    return sample_of(max(others, key=lambda node: node.created), seen) if others else held
 
 
 def is_up(node: Node, accelerators: Accelerators, settings: Settings) -> bool:
@@ -79,6 +82,14 @@ def sample_of(node: Node, seen: Observation) -> SampleNode:
     pods = seen.snapshot.pods(seen.snapshot.row(node.name)) if node.name in seen.snapshot else ()
     stays = (pod for pod in pods if pod.is_mirror or pod.is_daemonset_pod)
     return SampleNode(node=node, pods=tuple(pod for pod in stays if pod.metadata.deletion_timestamp is None))
+
+
+def _without_new_taints(node: Node, before: Node) -> Node:
+    """Return the node without taints that it got after it was good: somebody set them on this one node."""
+    taints = tuple(taint for taint in node.spec.taints if taint in before.spec.taints)
+    if len(taints) == len(node.spec.taints):
+        return node
+    return replace(node, spec=replace(node.spec, taints=taints))
 
 
 def _is_good(node: Node, accelerators: Accelerators, settings: Settings, now: float) -> bool:
