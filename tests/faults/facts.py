@@ -108,6 +108,13 @@ class Facts:
         asked = self.history.scenario.provisioning_requests
         return {request.name: sum(pods.count for pods in request.pod_sets) for request in asked}
 
+    def is_absent(self, group: str, at: float) -> bool:
+        """Return whether somebody has deleted the group, or did so lately, and it was made anew."""
+        rules = (rule for rule in self.cloud.get("interference", ()) if rule["do"] == "recreate")
+        return any(
+            rule["group"] == group and rule["start"] <= at <= rule["start"] + rule["gone_for"] + SLACK for rule in rules
+        )
+
     @cached_property
     def small_nodes(self) -> Mapping[str, str]:
         """The nodes that take no pod although their group's template says that they do, with their groups."""

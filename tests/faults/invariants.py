@@ -193,17 +193,19 @@ def _idle_after(facts: Facts, number: int, write: Write) -> float:
 def check_strangers_go(facts: Facts) -> Findings:
     """A machine that is no node in time is deleted, one after the other, as far as the minimum allows."""
     held: set[str] = set()
+    was_node: dict[str, float] = {}
     most = 0
     free_since, joined = dict[str, float](), dict[str, float]()
     for loop in facts.loops:
         most = max(most, sum(len(seen.there) for seen in loop.seen.values()))
+        was_node |= dict.fromkeys(loop.nodes, loop.at)
         for group, seen in loop.seen.items():
             joined[group] = max(joined.get(group, 0.0), last_joined(seen, loop))
             if group in held:
                 free_since[group] = loop.at
             (held.add if seen.target <= facts.groups[group].least else held.discard)(group)
             for machine in unregistered(seen, loop):
-                since = max(facts.first_seen[group, machine], facts.knows_since(loop.at))
+                since = max(facts.first_seen[group, machine], was_node.get(machine, 0.0), facts.knows_since(loop.at))
                 if loop.at - free_since.get(group, 0.0) < SLACK:
                     continue
                 time = _times_to_join(joined[group], since) * facts.patience

@@ -89,7 +89,8 @@ def check_reads(facts: Facts) -> Findings:
     """A group is read again soon after nothing keeps the cloud from answering."""
     unread: dict[str, float] = {}
     for loop in facts.loops:
-        unread = {group: unread.get(group, loop.at) for group in facts.groups if group not in loop.seen}
+        missing = [group for group in facts.groups if group not in loop.seen and not facts.is_absent(group, loop.at)]
+        unread = {group: unread.get(group, loop.at) for group in missing}
         for group, since in unread.items():
             if loop.at - since > SLACK + facts.hindered(group, since, loop.at):
                 yield f"{loop.at:g} s: {group} cannot be read since {since:g} s"

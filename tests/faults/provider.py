@@ -38,6 +38,11 @@ class _Cloud(FakeCloud):
         super().set_target(group_id, target)
         self._tell(group_id, target - before)  # below zero: somebody took them back
 
+    def remove_group(self, group_id: str) -> None:
+        held = self.group(group_id).target
+        super().remove_group(group_id)
+        self._tell(group_id, -held)
+
     def lose(self, instance_id: str) -> None:
         super().lose(instance_id)
         self._tell(instance_id.split("/")[-2], 1)

@@ -149,6 +149,8 @@ def add_wrong_lists(draw: Draw, world: World) -> None:
     for _ in range(draw(st.integers(1, 4))):
         lasts = draw(st.sampled_from((30, 240, 600)))
         shows = draw(st.sampled_from(("no_pods", "half_of_the_pods", "stale")))
+        if shows == "stale":  # in one that is older than the provision time, machines that joined since are late
+            lasts = min(lasts, 240)
         world["timeline"].append({"do": "misread", "at": start, "for": lasts, "shows": shows})
         start += lasts + draw(st.sampled_from((10, 120)))
 
@@ -201,6 +203,15 @@ def add_hands(draw: Draw, world: World) -> None:
         world["timeline"].append(touch)
 
 
+def add_recreated_groups(draw: Draw, world: World) -> None:
+    """Add people who delete groups with their machines, and make them anew soon or later."""
+    for _ in range(draw(st.integers(1, 3))):
+        group = draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"]
+        event: World = {"do": "recreate", "group": group, "start": draw(st.integers(0, 80)) * 30}
+        event["gone_for"] = draw(st.sampled_from((0, 20, 300, 1200)))
+        _rules(world, "interference").append(event)
+
+
 def _pair(groups: list[World]) -> None:
     """Make the first two groups alike but for zone and price, and large; add the second where there is one only."""
     if len(groups) == 1:
@@ -230,4 +241,5 @@ TROUBLES: Mapping[str, Trouble] = {
     "strange_state": add_strange_state,
     "full_disk": add_full_disk,
     "hands": add_hands,
+    "recreated_groups": add_recreated_groups,
 }

@@ -51,3 +51,16 @@ def test_for_a_while_machines_take_longer_to_register_and_to_be_ready(set_up: An
 def test_what_cannot_be_done_is_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         load_options({"groups": [{"name": "a", "max_size": 3}], "interference": [change]})
+
+
+def test_a_group_is_gone_with_its_machines_until_it_is_made_anew(set_up: Any) -> None:
+    group = {"name": "a", "size": 2, "min_size": 1}
+    stage = set_up(groups=[group], interference=[{"do": "recreate", "group": "a", "start": 10, "gone_for": "1m"}])
+    stage.later(10)
+    stage.client.refresh()
+    assert [held.id for held in stage.client.node_groups()] == []
+    assert list(stage.client.running_machines()) == []
+    assert stage.client.next_change() == 1070
+    stage.later(60)
+    stage.client.refresh()
+    assert stage.client.target_size("a") == 0

@@ -20,7 +20,7 @@ from nodewright_fake.false_failures import FalseFailures
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
-from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Resize, StockOut, TaintConfig, TakeBack
+from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Recreate, Resize, StockOut, TaintConfig, TakeBack
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
 
 
@@ -45,6 +45,8 @@ class FakeCloud:
         tells = Capability.FAST_FAILURE_DETECTION not in options.switched_off
         self._false_failures = FalseFailures(options.false_failures if tells else (), self._built)
         self._interference = sorted(options.interference, key=lambda change: change.start)
+        # Groups that are made anew, and when (epoch seconds).
+        self._returns: list[tuple[float, Group]] = []
         self._orders: dict[str, list[Machine]] = {}
         self._before_write: list[Callable[[], object]] = []
         self._running_of: list[GroupView] = []
@@ -57,6 +59,7 @@ class FakeCloud:
     # What is there
 
     def group_names(self) -> tuple[str, ...]:
+        self._catch_up()
         return tuple(self._groups)
 
     def view(self, group_id: str) -> GroupView:
@@ -89,9 +92,10 @@ class FakeCloud:
         """Epoch seconds at which something happens next by itself, at the earliest."""
         self._catch_up()
         by_others = self._built + self._interference[0].start if self._interference else float("inf")
+        by_others = min([by_others, *(at for at, _ in self._returns)])
         return min(self._life.next_due(), by_others, self._false_failures.next_change(self._clock.now()))
 
-    def coming_interference(self) -> tuple[Resize | TakeBack, ...]:
+    def coming_interference(self) -> tuple[Resize | TakeBack | Recreate, ...]:
         """What others will do that has not happened yet."""
         self._catch_up()
         return tuple(self._interference)
@@ -279,12 +283,24 @@ class FakeCloud:
         self._life.catch_up()
         while self._interference and self._built + self._interference[0].start <= self._clock.now():
             change = self._interference.pop(0)
+            if change.group not in self._groups:  # somebody removed it
+                continue
+            if isinstance(change, Recreate):
+                before = self.group(change.group)
+                self.remove_group(change.group)
+                self._returns.append((self._built + change.start + change.gone_for, before))
+                continue
             if isinstance(change, Resize):
                 self.set_target(change.group, change.size)
                 continue
             running = self.group(change.group).in_phase(Phase.RUNNING)
             for machine in running[: change.machines]:
                 self.lose(machine.id)
+        for due in [due for due in self._returns if due[0] <= self._clock.now()]:
+            self._returns.remove(due)
+            _, before = due
+            made = self.add_group(structs.replace(before.config, size=0))
+            made.made = before.made  # no machine has the id of an earlier one
 
     def _expect(self, group_id: str, expected_target: int) -> Group:
         happenings, self._before_write = self._before_write, []

@@ -45,7 +45,7 @@ def find(cloud: FakeCloud) -> Iterator[Finding]:
         yield Finding(
             level=FindingLevel.WARNING,
             subject="other writers",
-            message="somebody else resizes this group" if resizes else "machines of this group are taken back",
+            message="somebody else resizes this group" if resizes else "somebody else takes its machines back",
             remedy="take it out of the option interference",
             group_id=name,
         )

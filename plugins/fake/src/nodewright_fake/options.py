@@ -170,6 +170,12 @@ class TakeBack(Interference, frozen=True, kw_only=True, tag="take_back"):
     machines: Count = 1
 
 
+class Recreate(Interference, frozen=True, kw_only=True, tag="recreate"):
+    """The group disappears with its machines, and is made anew, empty, ``gone_for`` later."""
+
+    gone_for: Seconds = Seconds(0)
+
+
 class Quota(Strict, frozen=True, kw_only=True):
     """Account-wide limits; ``enforced`` when the call is made (refusal) or the machine is (failed instance)."""
 
@@ -219,7 +225,7 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     slow_boots: tuple[SlowBoot, ...] = ()
     small_machines: tuple[SmallMachine, ...] = ()
     false_failures: tuple[FalseFailure, ...] = ()
-    interference: tuple[Resize | TakeBack, ...] = ()
+    interference: tuple[Resize | TakeBack | Recreate, ...] = ()
     faults: tuple[Fault, ...] = ()
     gpu: Gpu = Gpu()
     similarity: Similarity = Similarity()
