@@ -67,7 +67,7 @@ def judge_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]
             rejection = _find_rejection(state, settings, newest, pod_class)
             if rejection is None:
                 kinds[kind] = Purchase()
-            elif not (_AT_ONCE.issuperset(rejection.reasons) or is_stable(newest, state.now)):
+            elif not (is_stable(newest, state.now) or _is_final(rejection)):
                 unsettled.add((ref, kind))
             else:
                 kinds[kind] = after_misfit(purchase, str(rejection), state.now)
@@ -138,6 +138,11 @@ def _find_rejection(state: ClusterState, settings: Settings, node: Node, pod_cla
     place_daemons(board, Template(node, sample.pods), [len(board) - 1])
     rejection = explain(board, pod_class, len(board) - 1)
     return rejection if rejection is not None and rejection.predicate in _OF_THE_NODE else None
+
+
+def _is_final(rejection: Rejection) -> bool:
+    """Does the node lack what its kubelet told with its first word?"""
+    return bool(rejection.reasons) and _AT_ONCE.issuperset(rejection.reasons)
 
 
 def _barred(
