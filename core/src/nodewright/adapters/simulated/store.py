@@ -1,6 +1,8 @@
 """Where a simulated engine keeps its memory."""
 
 from collections import deque
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -62,20 +64,22 @@ class MemoryStore:
         """What is saved becomes ``old``, ``truncated``, ``foreign`` (of another cluster) or ``newer`` (of a later version)."""
         if self._saved is None:
             return
-        document = msgspec.json.decode(self._saved)
         match how:
             case "old":
                 self._saved = self._before[0] if self._before else None
             case "truncated":
                 self._saved = self._saved[: len(self._saved) // 2]
-            case "foreign":
-                for group in document["groups"]:
-                    group["id"] = f"elsewhere-{group['id']}"
-                self._saved = msgspec.json.encode(document)
-            case "newer":
-                self._saved = msgspec.json.encode({**document, "schema": document["schema"] + 1})
+            case "foreign" | "newer":
+                with suppress(msgspec.DecodeError):  # it was truncated before
+                    self._saved = msgspec.json.encode(_damaged(msgspec.json.decode(self._saved), how))
 
     def lose(self) -> None:
         """Forget everything, as if the store had been deleted."""
         self._saved = None
         self._pause = None
+
+
+def _damaged(document: dict[str, Any], how: str) -> dict[str, Any]:
+    if how == "newer":
+        return {**document, "schema": document["schema"] + 1}
+    return {**document, "groups": [{**group, "id": f"elsewhere-{group['id']}"} for group in document["groups"]]}
