@@ -9,13 +9,13 @@ from typing import Any, TypedDict
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.scenario import DeploymentSpec, PodTemplate, Scenario, Seconds
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState
 
 PROVISION_SECONDS = 900.0
 ARRIVALS = 10_000
@@ -88,7 +88,7 @@ def count_false_failovers(
 def _add_run(total: FalseFailovers, settings: Mapping[str, Any], seed: int) -> None:
     watch = _Watch()
     scenario = _scenario(settings, total["place"], seed)
-    result = build_simulation(scenario, BuildOptions(brain=Brain(make_plan=watch.make_plan))).run()
+    result = build_simulation(scenario, BuildOptions(brain=Planning(make_plan=watch.make_plan))).run()
     asked, given_up = watch.asked, watch.given_up
     facts = [(fact.what, fact.at, _number(fact.name)) for fact in result.journal if fact.where == "fake/a"]
     came = {number: at for what, at, number in facts if what == What.NODE_ADDED}

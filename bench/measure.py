@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from nodewright.adapters.store.file import FileStore
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.state import Memory
+from nodewright.engine.brain import Planning
 from nodewright.engine.intent import with_intent
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan
-from nodewright.registry.fold import fold
-from nodewright.registry.state import Memory
 from nodewright.snapshot.observation import Observation
 
 Result = Mapping[str, int]
@@ -81,7 +81,7 @@ class Loop:
 
     settings: Settings
     memory: Memory = field(default_factory=Memory)
-    brain: Brain = field(default_factory=Brain)
+    brain: Planning = field(default_factory=Planning)
     random: Random = field(default_factory=lambda: Random(1))
     store: FileStore = field(default_factory=make_store)
 

@@ -11,10 +11,10 @@ from measure import Benchmark, Prepared, Result
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.result import WaitingTimes
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan, make_plan
-from nodewright.registry.state import ClusterState
 
 _WHOLE = str(Path(__file__).parents[1] / "tests" / "data" / "openb")
 _CUT = f"{files('nodewright.adapters.traces')}/data"
@@ -24,7 +24,7 @@ class Waits:
     """From the loop that first sees a pod to the one that asks for its machine: how many loops, and how much planning."""
 
     def __init__(self) -> None:
-        self.brain = Brain(make_plan=self._plan)
+        self.brain = Planning(make_plan=self._plan)
         self._seen: dict[str, tuple[int, float]] = {}
         self._loop, self._spent = 0, 0.0
         self.loops_a_second = 0.0

@@ -23,7 +23,7 @@ from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.journal import Fact, What
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.traces.openb import Trace, load_openb
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from scale_down_page import write_page
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def replay(name: str, folder: Path = FOLDER) -> SimulationResult:
     scenario = trace_scenario(str(folder), compression=run.compression)
     waits = dict.fromkeys(("scale-down-unneeded-time", "scale-down-delay-after-add"), run.wait)
     scenario = msgspec.structs.replace(scenario, settings={**scenario.settings, **waits, "expander": run.expander})
-    return build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(brain=Planning(strict=True))).run()
 
 
 def measure(name: str, result: SimulationResult, trace: Trace) -> dict[str, Any]:

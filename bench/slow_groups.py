@@ -14,7 +14,7 @@ from nodewright.adapters.simulated.recorder import Recorder
 from nodewright.adapters.simulated.scheduler import Scheduler
 from nodewright.cli.clock import SystemClock
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.ports import World
+from nodewright.engine.ports import Ports
 from nodewright.model.settings import Settings
 from nodewright.model.sharing import Sharing
 from nodewright.spec import ProviderContext
@@ -37,7 +37,7 @@ def prepare_slow_groups(share: float) -> Prepared:
         cluster.submit(SimulatedPod(sharing.pod(pod), arrived=now))
     cluster.schedule(now)
     recorder = Recorder(clock)
-    world = World(
+    world = Ports(
         cluster=ApiServer(cluster, Agenda(), clock, Tripwire()),
         providers=(provider,),
         store=make_store(),

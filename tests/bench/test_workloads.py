@@ -10,12 +10,12 @@ import pytest
 import run
 from clusters import Cluster
 from measure import Loop
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, ScaleDownReport
-from nodewright.registry.state import ClusterState
 from workloads import BENCHMARKS
 
 SHARE = 0.02
@@ -88,4 +88,4 @@ def faulty(_state: ClusterState, _settings: Settings, _random: Random) -> Plan:
 
 def test_a_whole_loop_checks_removals_too() -> None:
     with pytest.raises(AssertionError, match="there is no node ghost"):
-        Loop(Settings(), brain=Brain(make_plan=faulty)).turn(Cluster().look())
+        Loop(Settings(), brain=Planning(make_plan=faulty)).turn(Cluster().look())

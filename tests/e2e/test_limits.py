@@ -19,7 +19,7 @@ from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.provisioning_request import PROVISIONED
 from nodewright.planner.capacity_quotas import read_quotas, with_status
-from nodewright.planner.provisioning.docket import Docket
+from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
 from nodewright.snapshot.observation import Observation
 from nodewright.testkit.world import World, settings_with
 
@@ -103,7 +103,7 @@ def test_what_a_class_notes_of_a_request_outlives_later_writes(served: ControlPl
     found = seen(cluster).provisioning
     (request,) = found.requests
     assert [held.spec.limits.nodes for held in found.classes] == [4]
-    docket = Docket(World().state(), ON)
+    docket = ProvisioningRequestState(World().state(), ON)
     waiting = docket.condition(request, (PROVISIONED, "False"), "Provisioning", "2 nodes are asked for")
     noted = request.with_details(provisioner="somebody", nodes="2").with_condition(waiting)
     cluster.write_conditions(noted, (waiting,), is_apply=True)

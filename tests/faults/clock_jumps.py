@@ -13,7 +13,7 @@ from typing import Any
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 
 MINUTE, DAY = 60.0, 86400.0
 SIZES = (30.0, 600.0, DAY)
@@ -88,7 +88,7 @@ def hunt_jumps(seeds: range) -> tuple[int, str]:
 def find_faults(jump: Jump | None) -> list[str]:
     """Run the schedule and say what went wrong, by the true time."""
     scenario = read_scenario(json.dumps(schedule(jump)), "clock jumps")
-    simulation = build_simulation(scenario, BuildOptions(brain=Brain(strict=True)))
+    simulation = build_simulation(scenario, BuildOptions(brain=Planning(strict=True)))
     result = simulation.run()
     found = [] if result.final.running == LEFT else [f"{result.final.running} pods run, not {LEFT}"]
     if result.increases > most_bought(jump):

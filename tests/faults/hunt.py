@@ -13,7 +13,7 @@ from tests.faults.shrink import shrink
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError
 
 
@@ -38,11 +38,11 @@ class Hunt:
     broken: Broken | None = None
 
 
-def examine(schedule: Schedule, brain: Brain | None = None) -> None:
+def examine(schedule: Schedule, brain: Planning | None = None) -> None:
     """Raises Broken for the first invariant that does not hold."""
     scenario = read_scenario(json.dumps(schedule), "schedule")
     try:
-        facts = Facts(Witness(scenario, brain or Brain()).watch())
+        facts = Facts(Witness(scenario, brain or Planning()).watch())
     except Exception as error:  # whatever it is, a schedule made the engine fall over
         raise Broken("running", [f"{type(error).__name__}: {error}"], schedule) from error
     for name, check in INVARIANTS.items():
@@ -79,7 +79,7 @@ def _draw(number: int) -> Schedule:
     return found[-1]  # the first is always the simplest that there is
 
 
-def hunt(numbers: range, *, brain: Brain | None = None) -> Hunt:
+def hunt(numbers: range, *, brain: Planning | None = None) -> Hunt:
     """Tries the schedules of these numbers until one is broken."""
     found = Hunt()
     for schedule in drawn(numbers):
@@ -92,7 +92,7 @@ def hunt(numbers: range, *, brain: Brain | None = None) -> Hunt:
     return found
 
 
-def smallest(broken: Broken, brain: Brain | None = None) -> Broken:
+def smallest(broken: Broken, brain: Planning | None = None) -> Broken:
     """The same failure in as small a schedule as can be found."""
     last = broken
 

@@ -10,12 +10,12 @@ from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import load_scenario
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 
 
 def replay(file: Path) -> Facts:
     """The run that the file describes, as it was seen from outside."""
-    return Facts(Witness(load_scenario(file), Brain()).watch())
+    return Facts(Witness(load_scenario(file), Planning()).watch())
 
 
 def findings(facts: Facts) -> list[str]:

@@ -14,7 +14,7 @@ from tests.faults.schedules import Schedule, schedules
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 
 REPOSITORY = Path(__file__).parents[2]
 FINDING = "60 s: increase_size of a (0 → 1): above the maximum"
@@ -59,14 +59,14 @@ def test_every_schedule_is_printed_as_a_file_that_says_the_same(schedule: Schedu
 def test_a_file_replays_what_happened(tmp_path: Path) -> None:
     file = tmp_path / "troubled.yaml"
     file.write_text(printed(TROUBLED))
-    first = Witness(read_scenario(json.dumps(TROUBLED), "as drawn"), Brain()).watch()
+    first = Witness(read_scenario(json.dumps(TROUBLED), "as drawn"), Planning()).watch()
     again = replay(file).history
     assert (again.loops, again.asked, again.machines) == (first.loops, first.asked, first.machines)
     assert any(write.error or not write.answered for loop in first.loops for write in loop.writes)
 
 
 def test_the_story_tells_every_write_and_what_became_of_it() -> None:
-    facts = Facts(Witness(read_scenario(json.dumps(TROUBLED), "as drawn"), Brain()).watch())
+    facts = Facts(Witness(read_scenario(json.dumps(TROUBLED), "as drawn"), Planning()).watch())
     told = "\n".join(story(facts))
     writes = [write for loop in facts.loops for write in loop.writes]
     assert len(writes) == told.count("\n           ")

@@ -11,12 +11,12 @@ from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
 from nodewright.adapters.simulated.scenario_file import load_scenario
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState
 
 SCHEDULES, PARTS = 1000, 4
 
@@ -41,7 +41,7 @@ def _one_more(state: ClusterState, action: IncreaseSize) -> IncreaseSize:
     return replace(action, target=target)
 
 
-BROKEN = Brain(make_plan=greedy)
+BROKEN = Planning(make_plan=greedy)
 
 
 def test_a_failure_is_told_as_a_small_scenario_that_replays_it(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_failure_is_told_as_a_small_scenario_that_replays_it(tmp_path: Path) -
     file.write_text(str(told))
     replayed = Facts(Witness(load_scenario(file), BROKEN).watch())
     assert list(INVARIANTS[told.invariant](replayed)) == told.findings
-    sound = Facts(Witness(load_scenario(file), Brain()).watch())
+    sound = Facts(Witness(load_scenario(file), Planning()).watch())
     assert list(INVARIANTS[told.invariant](sound)) == []
 
 
@@ -74,7 +74,7 @@ def faint(state: ClusterState, settings: Settings, random: Random) -> Plan:
 
 
 def test_an_engine_that_falls_over_is_told_as_a_scenario_too() -> None:
-    brain = Brain(make_plan=faint)
+    brain = Planning(make_plan=faint)
     found = hunt(range(20), brain=brain)
     assert found.broken is not None
     told = smallest(found.broken, brain)

@@ -14,7 +14,8 @@ from tests.faults.provider import TellingProvider
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.scenario import Scenario
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.provisioning_request import (
     BOOKING_EXPIRED,
@@ -25,7 +26,6 @@ from nodewright.model.provisioning_request import (
 )
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState
 from nodewright.spec import ProviderContext
 
 LOOPS_AT_A_TIME = 50
@@ -40,7 +40,7 @@ class Endless(Exception):
 class Witness:
     """Stands beside one simulation. ``watch`` runs it."""
 
-    def __init__(self, scenario: Scenario, brain: Brain) -> None:
+    def __init__(self, scenario: Scenario, brain: Planning) -> None:
         self.history = History(scenario)
         self._brain = brain
         self._answers: dict[str, dict[str, Any]] = {}
@@ -50,7 +50,7 @@ class Witness:
         self._current: Write | None = None
         self._last_ready: dict[str, float] = {}
         self._ran: set[str] = set()
-        watched = Brain(make_plan=self._plan, check_actions=brain.check_actions, strict=brain.strict)
+        watched = Planning(make_plan=self._plan, check_actions=brain.check_actions, strict=brain.strict)
         self._simulation = build_simulation(scenario, BuildOptions(brain=watched, load=self._load))
 
     def watch(self) -> History:

@@ -8,12 +8,12 @@ from typing import Any
 from tests.scenario.story import Story
 
 from nodewright.adapters.simulated.journal import What
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, ScaleDownReport
-from nodewright.registry.state import ClusterState
 
 # The planner's own removals are of no interest here.
 _NONE = {"scale-down-unneeded-time": "1000h", "scale-down-unready-time": "1000h", "max-bulk-soft-taint-count": 0}
@@ -42,7 +42,7 @@ class Removing(Story):
         live = self.simulation.cluster.live
         return live.node(live.row(name))
 
-    def _brain(self, settings: Settings) -> Brain:
+    def _brain(self, settings: Settings) -> Planning:
         """Nobody says where the pods could go: that is not the question here."""
         return replace(super()._brain(settings), check_removals=lambda *_: ())
 

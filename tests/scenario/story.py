@@ -18,7 +18,8 @@ from nodewright.adapters.simulated.result import Decision, SimulationResult
 from nodewright.adapters.simulated.scenario import PodTemplate
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.adapters.simulated.workloads import pod_of
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.engine.brain import Planning
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.group import GroupRef
@@ -26,7 +27,6 @@ from nodewright.model.node import Node, NodeCondition, Taint
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction
-from nodewright.registry.state import ClusterState, GroupState
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider, fixed
@@ -173,8 +173,8 @@ class Story:
         gone = (fact.name for fact in self.result.journal if fact.what == What.MACHINE_GONE)
         return [machine for machine in gone if machine.rpartition("/")[2] in nodes]
 
-    def _brain(self, settings: Settings) -> Brain:
-        return Brain(make_plan=self._plan, strict=settings.size_correction == "prompt")
+    def _brain(self, settings: Settings) -> Planning:
+        return Planning(make_plan=self._plan, strict=settings.size_correction == "prompt")
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         plan = make_plan(state, settings, random)

@@ -7,7 +7,7 @@ import pytest
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 
 SCENARIO = """
 name: crash
@@ -30,7 +30,7 @@ def run(write: int, *, after_effect: bool, keeps_memory: bool) -> SimulationResu
     crash = f"  - {{at: 1s, do: crash, write: {write}, after_effect: {str(after_effect).lower()}, down: 45s, "
     crash += f"keeps_memory: {str(keeps_memory).lower()}}}\n"
     scenario = read_scenario(SCENARIO + crash, "crash.yaml")
-    return build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(brain=Planning(strict=True))).run()
 
 
 @pytest.mark.parametrize("keeps_memory", [True, False])

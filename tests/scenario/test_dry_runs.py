@@ -9,16 +9,16 @@ from msgspec.structs import replace as changed
 from tests.scenario.story import LOOP, MINUTE, Story
 
 from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.cli.daemon.dry_brain import DryBrain
+from nodewright.cli.daemon.dry_brain import DryRunPlanning
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
 from nodewright.cli.dry_run.trial import try_once
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.errors import InvariantError
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, ScaleDownReport
-from nodewright.registry.state import ClusterState
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider
@@ -34,7 +34,7 @@ def empty_node() -> ClusterState:
 
 
 def test_a_withheld_removal_is_checked() -> None:
-    state, settings, dry = empty_node(), Settings(), DryBrain()
+    state, settings, dry = empty_node(), Settings(), DryRunPlanning()
     held = dry.brain.make_plan(state, settings, Random(1))
     assert held.scale_down.removals == ()
     assert dry.brain.check_actions(state.observation, held.actions, settings) == ()
@@ -60,4 +60,4 @@ def test_a_plan_that_is_only_shown_may_not_remove_what_is_not_there() -> None:
     cluster = DumpedCluster(read_dump(dumps({"kind": "List", "apiVersion": "v1", "items": [node]}).encode(), "dump"))
     assert try_once(cluster, providers, Settings(), Random(1), LOOP).plan.scale_down.removals == ()
     with pytest.raises(InvariantError, match="there is no node ghost"):
-        try_once(cluster, providers, Settings(), Random(1), MINUTE, Brain(make_plan=faulty))
+        try_once(cluster, providers, Settings(), Random(1), MINUTE, Planning(make_plan=faulty))

@@ -12,7 +12,7 @@ from nodewright.adapters.simulated.result import Decision, SimulationResult
 from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.cli.simulation.removals import scale_down_in_words
 from nodewright.cli.simulation.summary import as_json
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from nodewright.model.removal import RemovalResult
 
 FOLDER = Path(__file__).parents[2] / "docs" / "scenarios"
@@ -22,7 +22,7 @@ SCAN_INTERVAL = 10.0
 
 @cache
 def run(name: str, *, every_tick: bool = False) -> SimulationResult:
-    options = BuildOptions(every_tick=every_tick, brain=Brain(strict=True))
+    options = BuildOptions(every_tick=every_tick, brain=Planning(strict=True))
     return build_simulation(load_scenario(FOLDER / f"{name}.yaml"), options).run()
 
 

@@ -20,7 +20,7 @@ from nodewright.adapters.simulated.demo import demo_scenario, trace_scenario
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.simulation import OnProgress
 from nodewright.adapters.traces.openb import is_trace, load_openb
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError
 
 FOLDER = Path(__file__).parents[1] / "data" / "openb"
@@ -61,7 +61,7 @@ def offered(folder: Path) -> dict[str, tuple[Amounts, int]]:
 def replay(*, compression: float = 1.0, all_at_once: bool = False, every_tick: bool = False) -> SimulationResult:
     """The packaged cut."""
     scenario = trace_scenario(str(CUT), compression=compression, all_at_once=all_at_once)
-    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Brain(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Planning(strict=True))).run()
 
 
 class Watcher:
@@ -96,7 +96,7 @@ def test_the_whole_trace(audit: MakeAudit) -> None:
     scenario = trace_scenario(str(FOLDER))
     scenario = replace(scenario, settings={**scenario.settings, "scale-down-enabled": False})
     watcher = Watcher()
-    result = build_simulation(scenario, BuildOptions(brain=Brain(strict=True))).run(watcher.callback)
+    result = build_simulation(scenario, BuildOptions(brain=Planning(strict=True))).run(watcher.callback)
     check(result, FOLDER, audit)
     assert result.waiting.pods == 8152
     assert (result.final.pending, result.final.running) == (0, 0)
@@ -130,7 +130,7 @@ def test_compression_divides_all_times() -> None:
 
 
 def test_the_demo_shows_a_stock_out_and_its_remedy(audit: MakeAudit) -> None:
-    result = build_simulation(demo_scenario(), BuildOptions(brain=Brain(strict=True))).run()
+    result = build_simulation(demo_scenario(), BuildOptions(brain=Planning(strict=True))).run()
     check(result, CUT, audit)
     moved = sum(len(removal.evicted) for removal in result.removals)
     assert result.waiting.pods == 400 + moved

@@ -8,7 +8,7 @@ from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError
 
 SCENARIO = """
@@ -25,7 +25,7 @@ timeline:
 
 def run(*timeline: str) -> SimulationResult:
     text = SCENARIO + "".join(f"  - {{{happening}}}\n" for happening in timeline)
-    return build_simulation(read_scenario(text, "pause.yaml"), BuildOptions(brain=Brain(strict=True))).run()
+    return build_simulation(read_scenario(text, "pause.yaml"), BuildOptions(brain=Planning(strict=True))).run()
 
 
 def first_write(result: SimulationResult) -> float:

@@ -10,7 +10,7 @@ import pytest
 from tests.scenario.kills import Kill, kill_everywhere
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
-from nodewright.act import AuditRecord
+from nodewright.actuation import AuditRecord
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.result import FinalState, SimulationResult
 from nodewright.adapters.simulated.scenario import TolerationSpec

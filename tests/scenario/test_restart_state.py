@@ -7,7 +7,7 @@ from tests.scenario.story import MINUTE, SILENT, Story
 
 from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.store import FileStore
-from nodewright.engine.ports import World
+from nodewright.engine.ports import Ports
 from nodewright.model.group import GroupRef
 
 CHEAP = {"name": "cheap", "price_per_hour": 0.1, "provision_delay": 240}
@@ -80,6 +80,6 @@ def on_file(story: Story, path: Path) -> None:
     """The story's engines keep their memory in a file."""
     simulation = story.simulation
     world = simulation._world
-    simulation._world = World(
+    simulation._world = Ports(
         cluster=world.cluster, providers=world.providers, store=FileStore(path), events=world.events, audit=world.audit
     )

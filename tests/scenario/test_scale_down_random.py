@@ -21,12 +21,12 @@ from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario import PodTemplate, SpreadSpec
 from nodewright.adapters.simulated.workloads import pod_of
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.predicates import explain
-from nodewright.registry.state import ClusterState
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 CORES, GRACE, LATER = 4, 15.0, 4 * MINUTE

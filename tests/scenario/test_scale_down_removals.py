@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE
 
-from nodewright.act.removals.marks import CORDONED_ANNOTATION
+from nodewright.actuation.removals.marks import CORDONED_ANNOTATION
 from nodewright.adapters.simulated.api_server import EDIT, Refusal
 from nodewright.adapters.simulated.disruptions import BudgetRule
 from nodewright.adapters.simulated.journal import What

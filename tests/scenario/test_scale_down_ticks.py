@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.demo import trace_scenario
 from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 
 CUT = str(files("nodewright.adapters.traces")) + "/data"
 EAGER = {
@@ -22,7 +22,7 @@ EAGER = {
 def replay(*, every_tick: bool = False) -> SimulationResult:
     scenario = trace_scenario(CUT, compression=50.0)
     scenario = replace(scenario, settings={**scenario.settings, **EAGER})
-    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Brain(strict=True))).run()
+    return build_simulation(scenario, BuildOptions(every_tick=every_tick, brain=Planning(strict=True))).run()
 
 
 def test_removals_come_at_the_same_moments_at_every_tick() -> None:

@@ -9,13 +9,13 @@ from nodewright.adapters.simulated.build import BuildOptions, build_simulation
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.cli.simulation.troubles import find_troubles
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.explain.node import explain_node
 from nodewright.planner.explain.values import NodeExplanation, NodeFate
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState
 
 NODES = 12
 
@@ -38,7 +38,7 @@ def run(*jobs: str, **settings: str) -> tuple[SimulationResult, list[Plan]]:
     lines += [f"  {name.replace('_', '-')}: {value}" for name, value in settings.items()]
     lines += ["providers:", "  fake:", "    groups: [{name: pool, cpu: 4, memory: 16Gi, max_size: 30}]"]
     scenario = read_scenario("\n".join(lines), "slow.yaml")
-    return build_simulation(scenario, BuildOptions(brain=Brain(make_plan=slow, strict=True))).run(), plans
+    return build_simulation(scenario, BuildOptions(brain=Planning(make_plan=slow, strict=True))).run(), plans
 
 
 def choosy(number: int, duration: str = "2h") -> str:
@@ -109,7 +109,7 @@ def test_removals_that_there_was_no_time_to_confirm_begin_in_the_next_loop() -> 
     lines += ["settings: {max-drain-parallelism: 3, scale-down-unneeded-time: 2m, scale-down-simulation-timeout: 30s}"]
     lines += ["providers: {fake: {groups: [{name: pool, cpu: 4, memory: 16Gi, size: 8, min_size: 1}]}}"]
     scenario = read_scenario("\n".join(lines), "hurry.yaml")
-    result = build_simulation(scenario, BuildOptions(brain=Brain(make_plan=hurry.plan, strict=True))).run()
+    result = build_simulation(scenario, BuildOptions(brain=Planning(make_plan=hurry.plan, strict=True))).run()
     for whole, found in hurry.cut:
         *before, _ = (removal.node for removal in whole.scale_down.removals)
         assert [removal.node for removal in found.scale_down.removals] == before

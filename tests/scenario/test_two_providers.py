@@ -9,7 +9,7 @@ from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.controllers import Deployment
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import build_pod
@@ -51,7 +51,7 @@ def run(faults: list[dict[str, Any]]) -> SimulationResult:
     clock = VirtualClock()
     providers = [connect("cheap", clock, 0.1, faults), connect("dear", clock, 0.2, [])]
     settings = Settings(scale_up=ScaleUpSettings(expander="price"))
-    simulation = Simulation(clock, providers, RunOptions(end=1800.0, settings=settings, brain=Brain(strict=True)))
+    simulation = Simulation(clock, providers, RunOptions(end=1800.0, settings=settings, brain=Planning(strict=True)))
     web = Deployment(simulation.cluster, "web", build_pod("web", cpu="1", memory="1Gi", unschedulable=False))
     simulation.agenda.at(5.0, lambda at: web.scale(8, at))
     return simulation.run()

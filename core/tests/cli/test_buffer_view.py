@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import DebugServer
 from nodewright.engine.report import LoopReport
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
 from nodewright.model.cluster import PodTemplateSpec
@@ -130,7 +130,7 @@ def make_report() -> LoopReport:
 
 
 def test_the_daemon_tells_how_buffers_stand() -> None:
-    desk = Inquiries(FakeClock(NOW))
+    desk = DebugServer(FakeClock(NOW))
     desk.learn(make_report(), settings_with(), None)
     held = desk.pages()["/status"]({}).body.decode()
     assert '"buffer": "shop/calm"' in held

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import DebugServer
 from nodewright.engine.report import LoopReport
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition
@@ -164,7 +164,7 @@ def make_report() -> LoopReport:
 
 
 def test_the_daemon_tells_what_the_api_server_said_last() -> None:
-    desk = Inquiries(FakeClock(NOW))
+    desk = DebugServer(FakeClock(NOW))
     desk.learn(make_report(), settings_with(), None)
     held = desk.pages()["/status"]({}).body.decode()
     assert '"request": "ml/held"' in held

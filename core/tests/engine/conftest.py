@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from nodewright import spec
-from nodewright.act import AuditLog
+from nodewright.actuation import AuditLog
+from nodewright.clusterstate.state import ClusterState, Memory
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.brain import Brain
-from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, Pause, Sight, World
+from nodewright.engine.brain import Planning
+from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, NodeView, Pause, Ports
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -30,14 +31,13 @@ from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, PlannedAction
-from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import FakeClock, build_group, build_node, build_template
 from nodewright.validate import Violation
 
 
-class Desk:
+class CapacityBufferState:
     """Everything outside the engine, and the brain that plans what a test says.
 
     ``order`` keeps the sequence in which things were asked; ``plans`` what the next loops plan.
@@ -68,8 +68,8 @@ class Desk:
     def engine(self, *, strict: bool = False, memory: Memory | None = None) -> Autoscaler:
         if memory is not None:
             self.saved.append(memory)
-        world = World(cluster=self, providers=(self,), store=self, events=self, audit=self.audit)
-        brain = Brain(make_plan=self._plan, check_actions=self._check, strict=strict)
+        world = Ports(cluster=self, providers=(self,), store=self, events=self, audit=self.audit)
+        brain = Planning(make_plan=self._plan, check_actions=self._check, strict=strict)
         return Autoscaler(world, self.clock, self.settings, Random(1), brain=brain)
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
@@ -93,9 +93,9 @@ class Desk:
             raise self.read_error
         return ClusterPicture(snapshot=Snapshot(), problem=self.problem)
 
-    def look(self, node: str) -> Sight:
+    def look(self, node: str) -> NodeView:
         self.order.append(f"look {node}")
-        return Sight(node=None)
+        return NodeView(node=None)
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         self.order.append(f"edit {edit(build_node(name)).name}")
@@ -215,4 +215,4 @@ class Desk:
 
 @pytest.fixture
 def desk() -> Any:
-    return Desk()
+    return CapacityBufferState()

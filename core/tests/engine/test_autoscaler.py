@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.clusterstate.state import Memory, ScaleUpRequest
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
@@ -13,7 +14,6 @@ from nodewright.model.group import GroupRef
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.settings import LoopSettings, Settings
 from nodewright.planner.plan import Plan, ScaleUpReport
-from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.testkit import build_pod
 from nodewright.validate import Violation
 

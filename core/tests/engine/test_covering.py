@@ -5,27 +5,27 @@ from collections.abc import Mapping
 import pytest
 
 from nodewright.adapters.simulated.store import MemoryStore
+from nodewright.clusterstate.in_flight import WriteInFlight
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.covering import START_SECONDS, Covering
 from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
-from nodewright.model.write_gate import WriteGate
-from nodewright.registry.in_flight import WriteInFlight
-from nodewright.registry.state import Memory
+from nodewright.model.write_fence import WriteFence
 from nodewright.testkit import FakeClock
 
 A = GroupRef("p", "a")
 LASTS = 60.0 + START_SECONDS
 
 
-class Desk:
+class CapacityBufferState:
     """A store, a gate and what stands between them, on one clock."""
 
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
         self.store = MemoryStore()
-        self.gate = WriteGate(self.clock.now)
+        self.gate = WriteFence(self.clock.now)
         self.covering = Covering(self.store, self.gate, self.clock)
 
     def saved(self) -> Mapping[GroupRef, WriteInFlight]:
@@ -33,8 +33,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> CapacityBufferState:
+    return CapacityBufferState()
 
 
 def grow(target: int) -> IncreaseSize:
@@ -45,7 +45,7 @@ def delete(*ids: str) -> DeleteInstances:
     return DeleteInstances(group=A, expected_target=9, instance_ids=ids, reason="unneeded")
 
 
-def test_a_save_says_until_when_each_group_may_be_written_to(desk: Desk) -> None:
+def test_a_save_says_until_when_each_group_may_be_written_to(desk: CapacityBufferState) -> None:
     desk.covering.save(Memory(), [grow(3)], Settings())
     assert desk.saved() == {A: WriteInFlight(until=1000 + LASTS, seconds=LASTS, target=3)}
     assert desk.gate.seconds_covered(A) == LASTS
@@ -62,13 +62,13 @@ def test_a_save_says_until_when_each_group_may_be_written_to(desk: Desk) -> None
     ],
 )
 def test_all_writes_to_a_group_are_saved_as_one(
-    desk: Desk, actions: list[Action], target: int | None, ids: tuple[str, ...]
+    desk: CapacityBufferState, actions: list[Action], target: int | None, ids: tuple[str, ...]
 ) -> None:
     desk.covering.save(Memory(), actions, Settings())
     assert (desk.saved()[A].target, desk.saved()[A].instance_ids) == (target, ids)
 
 
-def test_a_write_that_starts_late_is_saved_anew(desk: Desk) -> None:
+def test_a_write_that_starts_late_is_saved_anew(desk: CapacityBufferState) -> None:
     desk.covering.save(Memory(), [grow(3)], Settings())
     desk.clock.sleep(START_SECONDS - 1)
     desk.covering.cover(grow(3), Settings())
@@ -78,7 +78,7 @@ def test_a_write_that_starts_late_is_saved_anew(desk: Desk) -> None:
     assert desk.saved()[A].until == desk.clock.now() + LASTS
 
 
-def test_deletions_that_follow_one_another_are_saved_together(desk: Desk) -> None:
+def test_deletions_that_follow_one_another_are_saved_together(desk: CapacityBufferState) -> None:
     desk.covering.cover(delete("i-1"), Settings(), soon=["i-1", "i-2"])
     first = desk.saved()
     assert first[A].instance_ids == ("i-1", "i-2")
@@ -89,14 +89,14 @@ def test_deletions_that_follow_one_another_are_saved_together(desk: Desk) -> Non
     assert desk.saved()[A].instance_ids == ("i-3",)
 
 
-def test_what_cannot_be_saved_is_not_covered(desk: Desk) -> None:
+def test_what_cannot_be_saved_is_not_covered(desk: CapacityBufferState) -> None:
     desk.store.fail = True
     with pytest.raises(NodewrightError):
         desk.covering.cover(grow(3), Settings())
     assert "what is saved covers no write" in desk.gate.why_not(A, 60.0)
 
 
-def test_after_an_orderly_end_nothing_is_under_way(desk: Desk) -> None:
+def test_after_an_orderly_end_nothing_is_under_way(desk: CapacityBufferState) -> None:
     desk.covering.save(Memory(withdrawn_at={A: 5.0}), [grow(3)], Settings())
     desk.covering.end()
     assert desk.saved() == {}

@@ -1,15 +1,15 @@
 """What is saved before a call, and what keeps a call from being made."""
 
 import pytest
-from core.tests.engine.conftest import Desk
+from core.tests.engine.conftest import CapacityBufferState
 
-from nodewright.act import Pause
+from nodewright.actuation import Pause
+from nodewright.clusterstate.state import Memory, ScaleUpRequest
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 
 A = GroupRef("p", "a")
@@ -17,12 +17,12 @@ INCREASE = IncreaseSize(group=A, expected_target=1, target=3, pods=("ns/p",))
 DELETE = DeleteInstances(group=A, expected_target=1, instance_ids=("a-0",), reason="late")
 
 
-def run(desk: Desk, *actions: IncreaseSize | DeleteInstances) -> LoopReport:
+def run(desk: CapacityBufferState, *actions: IncreaseSize | DeleteInstances) -> LoopReport:
     desk.plans = [Plan(actions=actions)]
     return desk.engine().run_once()
 
 
-def test_an_increase_is_a_request_and_a_target_before_it_is_made(desk: Desk) -> None:
+def test_an_increase_is_a_request_and_a_target_before_it_is_made(desk: CapacityBufferState) -> None:
     run(desk, INCREASE)
     assert desk.order[-2:] == ["save", "increase a 1 3"]
     (saved,) = desk.saved
@@ -30,7 +30,7 @@ def test_an_increase_is_a_request_and_a_target_before_it_is_made(desk: Desk) -> 
     assert saved.last_known[A].target == 3
 
 
-def test_a_deletion_is_charged_before_it_is_made(desk: Desk) -> None:
+def test_a_deletion_is_charged_before_it_is_made(desk: CapacityBufferState) -> None:
     engine = desk.engine()
     engine.run_once()
     desk.plans = [Plan(actions=(DELETE,))]
@@ -40,7 +40,7 @@ def test_a_deletion_is_charged_before_it_is_made(desk: Desk) -> None:
     assert report.state.memory.deletions == desk.saved[-1].deletions
 
 
-def test_without_a_save_nothing_is_made_or_charged(desk: Desk) -> None:
+def test_without_a_save_nothing_is_made_or_charged(desk: CapacityBufferState) -> None:
     engine = desk.engine()
     engine.run_once()
     desk.plans, desk.save_error = [Plan(actions=(DELETE, INCREASE))], NodewrightError("the disk is full")
@@ -50,7 +50,7 @@ def test_without_a_save_nothing_is_made_or_charged(desk: Desk) -> None:
     assert "increase a 1 3" not in desk.order
 
 
-def test_a_picture_that_cannot_be_trusted_leaves_no_intent(desk: Desk) -> None:
+def test_a_picture_that_cannot_be_trusted_leaves_no_intent(desk: CapacityBufferState) -> None:
     desk.problem = "half the nodes are missing"
     report = run(desk, INCREASE)
     assert "increase a 1 3" not in desk.order
@@ -59,12 +59,12 @@ def test_a_picture_that_cannot_be_trusted_leaves_no_intent(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("until", [1000.0, 999.0])
-def test_a_pause_in_the_past_is_ignored(desk: Desk, until: float) -> None:
+def test_a_pause_in_the_past_is_ignored(desk: CapacityBufferState, until: float) -> None:
     desk.pause = Pause(since=0.0, until=until)
     assert len(run(desk, INCREASE).outcomes) == 1
 
 
-def test_in_a_pause_the_plan_says_so_and_the_next_loop_is_due_at_its_end(desk: Desk) -> None:
+def test_in_a_pause_the_plan_says_so_and_the_next_loop_is_due_at_its_end(desk: CapacityBufferState) -> None:
     desk.pause = Pause(since=900.0, until=1500.0)
     report = run(desk, INCREASE)
     assert report.plan is not None
@@ -75,7 +75,7 @@ def test_in_a_pause_the_plan_says_so_and_the_next_loop_is_due_at_its_end(desk: D
     assert A not in desk.saved[-1].requests or desk.saved[-1].requests[A][-1].increase != 2
 
 
-def test_a_pause_that_cannot_be_read_is_one(desk: Desk) -> None:
+def test_a_pause_that_cannot_be_read_is_one(desk: CapacityBufferState) -> None:
     desk.pause = NodewrightError("state.json.pause: is damaged")
     report = run(desk, INCREASE)
     assert report.plan is not None
@@ -85,7 +85,7 @@ def test_a_pause_that_cannot_be_read_is_one(desk: Desk) -> None:
     assert len(run(desk, INCREASE).outcomes) == 1
 
 
-def test_state_that_was_put_aside_is_told_once(desk: Desk) -> None:
+def test_state_that_was_put_aside_is_told_once(desk: CapacityBufferState) -> None:
     desk.warning = "saved state s is not used"
     engine = desk.engine()
     engine.run_once()
@@ -93,7 +93,7 @@ def test_state_that_was_put_aside_is_told_once(desk: Desk) -> None:
     assert [event.message for event in desk.events if event.reason == "StateNotUsable"] == [desk.warning]
 
 
-def test_every_call_is_in_the_audit_under_its_loop(desk: Desk) -> None:
+def test_every_call_is_in_the_audit_under_its_loop(desk: CapacityBufferState) -> None:
     engine = desk.engine()
     engine.run_once()
     desk.plans = [Plan(actions=(INCREASE,))]
@@ -102,7 +102,7 @@ def test_every_call_is_in_the_audit_under_its_loop(desk: Desk) -> None:
     assert (record.loop, record.request, record.outcome) == ("1000.000-2", "1000.000-2/1", "done")
 
 
-def test_a_group_of_which_only_the_size_was_saved_is_not_taken_for_known(desk: Desk) -> None:
+def test_a_group_of_which_only_the_size_was_saved_is_not_taken_for_known(desk: CapacityBufferState) -> None:
     """Its machines were not saved: with the size alone every one of them would count as upcoming."""
     group = NodeGroup(id="a", min_size=0, max_size=9)
     memory = Memory(last_known={A: GroupSeen(ref=A, group=group, target=5)})
@@ -114,7 +114,7 @@ def test_a_group_of_which_only_the_size_was_saved_is_not_taken_for_known(desk: D
     assert report.state.memory.last_known[A].target == 5
 
 
-def test_a_group_whose_machines_were_saved_counts_until_it_can_be_read(desk: Desk) -> None:
+def test_a_group_whose_machines_were_saved_counts_until_it_can_be_read(desk: CapacityBufferState) -> None:
     group = NodeGroup(id="a", min_size=0, max_size=9)
     request = ScaleUpRequest(increase=3, started=990.0, deadline=1890.0)
     seen = GroupSeen(ref=A, group=group, target=3, instances=(Instance(id="a-0"),))

@@ -5,15 +5,15 @@ from random import Random
 from core.tests.store.memories import memories
 from hypothesis import given
 
-from nodewright.act import Restraint
+from nodewright.actuation import WriteGate
 from nodewright.adapters.store import decode_memory, encode_memory
+from nodewright.clusterstate.recall import recalled
+from nodewright.clusterstate.state import Memory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import Instance
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
-from nodewright.registry.recall import recalled
-from nodewright.registry.state import Memory
 from nodewright.testkit.world import NOW, World, ref
 from nodewright.validate import check_actions
 
@@ -32,7 +32,7 @@ def plan(memory: Memory, *, has_looked: bool) -> Plan:
     state = world.state()
     made = make_plan(state, Settings(), Random(1))
     assert check_actions(state.observation, made.actions, Settings()) == ()
-    return Restraint(has_looked=has_looked).apply(made, state)[0]
+    return WriteGate(has_looked=has_looked).apply(made, state)[0]
 
 
 @given(FORGED)

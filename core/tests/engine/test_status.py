@@ -1,12 +1,12 @@
 """One report for a running engine, a simulation and a saved state."""
 
-from nodewright.act import Pause
-from nodewright.act.budget import ClusterLimits
+from nodewright.actuation import Pause
+from nodewright.actuation.budget import ClusterLimits
+from nodewright.clusterstate.learned import ArrivalHistory
+from nodewright.clusterstate.state import Backoff, Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.engine.status import Detection, make_status
 from nodewright.model.capability import Capability
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
-from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.state import Backoff, Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World, ref
 
 A, B = ref("a"), ref("b")

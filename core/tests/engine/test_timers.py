@@ -6,22 +6,22 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from nodewright.clusterstate.state import (
+    Backoff,
+    ClusterState,
+    GroupState,
+    IncorrectSize,
+    Memory,
+    Readiness,
+    SampleNode,
+    ScaleUpRequest,
+)
 from nodewright.engine.timers import next_timer
 from nodewright.model.group import GroupOptions, GroupRef, Instance
 from nodewright.model.node import Node, NodeCondition
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import PodSettings, Settings
 from nodewright.planner.plan import Plan, ScaleUpReport
-from nodewright.registry.state import (
-    Backoff,
-    ClusterState,
-    GroupState,
-    Memory,
-    Readiness,
-    SampleNode,
-    ScaleUpRequest,
-    SizeGap,
-)
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_group, build_node, build_pod
@@ -108,7 +108,7 @@ def test_a_pod_that_waits_out_a_delay(annotation: str | None, expected: float) -
 
 
 def test_a_difference_that_is_watched() -> None:
-    gap = SizeGap(registered=0, target=1, since=50.0)
+    gap = IncorrectSize(registered=0, target=1, since=50.0)
     assert timer(GroupState(seen=SEEN, size_gap=gap)) == 650.0
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.expander.chain import Market, choose
+from nodewright.expander.chain import ExpanderContext, choose
 from nodewright.expander.option import Option
 from nodewright.expander.price import UnitPrices, find_unit_prices
 from nodewright.expander.priority import parse_priorities
@@ -30,7 +30,7 @@ def option(group_id: str, nodes: int, pods: int, cpu: int = 4, memory: int = 16,
 
 def pick(options: list[Option], *expanders: str, nodes: int = 10, priorities: str | None = None) -> str:
     prices = find_unit_prices((1.0, 4000, 16 * GIB) for _ in "x")
-    market = Market(unit_prices=prices, cluster_nodes=nodes, priorities=priorities)
+    market = ExpanderContext(unit_prices=prices, cluster_nodes=nodes, priorities=priorities)
     chosen = choose(options, expanders, market, Random(7))
     return chosen.group.group_id if chosen else ""
 
@@ -91,7 +91,7 @@ def test_priority_takes_the_highest_match_unanchored() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "10: ['(']", "ten: [a]", "[1, 2]"])
 def test_priority_without_a_usable_list_passes_all(text: str | None) -> None:
-    market = Market(unit_prices=UnitPrices(0, 0), cluster_nodes=1, priorities=text)
+    market = ExpanderContext(unit_prices=UnitPrices(0, 0), cluster_nodes=1, priorities=text)
     options = [option("a", 1, 1), option("b", 1, 1)]
     chosen = {choose(options, ["priority"], market, Random(seed)) for seed in range(20)}
     assert chosen == set(options)
@@ -114,7 +114,7 @@ def test_chains_narrow_step_by_step() -> None:
 
 def test_random_spreads_over_what_is_left() -> None:
     options = [option("a", 1, 5), option("b", 1, 5), option("c", 1, 1)]
-    market = Market(unit_prices=UnitPrices(0, 0), cluster_nodes=1)
+    market = ExpanderContext(unit_prices=UnitPrices(0, 0), cluster_nodes=1)
     random = Random(3)
     picks = Counter(choose(options, ["most-pods", "random"], market, random) for _ in range(400))
     assert set(picks) == set(options[:2])

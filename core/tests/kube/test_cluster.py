@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from core.tests.kube.conftest import NOW, ApiServer
 
-from nodewright.act.ports import EvictionAnswer
+from nodewright.actuation.ports import EvictionAnswer
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.kube.cluster import KubeCluster

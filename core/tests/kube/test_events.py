@@ -6,8 +6,8 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 from msgspec.structs import replace
 
-from nodewright.act import Event
-from nodewright.act.ports import STATUS_NAME
+from nodewright.actuation import Event
+from nodewright.actuation.ports import STATUS_NAME
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
 from nodewright.adapters.simulated.clock import VirtualClock

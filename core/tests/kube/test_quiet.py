@@ -2,14 +2,14 @@
 
 from random import Random
 
-from core.tests.engine.conftest import Desk
+from core.tests.engine.conftest import CapacityBufferState
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.ports import ClusterPicture, World
+from nodewright.engine.ports import ClusterPicture, Ports
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_node
@@ -17,7 +17,7 @@ from nodewright.testkit import build_node
 _QUIET_LOOPS = 60
 
 
-class Site(Desk):
+class Site(CapacityBufferState):
     """One node, of the group's one machine: not needed, and looked at in every loop."""
 
     def read(self, now: float) -> ClusterPicture:
@@ -32,7 +32,7 @@ def test_ten_quiet_minutes(server: ApiServer) -> None:
     settings = Settings(scale_down=ScaleDownSettings(scale_down_unneeded_time=3600.0))
     maps = ConfigMaps(server, "kube-system")
     store, status = ConfigMapStore(maps, lambda: None), StatusMap(maps, "cluster-autoscaler-status")
-    world = World(cluster=desk, providers=(desk,), store=store, events=desk, audit=desk.audit)
+    world = Ports(cluster=desk, providers=(desk,), store=store, events=desk, audit=desk.audit)
     engine = Autoscaler(world, desk.clock, settings, Random(1))
 
     def loop() -> None:

@@ -8,8 +8,8 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 
 from nodewright import spec
-from nodewright.act.audit import AuditLog
-from nodewright.act.conditions import Clerk
+from nodewright.actuation.audit import AuditLog
+from nodewright.actuation.conditions import StatusWriter
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.request_writes import RequestWrites
 from nodewright.model.action import IncreaseSize
@@ -69,9 +69,9 @@ def served_by(plan: Plan) -> list[str]:
     return [one.request.key for one in plan.actions if isinstance(one, IncreaseSize) and one.request is not None]
 
 
-def make_clerk(server: ApiServer, providers: Sequence[Oracle] = ()) -> Clerk:
+def make_clerk(server: ApiServer, providers: Sequence[Oracle] = ()) -> StatusWriter:
     cluster: Any = RequestWrites(server)  # the rest of a cluster is not asked
-    return Clerk(cluster, providers, FakeClock(NOW), AuditLog())
+    return StatusWriter(cluster, providers, FakeClock(NOW), AuditLog())
 
 
 def serve(server: ApiServer, *names: str) -> None:

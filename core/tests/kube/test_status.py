@@ -9,11 +9,11 @@ from core.tests.kube.conftest import ApiServer
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_map import UPDATED_ANNOTATION, StatusMap
+from nodewright.clusterstate.state import Backoff, ClusterState, Memory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.moment import format_moment
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import Backoff, ClusterState, Memory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World, ref
 
 TIMEOUTS = {

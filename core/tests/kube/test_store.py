@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from core.tests.kube.conftest import ApiServer
 
-from nodewright.act import Pause
+from nodewright.actuation import Pause
 from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.store import SHARD_BYTES, STATE_NAME, ConfigMapStore
+from nodewright.clusterstate.state import Backoff, Memory, ScaleUpRequest
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 from nodewright.testkit.world import NOW, World
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"

@@ -7,8 +7,8 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 from msgspec.structs import replace
 
-from nodewright.act.ports import EvictionAnswer
-from nodewright.act.removals.marks import hard_tainted, hard_untainted
+from nodewright.actuation.ports import EvictionAnswer
+from nodewright.actuation.removals.marks import hard_tainted, hard_untainted
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.guard import GuardedApi
 from nodewright.adapters.kube.writes import KubeWrites

@@ -9,16 +9,16 @@ from core.tests.leaders.replica import Replica
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.store import ConfigMapStore
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.ports import Loaded
-from nodewright.model.write_gate import WriteGate
-from nodewright.registry.state import Memory
+from nodewright.model.write_fence import WriteFence
 
 
 class WithoutLeaseCheck(Replica):
     """It looks at its lease between two loops, and not before each write."""
 
-    def _make_gate(self) -> WriteGate:
-        return WriteGate(self._stage.now, lambda: math.inf)
+    def _make_gate(self) -> WriteFence:
+        return WriteFence(self._stage.now, lambda: math.inf)
 
     def _guarded(self, line: Api) -> Api:
         return line
@@ -27,8 +27,8 @@ class WithoutLeaseCheck(Replica):
 class WithoutCloudCheck(Replica):
     """Its writes to the API server are checked, those to clouds are not."""
 
-    def _make_gate(self) -> WriteGate:
-        return WriteGate(self._stage.now, lambda: math.inf)
+    def _make_gate(self) -> WriteFence:
+        return WriteFence(self._stage.now, lambda: math.inf)
 
 
 class WithoutHold(Replica):
@@ -48,8 +48,8 @@ class WithoutIntent(Replica):
 class WithoutDeadline(Replica):
     """A write may start however long ago it was saved that it is about to."""
 
-    def _make_gate(self) -> WriteGate:
-        return WriteGate(float, self.lease.remaining)
+    def _make_gate(self) -> WriteFence:
+        return WriteFence(float, self.lease.remaining)
 
 
 class TrustsEmptyLeases(Replica):

@@ -9,7 +9,7 @@ from core.tests.kube.conftest import ApiServer
 from core.tests.leaders.clouds import CloudPlugin, InPlace, SharedWorld
 from core.tests.leaders.stage import Process, Stage
 
-from nodewright.act import AuditLog, Event, Eviction, Sight
+from nodewright.actuation import AuditLog, Event, Eviction, NodeView
 from nodewright.adapters.kube.api import Api, ApiError, Lines, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.guard import GuardedApi
@@ -18,12 +18,12 @@ from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.provider import connect_provider
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
-from nodewright.engine.ports import ClusterPicture, World
+from nodewright.engine.ports import ClusterPicture, Ports
 from nodewright.model.errors import KubeApiError, NodewrightError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
-from nodewright.model.write_gate import WriteGate
+from nodewright.model.write_fence import WriteFence
 
 NAMESPACE = "kube-system"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cluster-autoscaler"
@@ -75,7 +75,7 @@ class ClusterLine:
     def read(self, now: float) -> ClusterPicture:
         return self._world.api.read(now)
 
-    def look(self, node: str) -> Sight:
+    def look(self, node: str) -> NodeView:
         self._meet()
         return self._world.api.look(node)
 
@@ -189,7 +189,7 @@ class Replica:
         runner = InPlace(self._stage)
         client = connect_provider("shared", plugin, clock=self._stage, runner=runner, gate=gate)
         guarded = self._guarded(self._line)
-        world = World(
+        world = Ports(
             cluster=ClusterLine(self._world, self.process, self._weather, guarded),
             providers=(client,),
             store=self._make_store(ConfigMapStore(ConfigMaps(guarded, NAMESPACE), lambda: None)),
@@ -218,8 +218,8 @@ class Replica:
         )
         return Leadership(self._line, options, self._stage, self._stage, self._random)
 
-    def _make_gate(self) -> WriteGate:
-        return WriteGate(self._stage.now, self.lease.remaining)
+    def _make_gate(self) -> WriteFence:
+        return WriteFence(self._stage.now, self.lease.remaining)
 
     def _guarded(self, line: Api) -> Api:
         return GuardedApi(line, self.lease.remaining)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodewright.act import Event
-from nodewright.adapters.logs import JsonLog, Lasting, LoggedEvents
+from nodewright.actuation import Event
+from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.simulated.clock import VirtualClock
 
 
@@ -57,7 +57,7 @@ def test_an_event_is_said_and_passed_on(log: JsonLog, stream: io.BytesIO) -> Non
 
 
 def test_what_lasts_is_said_when_it_begins(log: JsonLog, stream: io.BytesIO) -> None:
-    lasting = Lasting(log)
+    lasting = ConditionLog(log)
     for problem in ("", "forbidden", "forbidden, again", "", "forbidden"):
         lasting.see("events", problem)
     lasting.see("the lease", "no answer")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from nodewright.clusterstate.state import Memory, ScaleUpRequest
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterPicture, Observer
-from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_pod

@@ -19,7 +19,7 @@ from nodewright.model.provisioning_request import (
     TemplateReference,
 )
 from nodewright.model.quantity import Quantity
-from nodewright.planner.buffers.desk import Holding
+from nodewright.planner.capacity_buffers.desk import BufferAllocation
 from nodewright.planner.plan import Plan
 from nodewright.testkit.world import NOW, World
 
@@ -65,7 +65,7 @@ def make_world(size: int = 1, **group: Any) -> World:
     return world
 
 
-def holding(plan: Plan, name: str = "spare") -> Holding:
+def holding(plan: Plan, name: str = "spare") -> BufferAllocation:
     (found,) = [one for one in plan.buffers.holdings if one.buffer.name == name]
     return found
 

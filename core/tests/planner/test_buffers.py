@@ -2,10 +2,10 @@
 
 from core.tests.planner.buffering import ON, add_buffer, book, holding, make_world, said
 
+from nodewright.clusterstate.state import ScaleDownMemory
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.provisioning_request import TemplateReference
-from nodewright.registry.state import ScaleDownMemory
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import grown
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodewright.model.action import IncreaseSize
 from nodewright.model.provisioning_request import TemplateReference
-from nodewright.planner.buffers.desk import Holding
+from nodewright.planner.capacity_buffers.desk import BufferAllocation
 from nodewright.planner.plan import Plan
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World
@@ -67,7 +67,7 @@ def nodes_bought(plan: Plan) -> int:
     return sum(one.target - one.expected_target for one in plan.actions if isinstance(one, IncreaseSize))
 
 
-def cpu_of(holding: Holding) -> int:
+def cpu_of(holding: BufferAllocation) -> int:
     """What the pods that have room, or will, ask for."""
     name = holding.buffer.spec.pod_template_ref
     return int(name.name[1:]) * (holding.held + holding.coming) if name is not None else 0

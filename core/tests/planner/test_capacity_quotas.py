@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.accelerators import NO_ACCELERATORS
 from nodewright.model.capacity_quota import (
     QUOTA_VALID,
     RECONCILED,
@@ -21,7 +22,6 @@ from nodewright.model.limits import ResourceLimits
 from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
 from nodewright.planner.capacity_quotas import read_quotas
 from nodewright.planner.quota import Quota
-from nodewright.registry.accelerators import NO_ACCELERATORS
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_group, build_node, build_pod
 from nodewright.testkit.world import NOW, World, grown, ref, settings_with

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from nodewright.clusterstate.state import Memory, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.planner import Plan
-from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, grown, ref
 

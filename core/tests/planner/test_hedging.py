@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.clusterstate.learned import ArrivalHistory, Bin
+from nodewright.clusterstate.state import Memory, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.pod import Pod
 from nodewright.planner import Plan
 from nodewright.planner.hedging import HEDGE_IS_OVER
 from nodewright.planner.silence import silence_moments
-from nodewright.registry.learned import ArrivalHistory, Bin
-from nodewright.registry.state import Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown, ref, settings_with
 from nodewright.validate import check_actions

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nodewright.clusterstate.state import Backoff, Memory, ScaleUpRequest
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
@@ -11,7 +12,6 @@ from nodewright.model.node import ZONE_LABEL
 from nodewright.model.pod import Pod, TopologySpreadConstraint
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.planner import Plan
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown, ref, settings_with
 from nodewright.validate import check_actions

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from nodewright.clusterstate.accelerators import NO_ACCELERATORS
 from nodewright.model.capacity_quota import CapacityQuota, CapacityQuotaSpec, QuotaAmounts
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.meta import LabelSelector, ObjectMeta
 from nodewright.planner.quota import CLUSTER_WIDE, Exceeded, Quota
-from nodewright.registry.accelerators import NO_ACCELERATORS
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod

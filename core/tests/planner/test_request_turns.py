@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from nodewright.clusterstate.provisioning import ProvisioningMemory, Retry
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
     CHECK_CAPACITY,
@@ -11,10 +12,9 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
-from nodewright.planner.provisioning.classes import Mode
-from nodewright.planner.provisioning.docket import Docket
-from nodewright.planner.provisioning.fair import in_turn
-from nodewright.registry.provisioning import ProvisioningMemory, Retry
+from nodewright.planner.provisioning_requests.classes import Mode
+from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
+from nodewright.planner.provisioning_requests.fair import in_turn
 from nodewright.testkit.world import NOW, World, settings_with
 
 SETTINGS = settings_with(enable_provisioning_requests=True)
@@ -31,7 +31,7 @@ def wish(name: str, count: int = 1, sets: int = 1, age: float = 60.0) -> Provisi
 
 def turn(world: World, most: int = 500) -> tuple[list[str], bool]:
     """The names of those whose turn it is, and whether others wait for the next loop."""
-    docket = Docket(world.state(SETTINGS), SETTINGS)
+    docket = ProvisioningRequestState(world.state(SETTINGS), SETTINGS)
     taken = in_turn(docket, Mode.CHECK, most)
     return [request.name for request in taken], docket.next_change == NOW
 

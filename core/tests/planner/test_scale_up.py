@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from nodewright.clusterstate.state import Backoff, Memory
 from nodewright.model.action import DeleteInstances
 from nodewright.model.group import ErrorClass, FailedInstance, GroupOptions, Instance, NodeGroup
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason
-from nodewright.registry.state import Backoff, Memory
 from nodewright.testkit.builders import build_pod, build_taint
 from nodewright.testkit.world import World, grown, ref
 

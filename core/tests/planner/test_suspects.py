@@ -1,8 +1,8 @@
 """Pods that waited in vain for a group, whose time meanwhile is another (the scenarios have the rest)."""
 
+from nodewright.clusterstate.state import Backoff, Memory
 from nodewright.model.group import GroupOptions
 from nodewright.planner import Plan
-from nodewright.registry.state import Backoff, Memory
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown, ref
 

@@ -9,7 +9,7 @@ from nodewright.adapters.provider.runner import NotStarted
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.model.errors import ProviderUnavailable
 from nodewright.model.group import GroupRef
-from nodewright.model.write_gate import WriteGate
+from nodewright.model.write_fence import WriteFence
 
 GROUP = GroupRef("scripted", "g")
 
@@ -30,17 +30,17 @@ def lease() -> Lease:
 
 
 @pytest.fixture
-def gate(clock: VirtualClock, lease: Lease) -> WriteGate:
-    return WriteGate(clock.now, lease.remaining)
+def gate(clock: VirtualClock, lease: Lease) -> WriteFence:
+    return WriteFence(clock.now, lease.remaining)
 
 
 @pytest.fixture
-def gated(scripted: Any, clock: VirtualClock, gate: WriteGate) -> ProviderClient:
+def gated(scripted: Any, clock: VirtualClock, gate: WriteFence) -> ProviderClient:
     return connect_provider("scripted", scripted, clock=clock, runner=InlineRunner(clock), gate=gate)
 
 
 def test_a_write_needs_the_lease_and_what_is_saved_for_as_long_as_the_call_may_take(
-    gated: ProviderClient, scripted: Any, clock: VirtualClock, gate: WriteGate, lease: Lease
+    gated: ProviderClient, scripted: Any, clock: VirtualClock, gate: WriteFence, lease: Lease
 ) -> None:
     with pytest.raises(NotStarted, match="covers no write to scripted/g that may take 60 s"):
         gated.increase_size("g", 2, 3)
@@ -60,7 +60,7 @@ def test_a_write_needs_the_lease_and_what_is_saved_for_as_long_as_the_call_may_t
 
 
 def test_a_process_that_was_frozen_before_a_repeat_does_not_repeat(
-    gated: ProviderClient, scripted: Any, clock: VirtualClock, gate: WriteGate, lease: Lease
+    gated: ProviderClient, scripted: Any, clock: VirtualClock, gate: WriteFence, lease: Lease
 ) -> None:
     def freeze() -> None:
         clock.sleep(30)
@@ -74,13 +74,13 @@ def test_a_process_that_was_frozen_before_a_repeat_does_not_repeat(
     assert scripted.calls.count("increase_size") == 1
 
 
-def test_a_write_to_no_group_needs_the_lease_alone(gate: WriteGate, lease: Lease) -> None:
+def test_a_write_to_no_group_needs_the_lease_alone(gate: WriteFence, lease: Lease) -> None:
     assert gate.why_not(None, 60.0) == ""
     lease.left = 0.5
     assert "does not lead" in gate.why_not(None, 60.0)
 
 
 def test_in_a_simulation_nothing_is_in_the_way() -> None:
-    gate = WriteGate()
+    gate = WriteFence()
     gate.cover([GROUP], 75.0)
     assert gate.why_not(GROUP, 60.0) == ""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.act.ports import Event
+from nodewright.actuation.ports import Event
 from nodewright.adapters.simulated.result import (
     Decision,
     FinalState,

@@ -6,8 +6,8 @@ import pytest
 
 from nodewright.adapters.simulated.crash import Boundary, EngineCrashed, Tripwire
 from nodewright.adapters.simulated.store import MemoryStore
+from nodewright.clusterstate.state import Memory
 from nodewright.model.group import GroupRef
-from nodewright.registry.state import Memory
 
 
 class Provider:

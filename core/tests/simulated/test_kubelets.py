@@ -9,10 +9,10 @@ from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
 from nodewright.adapters.simulated.journal import Journal
 from nodewright.adapters.simulated.kubelets import Kubelets
 from nodewright.adapters.simulated.scheduler import Scheduler
+from nodewright.clusterstate.readiness import is_ready
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.settings import TemplateSettings
-from nodewright.registry.readiness import is_ready
 from nodewright.spec import NodeStart
 from nodewright.testkit import build_node, build_pod, build_taint
 

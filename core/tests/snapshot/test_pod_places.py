@@ -2,14 +2,14 @@
 
 from nodewright.model.pod import Pod
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import Roll
+from nodewright.snapshot.roll import NodePods
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_pod
 
 
-def roll_of(*pods: Pod) -> Roll:
+def roll_of(*pods: Pod) -> NodePods:
     picture = Snapshot()
-    return Roll([picture.class_of(pod, placed=True) for pod in pods], pods)
+    return NodePods([picture.class_of(pod, placed=True) for pod in pods], pods)
 
 
 A, B, C = (build_pod(name, node_name="n") for name in "abc")

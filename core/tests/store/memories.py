@@ -5,6 +5,22 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from nodewright.clusterstate.in_flight import WriteInFlight
+from nodewright.clusterstate.learned import ArrivalHistory, Awaited, Bin
+from nodewright.clusterstate.provisioning import GrantPart, ProvisioningMemory, Reservation, Retry
+from nodewright.clusterstate.purchases import Purchase
+from nodewright.clusterstate.state import (
+    Backoff,
+    Deferral,
+    Flapping,
+    IncorrectSize,
+    Memory,
+    Moves,
+    ScaleDownMemory,
+    ScaleUpRequest,
+    Setback,
+    UnhealthyCluster,
+)
 from nodewright.model.capability import Capability
 from nodewright.model.group import (
     ErrorClass,
@@ -15,22 +31,6 @@ from nodewright.model.group import (
     Instance,
     InstanceState,
     NodeGroup,
-)
-from nodewright.registry.in_flight import WriteInFlight
-from nodewright.registry.learned import ArrivalHistory, Awaited, Bin
-from nodewright.registry.provisioning import Grant, GrantPart, ProvisioningMemory, Retry
-from nodewright.registry.purchases import Purchase
-from nodewright.registry.state import (
-    Backoff,
-    Deferral,
-    Flapping,
-    Memory,
-    Moves,
-    ScaleDownMemory,
-    ScaleUpRequest,
-    Setback,
-    SizeGap,
-    UnhealthyCluster,
 )
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
@@ -57,7 +57,7 @@ def memories(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) -> st.Se
 def fields_of_memory(refs: Sequence[GroupRef] = REFS, ids: Sequence[str] = IDS) -> dict[str, st.SearchStrategy[Any]]:
     groups, machines = st.sampled_from(refs), st.sampled_from(ids)
     pairs = st.tuples(groups, machines)
-    gaps = st.builds(SizeGap, registered=st.integers(0, 9), target=st.integers(0, 9), since=moments)
+    gaps = st.builds(IncorrectSize, registered=st.integers(0, 9), target=st.integers(0, 9), since=moments)
     return {
         "requests": _few(groups, st.lists(_requests, min_size=1, max_size=2).map(tuple)),
         "backoffs": _few(groups, _backoffs),
@@ -124,7 +124,7 @@ def _provisionings(
         withdrawn_at=moments,
     )
     grants = st.builds(
-        Grant,
+        Reservation,
         key=names,
         started=moments,
         deadline=moments,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodewright.act import AuditRecord
+from nodewright.actuation import AuditRecord
 from nodewright.adapters.store import AuditFile
 from nodewright.model.errors import NodewrightError
 

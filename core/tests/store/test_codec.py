@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
 from nodewright.adapters.store.document import KIND, SCHEMA
+from nodewright.clusterstate.state import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup
-from nodewright.registry.state import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import Roll
+from nodewright.snapshot.roll import NodePods
 from nodewright.testkit import build_node
 
 # Learned anew by looking; of the last two, what concerns no work in flight.
@@ -86,7 +86,7 @@ def test_what_scale_down_finds_out_anew_is_not_saved() -> None:
     passing = ScaleDownMemory(
         unneeded_since={"n": 5.0},
         recheck_at={"m": 6.0},
-        hints=PodPlaces({Roll([], []): ["n"]}),
+        hints=PodPlaces({NodePods([], []): ["n"]}),
         pending_hints={"q": "n"},
         engine_started=1.0,
         updated_at=7.0,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from nodewright.adapters.store import FileStore, encode_memory
+from nodewright.clusterstate.state import Memory
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
-from nodewright.registry.state import Memory
 
 ONE = Memory(given_up={GroupRef("p", "g"): 1})
 TWO = Memory(given_up={GroupRef("p", "g"): 2})

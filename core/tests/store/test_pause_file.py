@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.act import Pause
+from nodewright.actuation import Pause
 from nodewright.adapters.store import FileStore
+from nodewright.clusterstate.state import Memory
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
-from nodewright.registry.state import Memory
 
 PAUSE = Pause(since=100.0, until=1900.0)
 

@@ -7,7 +7,7 @@ from random import Random
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, load_provider
 from nodewright.model.clock import Clock
 from nodewright.model.process_settings import ProviderSettings
-from nodewright.model.write_gate import WriteGate
+from nodewright.model.write_fence import WriteFence
 from nodewright.spec.context import ProviderContext
 
 
@@ -23,7 +23,7 @@ class Connector:
     dry_run: bool = True
     honours_retry_after: bool = True
     make_runner: Callable[[], CallRunner | None] = lambda: None
-    gate: WriteGate | None = None
+    gate: WriteFence | None = None
 
     def connect(self, name: str, settings: ProviderSettings) -> ProviderClient:
         """Raises PluginError and ConfigError."""

@@ -5,18 +5,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from nodewright.act import Actor, EventFilter, Inbox, Restraint, alerts, draw_events, loss_of_state
-from nodewright.act.actor import ActorRules, Ended
-from nodewright.act.buffers import buffer_events, write_buffers
-from nodewright.act.conditions import Clerk
-from nodewright.act.quotas import write_quotas
-from nodewright.act.removals import CalledOff, Outlet, Removals, clean_up, find_leftovers, move_soft_taints
-from nodewright.engine.brain import Brain, without_violations
+from nodewright.actuation import Actor, EventFilter, Inbox, WriteGate, alerts, draw_events, loss_of_state
+from nodewright.actuation.actor import ActorRules, Ended
+from nodewright.actuation.buffers import buffer_events, write_buffers
+from nodewright.actuation.conditions import StatusWriter
+from nodewright.actuation.quotas import write_quotas
+from nodewright.actuation.removals import (
+    AbandonedRemovals,
+    Actuator,
+    ActuatorPorts,
+    clean_up,
+    find_leftovers,
+    move_soft_taints,
+)
+from nodewright.clusterstate.evidence import with_evidence
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.in_flight import as_if_made, held, unsettled
+from nodewright.clusterstate.recall import recalled
+from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.engine.brain import Planning, without_violations
 from nodewright.engine.covering import Covering
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.intent import machines_of, with_intent, with_removals, without_charge
 from nodewright.engine.last_look import LastLook
-from nodewright.engine.ports import World
+from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
 from nodewright.engine.timers import next_timer
 from nodewright.model.action import Action, DeleteInstances
@@ -25,14 +37,9 @@ from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
-from nodewright.planner.buffers.desk import BufferReport
+from nodewright.planner.capacity_buffers.desk import BufferReport
 from nodewright.planner.plan import Plan, ScaleDownReport
-from nodewright.planner.provisioning.docket import ProvisioningReport
-from nodewright.registry.evidence import with_evidence
-from nodewright.registry.fold import fold
-from nodewright.registry.in_flight import as_if_made, held, unsettled
-from nodewright.registry.recall import recalled
-from nodewright.registry.state import ClusterState, Memory
+from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 from nodewright.validate import Violation
 
 # How soon to see whether what holds removals up is over.
@@ -55,13 +62,13 @@ class Autoscaler:
     """Runs the loop; between loops it holds nothing but its memory and the outcomes to fold."""
 
     def __init__(
-        self, world: World, clock: Clock, settings: Settings, random: Random, *, brain: Brain | None = None
+        self, world: Ports, clock: Clock, settings: Settings, random: Random, *, brain: Planning | None = None
     ) -> None:
         self._world = world
         self._clock = clock
         self._settings = settings
         self._random = random
-        self._brain = brain or Brain()
+        self._brain = brain or Planning()
         self._inbox = Inbox()
         self._observer = Observer(world.cluster, world.providers, settings)
         self._covering = Covering(world.store, world.gate, clock)
@@ -73,7 +80,7 @@ class Autoscaler:
             rules=ActorRules(stops_at_refusal=settings.stops_at_refusal, defers_busy=not settings.is_ca),
             cover=self._cover,
         )
-        self._clerk = Clerk(world.cluster, world.providers, clock, world.audit)
+        self._clerk = StatusWriter(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         loaded = world.store.load()
         self._memory: Memory = loaded.memory
@@ -83,11 +90,13 @@ class Autoscaler:
         self._loops = 0
         # Whether each of the last two loops grew a group, began a removal or served a request.
         self._did_something = (False, False)
-        outlet = Outlet(cluster=world.cluster, calls=self._actor, inbox=self._inbox, events=world.events, clock=clock)
-        self._removals = Removals(outlet, settings, self._name)
+        outlet = ActuatorPorts(
+            cluster=world.cluster, calls=self._actor, inbox=self._inbox, events=world.events, clock=clock
+        )
+        self._removals = Actuator(outlet, settings, self._name)
         # Nodes that a former engine left tainted; None: nobody has looked yet.
         self._inherited: frozenset[str] | None = None
-        self._called_off = CalledOff()
+        self._called_off = AbandonedRemovals()
         # Removals that the loop at work has just learned of.
         self._learned: tuple[RemovalEnded, ...] = ()
         self._is_halted = False
@@ -273,7 +282,7 @@ class Autoscaler:
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or self._settings.is_ca
         limits = self._settings.deletion_limits
-        restraint = Restraint(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
+        restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, charged = restraint.apply(plan, state)
         scale_down = plan.scale_down.memory or state.memory.scale_down
         provisioning = plan.provisioning.when_asked() or state.memory.provisioning

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import Violation, check_actions, check_removals
 
@@ -18,7 +18,7 @@ CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brain:
+class Planning:
     """What decides, and what checks the decision independently.
 
     A planned action that breaks a rule is always a bug. ``strict`` ends the process with InvariantError, for

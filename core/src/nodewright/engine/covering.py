@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.intent import writes_in_flight
 from nodewright.engine.ports import StateStore
 from nodewright.model.action import Action, DeleteInstances
@@ -12,8 +13,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.group import GroupRef
 from nodewright.model.process_settings import ProviderSettings
 from nodewright.model.settings import Settings
-from nodewright.model.write_gate import WriteGate
-from nodewright.registry.state import Memory
+from nodewright.model.write_fence import WriteFence
 
 # A call may start so long after it was saved that it is about to.
 START_SECONDS = 15.0
@@ -26,7 +26,7 @@ class Covering:
     later than that is saved anew.
     """
 
-    def __init__(self, store: StateStore, gate: WriteGate, clock: Clock) -> None:
+    def __init__(self, store: StateStore, gate: WriteFence, clock: Clock) -> None:
         self._store, self._gate, self._clock = store, gate, clock
         self._saved = Memory()
 

@@ -5,7 +5,11 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.act.budget import Machine
+from nodewright.actuation.budget import Machine
+from nodewright.clusterstate.grants import opened_grants
+from nodewright.clusterstate.in_flight import WriteInFlight
+from nodewright.clusterstate.requests import opened
+from nodewright.clusterstate.state import ClusterState, Memory
 from nodewright.model.action import (
     Action,
     DecreaseTargetSize,
@@ -15,10 +19,6 @@ from nodewright.model.action import (
 )
 from nodewright.model.group import GroupOptions, GroupRef
 from nodewright.model.removal import NodeRemoval
-from nodewright.registry.grants import opened_grants
-from nodewright.registry.in_flight import WriteInFlight
-from nodewright.registry.requests import opened
-from nodewright.registry.state import ClusterState, Memory
 
 
 def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]) -> Memory:

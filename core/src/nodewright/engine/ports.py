@@ -3,21 +3,21 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodewright.act import (
+from nodewright.actuation import (
     AuditSink,
     ClusterWrites,
     Event,
     EventSink,
     Eviction,
     EvictionAnswer,
+    NodeView,
     Pause,
     ProviderWrites,
     ServesRequests,
-    Sight,
 )
-from nodewright.model.write_gate import WriteGate
+from nodewright.clusterstate.state import Memory
+from nodewright.model.write_fence import WriteFence
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
-from nodewright.registry.state import Memory
 
 __all__ = [
     "AuditSink",
@@ -30,13 +30,13 @@ __all__ = [
     "Eviction",
     "EvictionAnswer",
     "Loaded",
+    "NodeView",
     "Pause",
+    "Ports",
     "ProviderPort",
     "ProviderReads",
     "ProviderWrites",
-    "Sight",
     "StateStore",
-    "World",
 ]
 
 
@@ -74,7 +74,7 @@ class StateStore(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Ports:
     """Everything outside, as one argument; ``gate`` is asked before each write to a cloud."""
 
     cluster: ClusterPort
@@ -82,4 +82,4 @@ class World:
     store: StateStore
     events: EventSink
     audit: AuditSink
-    gate: WriteGate = field(default_factory=WriteGate)
+    gate: WriteFence = field(default_factory=WriteFence)

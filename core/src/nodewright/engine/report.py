@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from nodewright.act.actor import Ended
+from nodewright.actuation.actor import Ended
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.errors import TargetChanged
 from nodewright.model.removal import NodeRemoval, Removing
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState
 from nodewright.validate import Violation
 
 

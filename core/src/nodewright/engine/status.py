@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from nodewright.act import Pause
-from nodewright.act.budget import ClusterLimits
+from nodewright.actuation import Pause
+from nodewright.actuation.budget import ClusterLimits
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.deletions import recent_deletions
+from nodewright.clusterstate.learned import ArrivalHistory
+from nodewright.clusterstate.probation import allowance
+from nodewright.clusterstate.state import Backoff, Deferral, Memory, ScaleUpRequest, UnhealthyCluster
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
 from nodewright.planner.explain import BufferFacts, RequestFacts
-from nodewright.registry.backoff import is_active
-from nodewright.registry.deferrals import is_deferred
-from nodewright.registry.deletions import recent_deletions
-from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.probation import allowance
-from nodewright.registry.state import Backoff, Deferral, Memory, ScaleUpRequest, UnhealthyCluster
 from nodewright.snapshot.observation import GroupSeen
 
 _UNDECLARED = "the provider does not report failures"

@@ -4,6 +4,9 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from nodewright.clusterstate.readiness import ready_since
+from nodewright.clusterstate.samples import STABLE_SECONDS
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
@@ -13,9 +16,6 @@ from nodewright.planner.late import last_moments_to_join, last_moments_to_start
 from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
 from nodewright.planner.silence import silence_moments
-from nodewright.registry.readiness import ready_since
-from nodewright.registry.samples import STABLE_SECONDS
-from nodewright.registry.state import ClusterState, GroupState
 
 
 def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:

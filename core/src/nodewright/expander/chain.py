@@ -14,7 +14,7 @@ Filter = Callable[[Sequence[Option]], list[Option]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Market:
+class ExpanderContext:
     """What expanders may know besides the options: unit prices, cluster size, written priorities."""
 
     unit_prices: UnitPrices
@@ -22,7 +22,9 @@ class Market:
     priorities: str | None = None
 
 
-def choose(options: Sequence[Option], expanders: Sequence[str], market: Market, random: Random) -> Option | None:
+def choose(
+    options: Sequence[Option], expanders: Sequence[str], market: ExpanderContext, random: Random
+) -> Option | None:
     """The option that the chain of expanders prefers; chance decides among those left at the end."""
     left = list(options)
     for name in expanders:
@@ -32,7 +34,7 @@ def choose(options: Sequence[Option], expanders: Sequence[str], market: Market, 
     return random.choice(left) if left else None
 
 
-def _filter(name: str, market: Market) -> Filter:
+def _filter(name: str, market: ExpanderContext) -> Filter:
     plain: dict[str, Filter] = {"most-pods": most_pods, "least-nodes": least_nodes, "least-waste": least_waste}
     if name in plain:
         return plain[name]

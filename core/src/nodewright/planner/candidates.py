@@ -4,6 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.estimator.binpacking import Estimate, Template
 from nodewright.estimator.limits import node_limit
 from nodewright.estimator.pod_group import PodGroup
@@ -13,20 +17,16 @@ from nodewright.model.moment import format_moment
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.planner.deadline import deadline
-from nodewright.planner.gallery import Gallery
+from nodewright.planner.gallery import NodeGroupFit
 from nodewright.planner.quota import Quota
 from nodewright.planner.silence import Silence
 from nodewright.planner.similar import are_similar, share_a_label
-from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
-from nodewright.registry.backoff import is_active
-from nodewright.registry.deferrals import is_deferred
-from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class ScaleUpContext:
     """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way.
 
     ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
@@ -78,7 +78,7 @@ class Ground:
         return self.settings.autoprovisioning.max_autoprovisioned_node_group_count - made - planned
 
 
-def with_targets(ground: Ground, targets: Mapping[GroupRef, int]) -> Ground:
+def with_targets(ground: ScaleUpContext, targets: Mapping[GroupRef, int]) -> ScaleUpContext:
     """Return the context in which these groups have the targets that they are about to get."""
     groups = dict(ground.state.groups)
     for ref, target in targets.items():
@@ -86,7 +86,7 @@ def with_targets(ground: Ground, targets: Mapping[GroupRef, int]) -> Ground:
     return replace(ground, state=replace(ground.state, groups=groups))
 
 
-def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
+def skip_reason(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     """Why a group may not grow now, whatever the pod; None when it may."""
     group = ground.state.groups[ref]
     unsafe = unsafe_reason(ground, ref) or _too_many(ground, ref)
@@ -107,7 +107,7 @@ def skip_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
     return None
 
 
-def unsafe_reason(ground: Ground, ref: GroupRef) -> SkipReason | None:
+def unsafe_reason(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     """Why nothing may be asked of a group now."""
     state = ground.state
     group, observed = state.groups[ref], state.observation.groups[ref]
@@ -138,7 +138,7 @@ def _reason_to_rest(group: GroupState, now: float) -> SkipReason | None:
     return None
 
 
-def _too_many(ground: Ground, ref: GroupRef) -> SkipReason | None:
+def _too_many(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     """Why a group that would have to be made may not be."""
     if ref not in ground.new_groups or ground.state.groups[ref].seen.target or ground.new_groups_left > 0:
         return None
@@ -147,7 +147,9 @@ def _too_many(ground: Ground, ref: GroupRef) -> SkipReason | None:
     return SkipReason(code=SkipCode.GROUP_LIMIT, message=message)
 
 
-def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gallery: Gallery) -> list[GroupRef]:
+def find_similar(
+    ground: ScaleUpContext, ref: GroupRef, groups: Sequence[PodGroup], gallery: NodeGroupFit
+) -> list[GroupRef]:
     """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to. Those that
     do not exist are alike to none: one option makes one group.
     """
@@ -171,7 +173,11 @@ def find_similar(ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], gall
 
 
 def make_option(
-    ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], similar: Sequence[GroupRef], gallery: Gallery
+    ground: ScaleUpContext,
+    ref: GroupRef,
+    groups: Sequence[PodGroup],
+    similar: Sequence[GroupRef],
+    gallery: NodeGroupFit,
 ) -> Option | None:
     """What growing one group, and those ``similar`` to it, would do for the pods; None when it would help none."""
     fitting = [group for group in groups if ref in gallery.fits(group.pod_class)]
@@ -180,7 +186,7 @@ def make_option(
     return option_of(ground, ref, _estimate(ground, ref, fitting, similar, gallery))
 
 
-def option_of(ground: Ground, ref: GroupRef, found: Estimate) -> Option | None:
+def option_of(ground: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
     """What an estimate of growing one group amounts to; None when it would help nobody."""
     seen = ground.state.groups[ref].seen
     count = found.node_count if ground.settings.is_ca else found.new_nodes
@@ -202,7 +208,11 @@ def option_of(ground: Ground, ref: GroupRef, found: Estimate) -> Option | None:
 
 
 def _estimate(
-    ground: Ground, ref: GroupRef, groups: Sequence[PodGroup], similar: Sequence[GroupRef], gallery: Gallery
+    ground: ScaleUpContext,
+    ref: GroupRef,
+    groups: Sequence[PodGroup],
+    similar: Sequence[GroupRef],
+    gallery: NodeGroupFit,
 ) -> Estimate:
     settings = ground.settings.scale_up
     room = sum(ground.room(other) for other in (ref, *similar))
@@ -223,7 +233,7 @@ def _requested(found: Estimate) -> dict[str, int]:
     return total
 
 
-def is_similar(ground: Ground, ref: GroupRef, other: GroupRef) -> bool:
+def is_similar(ground: ScaleUpContext, ref: GroupRef, other: GroupRef) -> bool:
     """Whether two groups with templates are of one kind, as their provider and the settings have it."""
     provider = ground.state.observation.providers.get(ref.provider)
     a, b = ground.templates[ref], ground.templates[other]

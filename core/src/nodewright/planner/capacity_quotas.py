@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
 from nodewright.model.capacity_quota import (
     QUOTA_VALID,
     RECONCILED,
@@ -20,7 +21,6 @@ from nodewright.model.quantity import NANO, Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.quota import NodeQuota, is_plain, usage
 from nodewright.predicates.selectors import parse_selector
-from nodewright.registry.accelerators import Accelerators, DeviceCounter
 from nodewright.snapshot.observation import Observation
 
 

@@ -4,6 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.readiness import is_being_deleted, was_never_ready
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.clusterstate.tried import is_resting
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.capability import Capability
 from nodewright.model.group import FailedInstance
@@ -11,10 +15,6 @@ from nodewright.model.node import Node
 from nodewright.model.settings import FailureSettings, Settings, SizeCorrection
 from nodewright.planner.late import last_moments_to_join, last_moments_to_start
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
-from nodewright.registry.deferrals import is_deferred
-from nodewright.registry.readiness import is_being_deleted, was_never_ready
-from nodewright.registry.state import ClusterState, GroupState
-from nodewright.registry.tried import is_resting
 
 Correction = DeleteInstances | DecreaseTargetSize
 NEVER_REGISTERED = "did not become a node in time"

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.judge_ca import with_outlook
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import FailureSettings, Settings
 from nodewright.planner.correction import SIZES_FIXED, Correction, Restored, delete_failed, delete_unregistered
-from nodewright.registry.backoff import is_active
-from nodewright.registry.judge_ca import with_outlook
-from nodewright.registry.state import ClusterState, GroupState
 
 SIZES_NOT_FIXED = "a target size could not be corrected: the cloud has machines for it"
 

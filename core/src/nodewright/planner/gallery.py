@@ -15,7 +15,7 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 
 
-class Gallery:
+class NodeGroupFit:
     """One empty node of every group.
 
     Pods whose places do not depend on other pods are tried on all of them at once, in a picture that holds

@@ -7,15 +7,15 @@ from random import Random
 from nodewright.model.action import IncreaseSize
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.gate import reason_to_wait
 from nodewright.planner.pending import split_young
 from nodewright.planner.plan import ScaleUpReport
-from nodewright.planner.provisioning.as_ca import Chosen, examine
-from nodewright.planner.provisioning.classes import Mode
-from nodewright.planner.provisioning.docket import Docket
-from nodewright.planner.provisioning.fair import due_requests, serve
-from nodewright.planner.provisioning.served import ask_providers
+from nodewright.planner.provisioning_requests.as_ca import Chosen, examine
+from nodewright.planner.provisioning_requests.classes import Mode
+from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
+from nodewright.planner.provisioning_requests.fair import due_requests, serve
+from nodewright.planner.provisioning_requests.served import ask_providers
 from nodewright.planner.salvo import grown, plan_rounds
 from nodewright.planner.scale_up import ScaleUp
 
@@ -31,18 +31,18 @@ class Growth:
     far as one loop can tell, nobody waits for its turn to get machines.
     """
 
-    ground: Ground
+    ground: ScaleUpContext
     actions: list[IncreaseSize] = field(default_factory=list)
     reports: list[ScaleUpReport] = field(default_factory=lambda: [ScaleUpReport()])
     is_put_off: bool = False
     held: tuple[Pod, ...] = ()
     finds_room: bool = False
-    bought: Ground | None = None
+    bought: ScaleUpContext | None = None
     unplaced: Sequence[ScaleUpReport] = ()
     is_over: bool = True
 
 
-def picture_after(growth: Growth) -> Ground | None:
+def picture_after(growth: Growth) -> ScaleUpContext | None:
     """A picture of its own with all that is bought; None where that cannot be told, or somebody waits for its turn."""
     waits = any(report.awaiting or report.partial for report in growth.reports)
     if waits or growth.is_put_off or not growth.is_over:
@@ -52,7 +52,7 @@ def picture_after(growth: Growth) -> Ground | None:
     return after if is_told else None
 
 
-def grow(ground: Ground, pods: Sequence[Pod], random: Random) -> Growth:
+def grow(ground: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth:
     """For pods that fit nowhere."""
     if not pods:
         return Growth(ground=ground)
@@ -64,7 +64,9 @@ def grow(ground: Ground, pods: Sequence[Pod], random: Random) -> Growth:
     return Growth(ground=ground, actions=increases, reports=reports, unplaced=reports)
 
 
-def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Random) -> Growth:
+def grow_fairly(
+    ground: ScaleUpContext, pods: Sequence[Pod], docket: ProvisioningRequestState, random: Random
+) -> Growth:
     """For pods and for requests, each beside what the others get.
 
     Room that is there already is no use to these pods, so that whoever asks for such room is served first. Where both
@@ -99,7 +101,7 @@ def grow_fairly(ground: Ground, pods: Sequence[Pod], docket: Docket, random: Ran
     )
 
 
-def _with_growth(ground: Ground, reports: Iterable[ScaleUpReport]) -> tuple[Ground, bool]:
+def _with_growth(ground: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> tuple[ScaleUpContext, bool]:
     """The picture with what pods get; where it cannot be told how they go on the new nodes, without, and False."""
     is_told = True
     for report in reports:
@@ -109,7 +111,9 @@ def _with_growth(ground: Ground, reports: Iterable[ScaleUpReport]) -> tuple[Grou
     return ground, is_told
 
 
-def grow_as_ca(ground: Ground, pods: Sequence[Pod], chosen: Chosen, docket: Docket, random: Random) -> Growth:
+def grow_as_ca(
+    ground: ScaleUpContext, pods: Sequence[Pod], chosen: Chosen, docket: ProvisioningRequestState, random: Random
+) -> Growth:
     """For pods or for the chosen request, in turn. Where there is a request, nothing keeps CA from trying either."""
     injected, _ = split_young(chosen.pods, ground.settings.pods, ground.state.now)
     if not injected:

@@ -6,19 +6,19 @@ from random import Random
 
 import msgspec
 
+from nodewright.clusterstate.probation import allowance
+from nodewright.clusterstate.state import GroupState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.candidates import Ground, with_targets
+from nodewright.planner.candidates import ScaleUpContext, with_targets
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.salvo import fill_machines
 from nodewright.planner.scale_up import ScaleUp
 from nodewright.planner.template import place_daemons
-from nodewright.registry.probation import allowance
-from nodewright.registry.state import GroupState
 from nodewright.snapshot.snapshot import Snapshot
 
 HEDGE_IS_OVER = "the hedge is not needed any more: its pods have a place elsewhere"
@@ -40,7 +40,7 @@ class Doubt:
     unused: int
 
 
-def rows_in_doubt(ground: Ground) -> dict[GroupRef, list[int]]:
+def rows_in_doubt(ground: ScaleUpContext) -> dict[GroupRef, list[int]]:
     """Return the rows of machines in doubt, before pods are placed: those on which a request holds room stay."""
     found = {}
     for ref, silence in ground.silent.items():
@@ -50,7 +50,7 @@ def rows_in_doubt(ground: Ground) -> dict[GroupRef, list[int]]:
     return found
 
 
-def find_doubt(ground: Ground, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
+def find_doubt(ground: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
     """Return which of the pods that have room now rely on machines in doubt; None where none are in doubt."""
     if not rows:
         return None
@@ -71,7 +71,7 @@ def find_doubt(ground: Ground, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt 
 
 
 def with_hedges(
-    ground: Ground, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
+    ground: ScaleUpContext, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
 ) -> tuple[list[SizeWrite], ScaleUpReport | None]:
     """Return the planned writes with machines of other groups for pods that only machines in doubt have room for.
 
@@ -104,7 +104,7 @@ def with_hedges(
 
 
 def withdraw_surplus(
-    ground: Ground, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
+    ground: ScaleUpContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
 ) -> Iterator[DecreaseTargetSize]:
     """Withdraw hedges that have no machine yet and that no pod needs in any of the snapshots."""
     if ground.settings.size_correction != "prompt":
@@ -133,7 +133,7 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
     return range(rows.start, rows.stop)
 
 
-def _limit(ground: Ground, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
+def _limit(ground: ScaleUpContext, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
     """Return how many machines may be bought twice now.
 
     Machines in doubt that no pod needs have been replaced already, perhaps by more machines that are smaller.
@@ -152,7 +152,7 @@ def _hedges_under_way(group: GroupState) -> int:
     return sum(request.owed_hedges for request in group.requests)
 
 
-def _bought_twice(ground: Ground, group: GroupState) -> int:
+def _bought_twice(ground: ScaleUpContext, group: GroupState) -> int:
     """Count a group's hedges that are bought twice still: the first request runs on, or no pod needs their machines."""
     running = over = 0
     for request in group.requests:
@@ -166,7 +166,7 @@ def _bought_twice(ground: Ground, group: GroupState) -> int:
     return running + min(over, sum(_is_unused(row, [ground.snapshot]) for row in ground.coming.get(group.ref, ())))
 
 
-def _after(ground: Ground, planned: Iterable[SizeWrite]) -> Ground:
+def _after(ground: ScaleUpContext, planned: Iterable[SizeWrite]) -> ScaleUpContext:
     """The picture in which groups have the targets that they are about to get."""
     increases = (action for action in planned if isinstance(action, IncreaseSize))
     known = ground.state.groups
@@ -184,7 +184,7 @@ def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
     planned.append(hedge)
 
 
-def _barred(ground: Ground, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
+def _barred(ground: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
     """Groups that no hedge is bought from."""
     reasons = {action.group: _IN_USE for action in planned if not _may_grow_more(action)}
     for ref, group in ground.state.groups.items():
@@ -198,7 +198,7 @@ def _may_grow_more(action: SizeWrite) -> bool:
     return isinstance(action, IncreaseSize) and action.request is None and not action.atomic
 
 
-def _find_doubtful(ground: Ground) -> Collection[GroupRef]:
+def _find_doubtful(ground: ScaleUpContext) -> Collection[GroupRef]:
     probes = ground.settings.probes_after_backoff
     groups = ground.state.groups.items()
     on_probation = {ref for ref, group in groups if probes and allowance(group.backoff, ground.state.now) is not None}

@@ -1,8 +1,8 @@
 """How long a machine may still become a node, or a node ready (docs/adr/0011-late-machines.md)."""
 
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.settings import Settings
-from nodewright.registry.backoff import is_active
-from nodewright.registry.state import ClusterState, GroupState
 
 # Provision times from first sight: what arrives extends a deadline to twice at most, and a machine that is there has
 # arrived that far. As long again where others of its group have joined since, so that the way in is open.

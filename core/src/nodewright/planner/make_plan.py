@@ -6,15 +6,18 @@ from dataclasses import replace
 from itertools import chain
 from random import Random
 
+from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
+from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
-from nodewright.planner.buffers.desk import Desk
-from nodewright.planner.buffers.fill import fill_buffers
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
+from nodewright.planner.capacity_buffers.desk import CapacityBufferState
+from nodewright.planner.capacity_buffers.fill import fill_buffers
 from nodewright.planner.capacity_quotas import read_quotas, with_status
 from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
 from nodewright.planner.correction_ca import restore_as_ca
@@ -35,21 +38,23 @@ from nodewright.planner.pending import (
     unhelped_namespaces,
 )
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
-from nodewright.planner.provisioning.as_ca import choose_request
-from nodewright.planner.provisioning.booking import book_as_ca
-from nodewright.planner.provisioning.consumers import set_aside
-from nodewright.planner.provisioning.docket import Docket
-from nodewright.planner.provisioning.housekeeping import keep_house
-from nodewright.planner.provisioning.promises import hold_room, remove_partial, settle_grants, without_taken_back
-from nodewright.planner.provisioning.served import tell_unserved
+from nodewright.planner.provisioning_requests.as_ca import choose_request
+from nodewright.planner.provisioning_requests.booking import book_as_ca
+from nodewright.planner.provisioning_requests.consumers import set_aside
+from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
+from nodewright.planner.provisioning_requests.housekeeping import keep_house
+from nodewright.planner.provisioning_requests.promises import (
+    hold_room,
+    remove_partial,
+    settle_grants,
+    without_taken_back,
+)
+from nodewright.planner.provisioning_requests.served import tell_unserved
 from nodewright.planner.quota import NodeQuota, Quota
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.silence import find_silent
 from nodewright.planner.template import make_templates
 from nodewright.planner.upcoming import add_upcoming
-from nodewright.registry.accelerators import Accelerators, DeviceCounter
-from nodewright.registry.health import describe_unhealthy
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import GroupSeen
 
 ALL_NEW = "all pods that wait are very new, and more may come"
@@ -64,7 +69,11 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
-    docket, desk, quotas = Docket(state, settings), Desk(state, settings), read_quotas(state.observation, settings)
+    docket, desk, quotas = (
+        ProvisioningRequestState(state, settings),
+        CapacityBufferState(state, settings),
+        read_quotas(state.observation, settings),
+    )
     limits = [read.limit for read in quotas if read.limit is not None]
     plan = replace(_make_plan(state, settings, random, docket, desk, limits), buffers=desk.report())
     if docket.is_enabled:
@@ -74,7 +83,12 @@ def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
 
 
 def _make_plan(
-    state: ClusterState, settings: Settings, random: Random, docket: Docket, desk: Desk, quotas: Sequence[NodeQuota]
+    state: ClusterState,
+    settings: Settings,
+    random: Random,
+    docket: ProvisioningRequestState,
+    desk: CapacityBufferState,
+    quotas: Sequence[NodeQuota],
 ) -> Plan:
     restored = _RESTORE[settings.size_correction](state, settings)
     state, actions = restored.state, list[SizeWrite](restored.actions)
@@ -116,7 +130,12 @@ def _make_plan(
 
 
 def _plan_loop(
-    ground: Ground, actions: list[SizeWrite], waiting: Waiting, random: Random, docket: Docket, desk: Desk
+    ground: ScaleUpContext,
+    actions: list[SizeWrite],
+    waiting: Waiting,
+    random: Random,
+    docket: ProvisioningRequestState,
+    desk: CapacityBufferState,
 ) -> Plan:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = ground.settings
@@ -186,7 +205,7 @@ def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrit
     return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
 
 
-def _grow(ground: Ground, pods: list[Pod], random: Random, docket: Docket) -> Growth:
+def _grow(ground: ScaleUpContext, pods: list[Pod], random: Random, docket: ProvisioningRequestState) -> Growth:
     if not docket.is_enabled:
         return grow(ground, pods, random)
     if docket.treats_fairly:
@@ -211,7 +230,7 @@ def _scale_down(
     return report.with_memory(pending_hints=hints.fresh)
 
 
-def _drop_doomed(ground: Ground, actions: Iterable[SizeWrite]) -> None:
+def _drop_doomed(ground: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
     """Take nodes out of the picture whose machines are deleted in this loop: no second removal of them is planned."""
     doomed = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
     for group in ground.state.groups.values() if doomed else ():
@@ -221,7 +240,7 @@ def _drop_doomed(ground: Ground, actions: Iterable[SizeWrite]) -> None:
                 ground.snapshot.remove_node(row)
 
 
-def _after_finding(ground: Ground) -> Ground:
+def _after_finding(ground: ScaleUpContext) -> ScaleUpContext:
     """Room that was found for a request is left alone for a while, like new nodes."""
     memory = ground.state.memory
     memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=ground.state.now))
@@ -239,7 +258,7 @@ def _target_after(action: SizeWrite, group: GroupSeen) -> int:
 
 def _prepare(
     state: ClusterState, settings: Settings, corrected: frozenset[GroupRef], quotas: Sequence[NodeQuota]
-) -> Ground:
+) -> ScaleUpContext:
     """The picture to plan in: expendable pods gone, machines on their way there."""
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
@@ -249,7 +268,7 @@ def _prepare(
     silent = find_silent(state, settings)
     doubtful = sum(silence.machines for silence in silent.values())
     accelerators = Accelerators.of(state.observation.providers.values())
-    return Ground(
+    return ScaleUpContext(
         state=state,
         settings=settings,
         snapshot=snapshot,

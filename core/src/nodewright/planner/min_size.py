@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import ScaleUpResult
-from nodewright.planner.candidates import Ground, skip_reason
+from nodewright.planner.candidates import ScaleUpContext, skip_reason
 from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.planner.scale_up import increases
 
 
-def plan_min_sizes(ground: Ground, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
+def plan_min_sizes(ground: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
     """An increase for every safe group below its minimum, within the cluster's limits.
 
     ``grown`` are the targets of groups that grow in this loop already.
@@ -39,7 +39,7 @@ def plan_min_sizes(ground: Ground, grown: Mapping[GroupRef, int]) -> tuple[list[
     return increases(expansions), ScaleUpReport(result=result, expansions=tuple(expansions), skipped=skipped)
 
 
-def _cap(ground: Ground, wanted: int, target: int, left: int | None) -> int:
+def _cap(ground: ScaleUpContext, wanted: int, target: int, left: int | None) -> int:
     """What the most nodes of the cluster leave. CA holds that number against the group's own size."""
     if left is None:
         return wanted

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.purchases import Purchase, Purchases, after_misfit, asked_since, asks_in_vain, with_asked
+from nodewright.clusterstate.samples import STANDARD_RESOURCES, is_stable, sample_of
+from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
@@ -12,14 +15,11 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import Settings
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.pending import Bought
 from nodewright.planner.plan import Misfit, ScaleUpReport
 from nodewright.planner.template import place_daemons, sanitized
 from nodewright.predicates import explain
-from nodewright.registry.purchases import Purchase, Purchases, after_misfit, asked_since, asks_in_vain, with_asked
-from nodewright.registry.samples import STANDARD_RESOURCES, is_stable, sample_of
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_class import PodClass, ask_once, kind_of
 from nodewright.snapshot.snapshot import Snapshot
 
@@ -98,7 +98,7 @@ def note_purchases(
     return with_asked(held, bought, now) if bought else held
 
 
-def find_bought(ground: Ground) -> Bought | None:
+def find_bought(ground: ScaleUpContext) -> Bought | None:
     """Return which machines on their way were bought for pods of a class; None: CA does not ask."""
     if ground.settings.is_ca:
         return None

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nodewright.clusterstate.purchases import Purchases
+from nodewright.clusterstate.state import ScaleDownMemory
 from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
-from nodewright.planner.buffers.desk import BufferReport
-from nodewright.planner.provisioning.docket import ProvisioningReport
-from nodewright.registry.purchases import Purchases
-from nodewright.registry.state import ScaleDownMemory
+from nodewright.planner.capacity_buffers.desk import BufferReport
+from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 
 PlannedAction = SizeWrite | GroupWrite
 

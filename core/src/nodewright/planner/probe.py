@@ -4,18 +4,18 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nodewright.clusterstate.probation import allowance, left_to_ask
 from nodewright.estimator.binpacking import estimate
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.candidates import Ground
-from nodewright.planner.gallery import Gallery
+from nodewright.planner.candidates import ScaleUpContext
+from nodewright.planner.gallery import NodeGroupFit
 from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import Expansion
 from nodewright.planner.template import place_daemons
-from nodewright.registry.probation import allowance, left_to_ask
 from nodewright.snapshot.pod_class import PodClass
 
 
@@ -28,10 +28,10 @@ class Trial:
 
     option: Option
     rest: tuple[Pod, ...]
-    ground: Ground
+    ground: ScaleUpContext
 
 
-class Probes:
+class Probation:
     """The groups on probation, and silent ones, among those that may grow.
 
     A pod is probed with only where a group fits that is not on probation: pods that have no other place get all
@@ -40,7 +40,7 @@ class Probes:
     group gets only pods with no other place.
     """
 
-    def __init__(self, ground: Ground, may_grow: Collection[GroupRef], gallery: Gallery) -> None:
+    def __init__(self, ground: ScaleUpContext, may_grow: Collection[GroupRef], gallery: NodeGroupFit) -> None:
         self._ground = ground
         self._gallery = gallery
         self._left: dict[GroupRef, int] = {}
@@ -130,7 +130,7 @@ class Probes:
         return SkipReason(code=SkipCode.PROBATION, message=message)
 
 
-def _planned(ground: Ground, ref: GroupRef) -> int:
+def _planned(ground: ScaleUpContext, ref: GroupRef) -> int:
     """By how much this plan lets the group grow already."""
     seen = ground.state.observation.groups.get(ref)
     return (ground.state.groups[ref].seen.target or 0) - (seen.target or 0) if seen is not None else 0

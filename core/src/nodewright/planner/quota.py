@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
 from nodewright.model.quantity import Quantity
 from nodewright.predicates.selectors import Selector
-from nodewright.registry.accelerators import Accelerators, DeviceCounter
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.requests import is_counted

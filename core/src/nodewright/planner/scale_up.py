@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from nodewright.estimator.pod_group import PodGroup, group_pods
-from nodewright.expander.chain import Market, choose
+from nodewright.expander.chain import ExpanderContext, choose
 from nodewright.expander.option import Option
 from nodewright.expander.price import find_unit_prices
 from nodewright.expander.priority import priority_problem
@@ -14,10 +14,10 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.planner.balance import balance_sizes
-from nodewright.planner.candidates import Ground, find_similar, make_option, skip_reason, with_targets
-from nodewright.planner.gallery import Gallery
+from nodewright.planner.candidates import ScaleUpContext, find_similar, make_option, skip_reason, with_targets
+from nodewright.planner.gallery import NodeGroupFit
 from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
-from nodewright.planner.probe import Probes, Trial, is_cut
+from nodewright.planner.probe import Probation, Trial, is_cut
 from nodewright.planner.suspects import least_alike, no_more_alike
 from nodewright.snapshot.pod_class import PodClass
 
@@ -47,7 +47,7 @@ class ScaleUp:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: ScaleUpContext,
         pods: Sequence[Pod],
         random: Random,
         barred: Mapping[GroupRef, SkipReason] | None = None,
@@ -57,7 +57,7 @@ class ScaleUp:
         self._groups = group_pods(pods, ground.snapshot)
         reasons = {ref: skip_reason(ground, ref) for ref in ground.state.groups}
         self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
-        self._gallery = Gallery(ground.snapshot, ground.templates, ground.barred)
+        self._gallery = NodeGroupFit(ground.snapshot, ground.templates, ground.barred)
         self._probes = self._make_probes(ground.state.groups.keys() - self._skipped.keys())
         self._unhelped: dict[PodClass, GroupReasons] = {}
         self._postponed: Rejection | SkipReason | None = None
@@ -84,8 +84,8 @@ class ScaleUp:
         self._postponed = _POSTPONED.get(result)
         return self._report(result, [])
 
-    def _make_probes(self, may_grow: Collection[GroupRef]) -> Probes:
-        return Probes(self._ground, may_grow, self._gallery)
+    def _make_probes(self, may_grow: Collection[GroupRef]) -> Probation:
+        return Probation(self._ground, may_grow, self._gallery)
 
     def _options(self) -> list[Option]:
         """What every group would do; when time is up, those that were looked at until some would help."""
@@ -114,7 +114,7 @@ class ScaleUp:
             price, capacity = ground.state.groups[ref].seen.hourly_price, template.node.status.capacity
             if price is not None and "cpu" in capacity and "memory" in capacity:
                 prices.append((price, capacity["cpu"].milli, capacity["memory"].value))
-        market = Market(
+        market = ExpanderContext(
             unit_prices=find_unit_prices(prices),
             cluster_nodes=ground.node_count,
             priorities=ground.state.observation.priorities,
@@ -222,7 +222,7 @@ class ScaleUp:
 
 
 def spread_over(
-    ground: Ground, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
+    ground: ScaleUpContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
 ) -> tuple[Expansion, ...]:
     """Deal nodes to groups, smallest first, and take from each what the cluster's limits leave.
 

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from nodewright.clusterstate.learned import MARGIN, ArrivalHistory, usual_time
+from nodewright.clusterstate.probation import allowance
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.planner.late import last_joined
-from nodewright.registry.learned import MARGIN, ArrivalHistory, usual_time
-from nodewright.registry.probation import allowance
-from nodewright.registry.state import ClusterState, GroupState
 
 
 @dataclass(frozen=True, kw_only=True)

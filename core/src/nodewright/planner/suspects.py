@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.failures import INSTANCE_TYPE_LABEL
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef
 from nodewright.model.node import ZONE_LABEL, Node
 from nodewright.model.pod import Pod
-from nodewright.planner.candidates import Ground
-from nodewright.registry.backoff import is_active
-from nodewright.registry.failures import INSTANCE_TYPE_LABEL
+from nodewright.planner.candidates import ScaleUpContext
 
 
-def least_alike(ground: Ground, options: Sequence[Option]) -> Sequence[Option]:
+def least_alike(ground: ScaleUpContext, options: Sequence[Option]) -> Sequence[Option]:
     """The options that have least in common with groups whose machines did not appear in time.
 
     A cloud that tells says whether a zone or a machine type is the cause, and their groups are backed off with the
@@ -31,7 +31,7 @@ def least_alike(ground: Ground, options: Sequence[Option]) -> Sequence[Option]:
 
 
 def no_more_alike(
-    ground: Ground, chosen: GroupRef, similar: Sequence[GroupRef], pods: Sequence[Sequence[Pod]]
+    ground: ScaleUpContext, chosen: GroupRef, similar: Sequence[GroupRef], pods: Sequence[Sequence[Pod]]
 ) -> Sequence[GroupRef]:
     """The groups over which growth of ``chosen`` for these pods may be spread without a share for one that has more in
     common than itself with groups that the pods have waited for in vain.
@@ -43,14 +43,14 @@ def no_more_alike(
     return [other for other in similar if _likeness(ground, other, in_vain) <= most]
 
 
-def _waited_for_in_vain(ground: Ground, pods: Iterable[Sequence[Pod]]) -> list[GroupRef]:
+def _waited_for_in_vain(ground: ScaleUpContext, pods: Iterable[Sequence[Pod]]) -> list[GroupRef]:
     if ground.settings.size_correction != "prompt":
         return []
     silent = list(_silent(ground))
     return [ref for ref, asked in silent if any(_waited(some, asked) for some in pods)] if silent else []
 
 
-def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
+def _silent(ground: ScaleUpContext) -> Iterator[tuple[GroupRef, float]]:
     """Groups in backoff because a request was out of time, or silent now, and when it was made (epoch seconds)."""
     for ref, silence in ground.silent.items():
         yield ref, silence.asked
@@ -60,7 +60,7 @@ def _silent(ground: Ground) -> Iterator[tuple[GroupRef, float]]:
             yield ref, backoff.asked
 
 
-def _has_failed(ground: Ground, option: Option) -> bool:
+def _has_failed(ground: ScaleUpContext, option: Option) -> bool:
     """Did the group itself fail while some of the pods waited?"""
     backoff = ground.state.groups[option.group].backoff
     return backoff is not None and not backoff.shared_from and _waited(option.pods, backoff.last_failure)
@@ -70,7 +70,7 @@ def _waited(pods: Sequence[Pod], since: float) -> bool:
     return any(0.0 < pod.created <= since for pod in pods)
 
 
-def _likeness(ground: Ground, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
+def _likeness(ground: ScaleUpContext, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
     """How much of what runs out, zone and machine type, a group shares with one of these of its provider, at most."""
     node = ground.templates[ref].node
     others = [ground.templates[other].node for other in failed if _is_comparable(ground, ref, other)]
@@ -79,7 +79,7 @@ def _likeness(ground: Ground, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
     )
 
 
-def _is_comparable(ground: Ground, ref: GroupRef, failed: GroupRef) -> bool:
+def _is_comparable(ground: ScaleUpContext, ref: GroupRef, failed: GroupRef) -> bool:
     return failed in ground.templates and failed.provider == ref.provider
 
 

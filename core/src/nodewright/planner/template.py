@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
+from nodewright.clusterstate.state import ClusterState, GroupState, SampleNode
 from nodewright.estimator.binpacking import Template
 from nodewright.model.cluster import DaemonSet
 from nodewright.model.group import GroupRef
@@ -13,8 +15,6 @@ from nodewright.model.node import DELETION_CANDIDATE_TAINT, HOSTNAME_LABEL, TO_B
 from nodewright.model.pod import Pod, Toleration
 from nodewright.model.settings import TemplateSettings
 from nodewright.predicates import static_fit
-from nodewright.registry.readiness import STATUS_PREFIX, is_startup_taint
-from nodewright.registry.state import ClusterState, GroupState, SampleNode
 from nodewright.snapshot.snapshot import Snapshot
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.group import GroupRef
 from nodewright.planner.template import place_daemons
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.snapshot import Snapshot
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from nodewright.snapshot.roll import Roll
+from nodewright.snapshot.roll import NodePods
 
 
 class PodPlaces(Mapping[str, str]):
@@ -13,7 +13,7 @@ class PodPlaces(Mapping[str, str]):
     their node is as it was.
     """
 
-    def __init__(self, rolls: Mapping[Roll, Sequence[str]] | None = None) -> None:
+    def __init__(self, rolls: Mapping[NodePods, Sequence[str]] | None = None) -> None:
         self._rolls = rolls or {}
 
     def __bool__(self) -> bool:
@@ -28,7 +28,7 @@ class PodPlaces(Mapping[str, str]):
     def __getitem__(self, known_as: str) -> str:
         return self._by_id[known_as]
 
-    def of(self, roll: Roll) -> Sequence[str]:
+    def of(self, roll: NodePods) -> Sequence[str]:
         """The place of each pod of a roll, empty for one without."""
         found = self._rolls.get(roll)
         return found if found is not None else [self._by_id.get(known_as, "") for known_as in roll.ids]

@@ -15,14 +15,14 @@ T = TypeVar("T")
 SYSTEM_NAMESPACE = "kube-system"
 
 
-class Sample(NamedTuple):
+class PodRepresentative(NamedTuple):
     """A pod that stands for those of its class and phase that have the very same annotations and owners."""
 
     pod: Pod
     pod_class: PodClass
 
 
-class Roll:
+class NodePods:
     """``pods`` in the order of their node; ``which`` tells for each the place of its sample.
 
     Pods that rules judge by their times, those that are ending and those of the system, are each a sample of their own.
@@ -30,7 +30,7 @@ class Roll:
 
     def __init__(self, classes: Sequence[PodClass], pods: Sequence[Pod]) -> None:
         self.pods = pods
-        self.samples: list[Sample] = []
+        self.samples: list[PodRepresentative] = []
         self.which: list[int] = []
         self._known: dict[object, Any] = {}
         metas = [pod.metadata for pod in pods]
@@ -42,16 +42,16 @@ class Roll:
         )
         own = {pod_class for pod_class in set(classes) if is_judged_by_its_times(pod_class)}
         if not own and all(len(set(part)) == 1 for part in parts):
-            self.samples, self.which = [Sample(pods[0], classes[0])], [0] * len(pods)
+            self.samples, self.which = [PodRepresentative(pods[0], classes[0])], [0] * len(pods)
             return
         places: dict[Hashable, int] = {}
         for pod, part in zip(pods, zip(*parts, strict=True), strict=True):
             place = places.setdefault(id(pod) if part[0] in own else part, len(places))
             self.which.append(place)
             if place == len(self.samples):
-                self.samples.append(Sample(pod, part[0]))
+                self.samples.append(PodRepresentative(pod, part[0]))
 
-    def once(self, compute: Callable[["Roll"], T]) -> T:
+    def once(self, compute: Callable[["NodePods"], T]) -> T:
         """What follows from the roll and from nothing else."""
         if compute not in self._known:
             self._known[compute] = compute(self)
@@ -74,6 +74,6 @@ def is_judged_by_its_times(pod_class: PodClass) -> bool:
     return pod_class.terminating or pod_class.namespace == SYSTEM_NAMESPACE
 
 
-def find_rolls(snapshot: Snapshot, rows: Iterable[int]) -> list[Roll]:
+def find_rolls(snapshot: Snapshot, rows: Iterable[int]) -> list[NodePods]:
     """Those of nodes; pods are gone through again only if they change."""
-    return [snapshot.of_pods(Roll, (row,), partial(Roll, snapshot.pod_classes(row)))[0] for row in rows]
+    return [snapshot.of_pods(NodePods, (row,), partial(NodePods, snapshot.pod_classes(row)))[0] for row in rows]

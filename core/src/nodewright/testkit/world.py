@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.state import ClusterState, Memory
 from nodewright.model.action import IncreaseSize
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -30,8 +32,6 @@ from nodewright.model.settings import (
     TemplateSettings,
 )
 from nodewright.planner import Plan, make_plan
-from nodewright.registry.fold import fold
-from nodewright.registry.state import ClusterState, Memory
 from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 from nodewright.model.pod import DAEMONSET_POD_ANNOTATION, MIRROR_ANNOTATION, ContainerPort, Pod
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS, pod_requests
-from nodewright.snapshot.roll import Roll, find_rolls, is_judged_by_its_times
+from nodewright.snapshot.roll import NodePods, find_rolls, is_judged_by_its_times
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.validate.movable import LOCAL_VOLUMES, SAFE_TO_EVICT
 
@@ -60,11 +60,11 @@ def find_crew(snapshot: Snapshot, row: int) -> Crew:
     return roll.once(_crew)
 
 
-def _crew(roll: Roll) -> Crew:
+def _crew(roll: NodePods) -> Crew:
     return Crew(roll.pods, roll.once(find_kinds), roll.keys, roll.ids)
 
 
-def find_kinds(roll: Roll) -> list[Kind]:
+def find_kinds(roll: NodePods) -> list[Kind]:
     """The kind of each pod of a node."""
     kinds = [_find_kind(pod, pod_class) for pod, pod_class in roll.samples]
     return kinds * len(roll.which) if len(kinds) == 1 else [kinds[place] for place in roll.which]

@@ -10,10 +10,10 @@ from core.tests.cli.conftest import Nodewright
 from nodewright.adapters.store import FileStore
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.main import run
+from nodewright.clusterstate.learned import ArrivalHistory
+from nodewright.clusterstate.state import Backoff, Memory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
-from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.state import Backoff, Memory, ScaleUpRequest
 from nodewright.snapshot.observation import GroupSeen
 
 FAST, SLOW, LEFT = (GroupRef("cloud", name) for name in ("fast", "slow", "left"))

@@ -6,9 +6,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from nodewright.act import Pause
+from nodewright.actuation import Pause
 from nodewright.adapters.web import Page
-from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import DebugServer
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.report import LoopReport
 from nodewright.model.settings import Settings
@@ -24,14 +24,14 @@ def make_report(world: World) -> LoopReport:
     )
 
 
-def make_desk(world: World | None = None, pause: Pause | None = None) -> Inquiries:
-    desk = Inquiries(FakeClock(NOW + 5))
+def make_desk(world: World | None = None, pause: Pause | None = None) -> DebugServer:
+    desk = DebugServer(FakeClock(NOW + 5))
     if world is not None:
         desk.learn(make_report(world), Settings(), pause)
     return desk
 
 
-def ask(desk: Inquiries, path: str, **query: str) -> Page:
+def ask(desk: DebugServer, path: str, **query: str) -> Page:
     return desk.pages()[path](query)
 
 
@@ -80,14 +80,14 @@ def test_what_cannot_be_answered_says_so() -> None:
 
 
 def test_who_does_not_lead_says_whom_to_ask() -> None:
-    waiting = Inquiries(FakeClock(NOW), lambda: "ask the other")
+    waiting = DebugServer(FakeClock(NOW), lambda: "ask the other")
     assert ask(waiting, "/status") == Page(b"ask the other\n", 503)
     assert json.loads(ask(waiting, "/snapshotz").body) == {"Error": "ask the other"}
 
 
 def test_what_is_wrong_is_told() -> None:
     world = make_world()
-    desk = Inquiries(FakeClock(NOW))
+    desk = DebugServer(FakeClock(NOW))
     report = make_report(world)
     desk.learn(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
     assert read(ask(desk, "/status"))["problems"] == ["the state cannot be saved"]
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_told() -> None:
 
 
 def test_a_pause_that_cannot_be_read_is_told() -> None:
-    desk = Inquiries(FakeClock(NOW))
+    desk = DebugServer(FakeClock(NOW))
     report = make_report(make_world())
     assert report.plan is not None
     held = replace(report, plan=replace(report.plan, paused="paused: it cannot be understood"))

@@ -11,7 +11,7 @@ from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.metrics import Metrics
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
-from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.inquiries import DebugServer
 from nodewright.cli.daemon.pages import public_pages
 from nodewright.cli.daemon.parts import health_limits, make_servers, usual_address
 from nodewright.model.process_settings import ServingSettings
@@ -32,7 +32,7 @@ def make_pages(caches: Caches, health: HealthCheck | None = None) -> Pages:
 def test_nothing_of_pods_and_nodes_is_on_the_public_port() -> None:
     public = make_pages(make_caches(ApiServer()))
     assert public.keys() == {"/metrics", "/health-check", "/readyz"}
-    private = Inquiries(CLOCK).pages()
+    private = DebugServer(CLOCK).pages()
     assert not public.keys() & private.keys()
     assert serving(public, private, "127.0.0.1:0") == ["address", "debug_address"]
     assert serving(public, private, "") == ["address"]

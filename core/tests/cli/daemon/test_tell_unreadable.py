@@ -4,7 +4,7 @@ import io
 
 import msgspec
 
-from nodewright.adapters.logs import JsonLog, Lasting
+from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.cli.daemon.parts import tell_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
@@ -30,7 +30,7 @@ def seen(provider: str = "", **groups: str) -> Observation:
 
 def test_each_is_told_once_and_a_provider_speaks_for_its_groups() -> None:
     stream = io.BytesIO()
-    lasting = Lasting(JsonLog(stream, VirtualClock(1_800_000_000.0)))
+    lasting = ConditionLog(JsonLog(stream, VirtualClock(1_800_000_000.0)))
     course = (seen(), seen(b="gone"), seen(b="gone"), seen("no answer", a="no answer", b="no answer"), seen(b="gone"))
     for observation in course:
         tell_unreadable(lasting, observation)

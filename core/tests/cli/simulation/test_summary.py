@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodewright.act import Event
+from nodewright.actuation import Event
 from nodewright.adapters.simulated.result import (
     Decision,
     FinalState,
@@ -16,7 +16,7 @@ from nodewright.adapters.simulated.result import (
 )
 from nodewright.cli.simulation.story import find_setbacks
 from nodewright.cli.simulation.summary import GroupSums, as_json, format_clock, format_span, sum_groups
-from nodewright.registry.failures import NO_MACHINE
+from nodewright.clusterstate.failures import NO_MACHINE
 
 
 def decide(at: float, what: str, group: str, before: int, after: int, outcome: str = "done") -> Decision:

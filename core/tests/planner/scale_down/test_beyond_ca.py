@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
 
+from nodewright.clusterstate.activity import with_activity
+from nodewright.clusterstate.state import Flapping, Moves, ScaleDownMemory
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult
 from nodewright.model.settings import Settings
-from nodewright.registry.activity import with_activity
-from nodewright.registry.state import Flapping, Moves, ScaleDownMemory
 from nodewright.testkit.builders import build_controller, build_pod
 from nodewright.testkit.world import NOW, World, ref, settings_with
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.confirm import Confirmed, confirm
 from nodewright.planner.scale_down.examine import Examination, examine
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World

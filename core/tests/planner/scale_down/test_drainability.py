@@ -14,7 +14,7 @@ from nodewright.model.pod import MIRROR_ANNOTATION, ClaimTemplate, EmptyDir, Hos
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, Court, Fate, PodVerdict
+from nodewright.planner.scale_down.drain_rules import LOCAL_VOLUMES, SAFE_TO_EVICT, DrainabilityRules, Fate, PodVerdict
 from nodewright.planner.scale_down.drainability import judge_pods
 from nodewright.snapshot.workloads import Controller, Workloads
 from nodewright.testkit.builders import build_budget, build_controller, build_owner, build_pod
@@ -34,7 +34,7 @@ def judge(
 ) -> PodVerdict:
     listed = None if controllers is None else {(type(one).__name__, one.key): one for one in controllers}
     workloads = Workloads(controllers=listed)
-    return Court(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW, as_ca).judge(pod)
+    return DrainabilityRules(workloads, DisruptionBudgets(budgets), DrainSettings(**settings), NOW, as_ca).judge(pod)
 
 
 def safe(value: str) -> Mapping[str, str]:
@@ -286,7 +286,7 @@ def test_pods_that_are_judged_as_one_kind_are_those_that_are_judged_alike(
 ) -> None:
     pods = [build_pod(f"p{number}", node_name="n", **shape) for number, shape in enumerate(shapes)]
     found = {("ReplicaSet", "default/rs"): build_controller("ReplicaSet", "rs")} if listed else None
-    court = Court(
+    court = DrainabilityRules(
         Workloads(controllers=found),
         DisruptionBudgets([build_budget("b", allowed, {"app": "b"})]),
         DrainSettings(),

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from nodewright.clusterstate.state import Memory, ScaleDownMemory
 from nodewright.model.group import GroupOptions
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.reason import UnremovableCode
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED, Eligibility, find_eligible
-from nodewright.registry.state import Memory, ScaleDownMemory
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_node, build_pod, build_taint
 from nodewright.testkit.world import NOW, PROVIDER, World, settings_with

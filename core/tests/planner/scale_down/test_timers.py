@@ -7,14 +7,14 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.activity import with_activity
+from nodewright.clusterstate.state import ScaleDownMemory
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, Node, NodeCondition, Taint
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult
 from nodewright.model.settings import Settings
-from nodewright.registry.activity import with_activity
-from nodewright.registry.state import ScaleDownMemory
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, ref
 

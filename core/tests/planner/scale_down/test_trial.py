@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.model.meta import LabelSelector
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.reason import Unremovable
@@ -15,7 +16,6 @@ from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.examine import takes_pods
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.planner.scale_down.trial import LOOK_AHEAD, Trial
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.roll import find_rolls
 from nodewright.testkit.builders import build_budget, build_pod, build_taint

@@ -21,7 +21,7 @@ _EARLIEST = 0.5
 _AGAIN_SECONDS = 20.0
 
 
-class Roster(msgspec.Struct, frozen=True, kw_only=True):
+class PodIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The machines of a set, good until then; ``trouble`` is why they are not known."""
 
     units: tuple[Unit, ...] = ()
@@ -37,7 +37,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     older: frozenset[str | None] = frozenset()
     changed_at: float = float("-inf")
     quiet_since: float = float("-inf")
-    roster: Roster = Roster()
+    roster: PodIndex = PodIndex()
     ledger: Ledger = Ledger()
     trouble: ProviderError | None = None
 
@@ -157,7 +157,7 @@ class Fleet:
             older=held.older | {etag},
             changed_at=self._clock.now(),
             quiet_since=self._clock.now(),
-            roster=Roster(units=units),
+            roster=PodIndex(units=units),
             ledger=after,
         )
 
@@ -271,7 +271,7 @@ class Fleet:
             uniform = held.scale_set.is_uniform
             units = judge_uniform(answer, before, self._options) if uniform else judge_loose(answer)
             lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
-            roster = Roster(units=units, until=now + lasts)
+            roster = PodIndex(units=units, until=now + lasts)
         self._change(key, roster=roster)
 
     def _why(self, held: Held) -> Why:

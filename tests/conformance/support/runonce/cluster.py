@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from nodewright.act.ports import ClusterWrites, Eviction, EvictionAnswer, Sight
+from nodewright.actuation.ports import ClusterWrites, Eviction, EvictionAnswer, NodeView
 from nodewright.cli.dry_run.dump import DumpedCluster
 from nodewright.engine.ports import ClusterPicture, ClusterReader
 from nodewright.model.capacity_buffer import CapacityBuffer
@@ -33,11 +33,11 @@ class Cluster(ClusterReader, ClusterWrites):
         objects = self._objects()
         return replace(DumpedCluster(objects).read(now), workloads=Workloads.of(objects))
 
-    def look(self, node: str) -> Sight:
+    def look(self, node: str) -> NodeView:
         objects = self._objects()
         found = next((held for held in objects.nodes if held.name == node), None)
         pods = tuple(pod for pod in objects.pods if pod.spec.node_name == node and not pod.is_terminal)
-        return Sight(node=found, pods=pods, workloads=Workloads.of(objects))
+        return NodeView(node=found, pods=pods, workloads=Workloads.of(objects))
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         manifest = self._world.find("Node", "", name)

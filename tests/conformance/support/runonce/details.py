@@ -4,6 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.state import GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.pod import Pod
@@ -11,9 +14,6 @@ from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReas
 from nodewright.model.settings import Settings
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import ScaleUpReport
-from nodewright.registry.backoff import is_active
-from nodewright.registry.fold import fold
-from nodewright.registry.state import GroupState
 from runonce.record import Record, is_refused, status, statuses
 from runonce.world import World
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from nodewright.act import AuditLog
+from nodewright.actuation import AuditLog
 from nodewright.adapters.simulated.clock import VirtualClock
 from nodewright.adapters.simulated.store import MemoryStore
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.brain import Brain
-from nodewright.engine.ports import World as Outside
+from nodewright.engine.brain import Planning
+from nodewright.engine.ports import Ports as Outside
 from runonce.cloud import Cloud
 from runonce.cluster import Cluster
 from runonce.details import make_details
@@ -38,7 +38,7 @@ def drive(given: Mapping[str, Any]) -> list[Record]:
     cloud, cluster = Cloud(world, clock), Cluster(world)
     outside = Outside(cluster=cluster, providers=(cloud,), store=MemoryStore(), events=_Silence(), audit=AuditLog())
     settings = read_flags(given["flags"])
-    autoscaler = Autoscaler(outside, clock, settings, Random(0), brain=Brain(strict=True))
+    autoscaler = Autoscaler(outside, clock, settings, Random(0), brain=Planning(strict=True))
     records: list[Record] = []
     before: Record = {}
     began = clock.now()

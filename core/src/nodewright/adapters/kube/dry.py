@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from nodewright.act.ports import Eviction, EvictionAnswer
+from nodewright.actuation.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.ports import Loaded, Pause, StateStore
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -12,7 +13,6 @@ from nodewright.model.errors import KubeApiError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
-from nodewright.registry.state import Memory
 
 _DRY = "this is a dry run"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.act.ports import STATUS_KIND, STATUS_NAME, Event, EventSink
+from nodewright.actuation.ports import STATUS_KIND, STATUS_NAME, Event, EventSink
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request
 from nodewright.adapters.kube.resources import collection_path
 from nodewright.model.clock import Clock

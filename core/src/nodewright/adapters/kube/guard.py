@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from nodewright.adapters.kube.api import Api, ApiError, Lines, Request
-from nodewright.model.write_gate import LEAST_SECONDS
+from nodewright.model.write_fence import LEAST_SECONDS
 
 # Seconds for which nobody else may become leader.
 Remaining = Callable[[], float]

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from nodewright.adapters.kube.api import Api, ApiError, Request
+from nodewright.clusterstate.readiness import is_reported_ready
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.removal import RemovalResult
-from nodewright.registry.readiness import is_reported_ready
-from nodewright.registry.state import ClusterState
 
 _NODES = "/api/v1/nodes"
-Tell = Callable[[str], None]
+EmitEvent = Callable[[str], None]
 
 
 class _Removed(NamedTuple):
@@ -34,7 +34,7 @@ class NodeCleaner:
         self._removed: dict[str, _Removed] = {}
         self._gone_since: dict[str, float] = {}
 
-    def clean(self, state: ClusterState, tell: Tell) -> None:
+    def clean(self, state: ClusterState, tell: EmitEvent) -> None:
         """``tell`` hears of every object that was deleted, and of each that could not be."""
         if not self._delay:
             return
@@ -45,7 +45,7 @@ class NodeCleaner:
         for name in [*self._removed]:
             self._look(name, state, tell)
 
-    def _look(self, name: str, state: ClusterState, tell: Tell) -> None:
+    def _look(self, name: str, state: ClusterState, tell: EmitEvent) -> None:
         removed, snapshot = self._removed[name], state.observation.snapshot
         node = snapshot.node(snapshot.row(name)) if name in snapshot else None
         if node is None or node.spec.provider_id.lower() != removed.instance_id.lower():
@@ -58,7 +58,7 @@ class NodeCleaner:
         if state.now - since >= self._delay:
             self._delete(node, tell)
 
-    def _delete(self, node: Node, tell: Tell) -> None:
+    def _delete(self, node: Node, tell: EmitEvent) -> None:
         name, meta = node.name, node.metadata
         wanted = {"preconditions": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **wanted})

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
 from nodewright.engine.status import GroupStatus, make_status
 from nodewright.model.moment import format_moment
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
-from nodewright.registry.health import describe_unhealthy
-from nodewright.registry.state import ClusterState, GroupState, Readiness
 
 _LONGEST_MESSAGE = 500
 _CUT = "<truncated>"

@@ -9,8 +9,8 @@ import yaml
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.config_maps import ConfigMaps, StoredMap
 from nodewright.adapters.kube.status_document import Transitions, make_document, starting_document, without_times
+from nodewright.clusterstate.state import ClusterState
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState
 
 UPDATED_ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
 _KEY = "status"

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from nodewright.act.ports import Eviction, EvictionAnswer, Sight
+from nodewright.actuation.ports import Eviction, EvictionAnswer, NodeView
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, find, get
 from nodewright.adapters.kube.buffer_writes import BufferWrites
 from nodewright.adapters.kube.quota_writes import QuotaWrites
@@ -36,14 +36,14 @@ class KubeWrites(RequestWrites, QuotaWrites, BufferWrites):
         self._nodes: Resource[Node] = Resource("Node")
         self._pods: Resource[Pod] = Resource("Pod")
 
-    def look(self, node: str) -> Sight:
+    def look(self, node: str) -> NodeView:
         """The node and its pods as they are at this moment, past every cache."""
         found = self._read_node(node)
         if found is None:
-            return Sight(node=None)
+            return NodeView(node=None)
         raw = get(self._api, self._pods.path, {"fieldSelector": f"spec.nodeName={node}"})
         pods = tuple(pod for pod in self._pods.decode_page(raw).items if not pod.is_terminal)
-        return Sight(node=found, pods=pods, workloads=self._find_workloads())
+        return NodeView(node=found, pods=pods, workloads=self._find_workloads())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         """See ClusterWrites. What ``edit`` leaves alone is not written; without a change nothing is."""

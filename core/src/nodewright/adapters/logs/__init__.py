@@ -1,5 +1,5 @@
 """Structured logs: one JSON object a line."""
 
-from nodewright.adapters.logs.json_log import JsonLog, Lasting, LoggedEvents
+from nodewright.adapters.logs.json_log import ConditionLog, JsonLog, LoggedEvents
 
-__all__ = ["JsonLog", "Lasting", "LoggedEvents"]
+__all__ = ["ConditionLog", "JsonLog", "LoggedEvents"]

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from nodewright.act import AuditRecord, Event, EventSink
+from nodewright.actuation import AuditRecord, Event, EventSink
 from nodewright.model.clock import Clock
 from nodewright.model.moment import format_moment
 
@@ -52,7 +52,7 @@ class JsonLog:
         self.say(f"thread {name} ended: {ended.exc_type.__name__}: {ended.exc_value}", level=ERROR, where=where)
 
 
-class Lasting:
+class ConditionLog:
     """Says what is wrong when it begins, not again as long as it lasts. For any thread, one for each ``what``."""
 
     def __init__(self, log: JsonLog) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from nodewright.registry.backoff import is_active
-from nodewright.registry.deferrals import is_deferred
-from nodewright.registry.state import ClusterState, GroupState
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.state import ClusterState, GroupState
 
 _CA, _OWN = "cluster_autoscaler", "nodewright"
 # CA's word for node groups that were made on demand.

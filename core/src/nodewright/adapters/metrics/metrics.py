@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from nodewright.act.actor import Ended
+from nodewright.actuation.actor import Ended
 from nodewright.adapters.metrics.groups import MADE, GroupMetrics
 from nodewright.adapters.metrics.nodes import NodeMetrics
 from nodewright.adapters.metrics.surroundings import Sources, Surroundings
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
@@ -21,7 +22,6 @@ from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
 from nodewright.planner.pending import is_pending, unhelped_namespaces
 from nodewright.planner.plan import Plan
-from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.pod_class import ask_once
 
 _CA = "cluster_autoscaler"

@@ -4,11 +4,11 @@ from collections import Counter
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
+from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.plan import Plan
-from nodewright.registry.readiness import STATUS_PREFIX, is_startup_taint
-from nodewright.registry.state import ClusterState
 
 _OWN_KEYS = (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT)
 _SYSTEM_PREFIX = "node.kubernetes.io/"

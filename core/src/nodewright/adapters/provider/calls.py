@@ -15,7 +15,7 @@ from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
 from nodewright.model.errors import BadAnswer, CloudBusy, ProviderError, ProviderUnavailable, Shortage
 from nodewright.model.group import FailureScope, GroupRef
-from nodewright.model.write_gate import WriteGate
+from nodewright.model.write_fence import WriteFence
 from nodewright.spec.cache import anew
 from nodewright.spec.hooks import WRITE_HOOKS
 
@@ -90,7 +90,7 @@ class HookCaller:
         runner: CallRunner,
         clock: Clock,
         settings: CallSettings,
-        gate: WriteGate | None = None,
+        gate: WriteFence | None = None,
     ) -> None:
         self._provider = provider
         self._hooks = hooks
@@ -243,7 +243,7 @@ class HookCaller:
         except (Exception, SystemExit) as error:
             raise UnexpectedError(f"{self._provider} raised {type(error).__name__} in {hook}: {error}") from error
 
-    def _pass(self, gate: WriteGate, arguments: Mapping[str, Any]) -> None:
+    def _pass(self, gate: WriteFence, arguments: Mapping[str, Any]) -> None:
         spec = arguments.get("spec")
         group_id = spec.group_id if spec is not None else arguments.get("group_id", "")
         group = GroupRef(self._provider, group_id) if group_id else None

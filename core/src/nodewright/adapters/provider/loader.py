@@ -14,7 +14,7 @@ from nodewright.adapters.provider.verify import check_info, register
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound, ProviderError
 from nodewright.model.group import ProviderInfo
-from nodewright.model.write_gate import WriteGate
+from nodewright.model.write_fence import WriteFence
 from nodewright.spec.context import ProviderContext
 from nodewright.spec.hooks import ENTRY_POINT_GROUP
 
@@ -57,7 +57,7 @@ def load_provider(
     *,
     settings: CallSettings | None = None,
     runner: CallRunner | None = None,
-    gate: WriteGate | None = None,
+    gate: WriteFence | None = None,
     entries: Iterable[ProviderEntry] | None = None,
 ) -> ProviderClient:
     """The provider of that name, built from ``context``.
@@ -78,7 +78,7 @@ def connect_provider(
     clock: Clock,
     settings: CallSettings | None = None,
     runner: CallRunner | None = None,
-    gate: WriteGate | None = None,
+    gate: WriteFence | None = None,
 ) -> ProviderClient:
     """The typed face of a provider object that exists already; raises ContractViolation."""
     settings = settings or CallSettings()

@@ -14,6 +14,8 @@ from random import Random
 
 import msgspec
 
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
@@ -21,8 +23,6 @@ from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
-from nodewright.registry.fold import fold
-from nodewright.registry.state import ClusterState
 
 # The other one loops every 10 s or so; what it has not done after this it will not do.
 PATIENCE_SECONDS = 60.0

@@ -13,7 +13,7 @@ from nodewright.adapters.simulated.misreads import Misreads
 from nodewright.adapters.simulated.quotas import Quotas
 from nodewright.adapters.simulated.requests import Requests
 from nodewright.adapters.simulated.templates import PodTemplates
-from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, Sight
+from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, NodeView
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.clock import Clock
@@ -70,12 +70,12 @@ class ApiServer:
             buffers=self.buffers.read(self._cluster.deployments),
         )
 
-    def look(self, node: str) -> Sight:
+    def look(self, node: str) -> NodeView:
         row = self._cluster.live.find_row(node)
         if row is None:
-            return Sight(node=None)
+            return NodeView(node=None)
         pods = tuple(held.pod for held in self._cluster.pods_on(node))
-        return Sight(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
+        return NodeView(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         refusal = self._find_refusal(EDIT, name)

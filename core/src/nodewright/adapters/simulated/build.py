@@ -45,7 +45,7 @@ from nodewright.adapters.simulated.workloads import (
     trace_pods,
 )
 from nodewright.adapters.traces.openb import Trace, group_options, load_openb, load_packaged_cut
-from nodewright.engine.brain import Brain
+from nodewright.engine.brain import Planning
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
@@ -69,7 +69,7 @@ class BuildOptions:
     """
 
     every_tick: bool = False
-    brain: Brain | None = None
+    brain: Planning | None = None
     folder: Path | None = None
     load: LoadProvider = load_provider
 
@@ -101,7 +101,7 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
         every_tick=options.every_tick,
         stops_idle=scenario.stops_idle,
         preference=scenario.scheduler,
-        brain=options.brain or Brain(),
+        brain=options.brain or Planning(),
     )
     simulation = Simulation(clock, providers, run_options)
     _populate(simulation, scenario, trace)

@@ -10,10 +10,10 @@ from nodewright.adapters.simulated.agenda import Agenda
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.controllers import start_daemons
 from nodewright.adapters.simulated.journal import Journal, What
+from nodewright.clusterstate.readiness import is_startup_taint
 from nodewright.model.group import GroupRef
 from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from nodewright.model.settings import TemplateSettings
-from nodewright.registry.readiness import is_startup_taint
 from nodewright.spec.simulation import NodeStart
 
 _NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")

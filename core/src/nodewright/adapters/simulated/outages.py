@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.adapters.simulated.cluster import SimulatedCluster
+from nodewright.clusterstate.readiness import is_ready
 from nodewright.model.node import Node, NodeCondition, Taint
 from nodewright.model.settings import TemplateSettings
-from nodewright.registry.readiness import is_ready
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from nodewright.act import AuditLog
-from nodewright.act.actor import Ended
-from nodewright.act.audit import ASKED, SERVE, AuditRecord
-from nodewright.act.ports import Event
+from nodewright.actuation import AuditLog
+from nodewright.actuation.actor import Ended
+from nodewright.actuation.audit import ASKED, SERVE, AuditRecord
+from nodewright.actuation.ports import Event
 from nodewright.adapters.simulated.cluster import SimulatedCluster
 from nodewright.adapters.simulated.journal import Journal, What
 from nodewright.adapters.simulated.meter import Meter
@@ -17,6 +17,8 @@ from nodewright.adapters.simulated.result import (
     TimedEvent,
     WaitingTimes,
 )
+from nodewright.clusterstate.readiness import is_ready
+from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import (
     CreateNodeGroup,
@@ -33,8 +35,6 @@ from nodewright.model.group import NodeGroup
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
 from nodewright.planner.plan import Plan
-from nodewright.registry.readiness import is_ready
-from nodewright.registry.state import ClusterState
 
 _WRITES = {
     IncreaseSize.__name__: "increase",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodewright.act import AuditRecord, Event
+from nodewright.actuation import AuditRecord, Event
 from nodewright.adapters.simulated.journal import Fact
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
-from nodewright.act.budget import ClusterLimits, cluster_limits
+from nodewright.actuation.budget import ClusterLimits, cluster_limits
 from nodewright.adapters.simulated.agenda import Agenda, Happening
 from nodewright.adapters.simulated.api_server import ApiServer
 from nodewright.adapters.simulated.clock import VirtualClock
@@ -23,15 +23,15 @@ from nodewright.adapters.simulated.pacing import Pacing
 from nodewright.adapters.simulated.recorder import Recorder
 from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.adapters.simulated.scheduler import Preference, Scheduler
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.brain import Brain
-from nodewright.engine.ports import Pause, ProviderPort, World
+from nodewright.engine.brain import Planning
+from nodewright.engine.ports import Pause, Ports, ProviderPort
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
-from nodewright.registry.state import Memory
 from nodewright.spec.simulation import NodeStart
 
 
@@ -61,7 +61,7 @@ class RunOptions:
     stops_idle: bool = False
     preference: Preference = Preference.LEAST_ALLOCATED
     resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
-    brain: Brain = field(default_factory=Brain)
+    brain: Planning = field(default_factory=Planning)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class Simulation:
         self._meter = Meter(self.cluster, self._start, options.resources)
         self._recorder = Recorder(clock)
         guarded = tuple(self.engine.wire.guard(provider) for provider in providers)
-        self._world = World(
+        self._world = Ports(
             cluster=self.api_server,
             providers=guarded,
             store=self.engine.store,

@@ -8,9 +8,9 @@ import msgspec
 
 from nodewright.adapters.simulated.crash import SAVE, Tripwire
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
-from nodewright.registry.state import Memory
 
 # As many saves lie between the last one and an old one.
 _SAVES_KEPT = 10

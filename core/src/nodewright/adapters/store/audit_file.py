@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodewright.act import AuditRecord
+from nodewright.actuation import AuditRecord
 from nodewright.model.errors import NodewrightError
 
 

@@ -20,12 +20,12 @@ from nodewright.adapters.store.document import (
     SavedProvisioning,
     SavedScaleDown,
 )
+from nodewright.clusterstate.provisioning import ProvisioningMemory
+from nodewright.clusterstate.state import Memory, ScaleDownMemory
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
 from nodewright.model.group import GroupOptions, GroupRef, NodeGroup
 from nodewright.model.quantity import Quantity
-from nodewright.registry.provisioning import ProvisioningMemory
-from nodewright.registry.state import Memory, ScaleDownMemory
 from nodewright.snapshot.observation import GroupSeen
 
 _CAPABILITIES = {capability.value: capability for capability in Capability}

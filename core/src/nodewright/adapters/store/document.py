@@ -9,22 +9,22 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodewright.model.group import FailedInstance, GroupOptions, Instance
-from nodewright.model.node import Node
-from nodewright.registry.in_flight import WriteInFlight
-from nodewright.registry.learned import ArrivalHistory
-from nodewright.registry.provisioning import Grant, Retry
-from nodewright.registry.purchases import Purchase
-from nodewright.registry.state import (
+from nodewright.clusterstate.in_flight import WriteInFlight
+from nodewright.clusterstate.learned import ArrivalHistory
+from nodewright.clusterstate.provisioning import Reservation, Retry
+from nodewright.clusterstate.purchases import Purchase
+from nodewright.clusterstate.state import (
     Backoff,
     Deferral,
     Flapping,
+    IncorrectSize,
     Moves,
     ScaleUpRequest,
     Setback,
-    SizeGap,
     UnhealthyCluster,
 )
+from nodewright.model.group import FailedInstance, GroupOptions, Instance
+from nodewright.model.node import Node
 
 KIND = "nodewright-state"
 SCHEMA = 1
@@ -67,7 +67,7 @@ class SavedGroup(Record, GroupOptions, frozen=True, kw_only=True):
     deferral: Deferral | None = None
     given_up: Count = 0
     withdrawn_at: Moment = 0
-    size_gap: SizeGap | None = None
+    size_gap: IncorrectSize | None = None
     arrivals: ArrivalHistory | None = None
     unregistered: dict[str, Moment] = {}
     late: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class SavedProvisioning(Record, frozen=True, kw_only=True):
 
     retries: dict[str, Retry] = {}
     homeless: dict[str, Moment] = {}
-    grants: dict[str, Grant] = {}
+    grants: dict[str, Reservation] = {}
 
 
 class Document(Record, frozen=True, kw_only=True):

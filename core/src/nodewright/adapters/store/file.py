@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
+from nodewright.clusterstate.state import Memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
-from nodewright.registry.state import Memory
 
 _PRIVATE = 0o600
 _PAUSE = msgspec.json.Decoder(Pause)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nodewright.act import Pause
+from nodewright.actuation import Pause
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.status.place import Choice, state_options, warn_without_engine
 from nodewright.model.duration import parse_duration

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import click
 
-from nodewright.cli.daemon.daemon import LiveEngine
+from nodewright.cli.daemon.daemon import DaemonApp
 from nodewright.cli.daemon.parts import DaemonOptions
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
@@ -39,7 +39,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     loaded = source.load()
     check_daemon(loaded.settings)
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
-    engine = LiveEngine(source, loaded.settings, options, sys.stderr.buffer)
+    engine = DaemonApp(source, loaded.settings, options, sys.stderr.buffer)
     for note in loaded.idle:
         engine.log.say(note, level="warning")
     threading.excepthook = engine.log.thread_ended
@@ -51,7 +51,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     return LOOP_FAILED if once and (report is None or report.problem) else 0
 
 
-def _stop_when_told(engine: LiveEngine) -> None:
+def _stop_when_told(engine: DaemonApp) -> None:
     """These signals stop the engine, from a thread: a handler that takes a lock which the main thread holds would
     wait for ever, and a SimpleQueue takes none.
     """

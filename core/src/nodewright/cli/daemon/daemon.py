@@ -5,8 +5,8 @@ from random import Random
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from nodewright.act import Pause, wall_clock_jumped
-from nodewright.act.ports import STATUS_KIND
+from nodewright.actuation import Pause, wall_clock_jumped
+from nodewright.actuation.ports import STATUS_KIND
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.config_maps import ConfigMaps
@@ -19,15 +19,15 @@ from nodewright.adapters.kube.metered import MeteredApi
 from nodewright.adapters.kube.node_cleanup import NodeCleaner
 from nodewright.adapters.kube.status_map import StatusMap
 from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
-from nodewright.adapters.logs import JsonLog, Lasting, LoggedEvents
+from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
 from nodewright.adapters.metrics import Metrics, Sources
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.steady_clock import SteadyClock
 from nodewright.adapters.web import HealthCheck
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
-from nodewright.cli.daemon.dry_brain import DryBrain
-from nodewright.cli.daemon.inquiries import Inquiries
+from nodewright.cli.daemon.dry_brain import DryRunPlanning
+from nodewright.cli.daemon.inquiries import DebugServer
 from nodewright.cli.daemon.pages import public_pages
 from nodewright.cli.daemon.parts import (
     CloudMeter,
@@ -39,23 +39,23 @@ from nodewright.cli.daemon.parts import (
 )
 from nodewright.cli.daemon.reload import Reloader
 from nodewright.cli.daemon.shadow import ShadowTeller
-from nodewright.cli.daemon.tenure import Tenure
+from nodewright.cli.daemon.tenure import LeaderState
 from nodewright.cli.daemon.waiting import BootClock, ThreadAlarm
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
-from nodewright.engine.ports import World
+from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import ConfigError, NodewrightError
 from nodewright.model.settings import Settings
-from nodewright.model.write_gate import WriteGate
+from nodewright.model.write_fence import WriteFence
 
 # Where the cluster does not answer at all, the log says so this often.
 _SYNC_SECONDS = 30
 
 
-class LiveEngine:
+class DaemonApp:
     """The daemon and everything around it; as a context manager, for its time. ``stop`` ends it.
 
     ``settings`` are those that ``source`` says now.
@@ -75,13 +75,13 @@ class LiveEngine:
         self.lost_leadership = False
         self.last_report: LoopReport | None = None
         self.log = JsonLog(log, self._wall)
-        self._lasting = Lasting(self.log)
+        self._lasting = ConditionLog(self.log)
         cluster, looks = settings.cluster, options.only_looks
         server = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
         self._api = MeteredApi(server)
         elects = settings.leader.leader_elect and not looks
-        self._tenure = Tenure(self._make_leadership() if elects else None, self.log, only_looks=looks)
-        self._gate = WriteGate(self._boot.now, self._tenure.remaining)
+        self._tenure = LeaderState(self._make_leadership() if elects else None, self.log, only_looks=looks)
+        self._gate = WriteFence(self._boot.now, self._tenure.remaining)
         # Whatever the engine writes goes through this one; the lease itself, and events, do not depend on leading.
         self._guarded = GuardedApi(self._api, self._tenure.remaining)
         self._caches = self._make_caches()
@@ -92,11 +92,11 @@ class LiveEngine:
         self._told = OwnMaps(LoggedEvents(self.log, self._events), cluster.namespace, cluster.status_config_map_name)
         self._store = ConfigMapStore(maps, self._read_pause)
         self._cleaner = None if looks else NodeCleaner(self._guarded, cluster.node_object_cleanup_delay)
-        self._brain = DryBrain() if looks else None
+        self._brain = DryRunPlanning() if looks else None
         self._meter = CloudMeter(lambda: self._providers)
         self._metrics = Metrics(settings, self._sources())
         self._health = HealthCheck(health_limits(settings), self._clock)
-        self._inquiries = Inquiries(self._clock, self._tenure.excuse)
+        self._inquiries = DebugServer(self._clock, self._tenure.excuse)
         self._shadow = self._make_shadow() if options.shadow else None
         private = {**self._inquiries.pages(), **(self._shadow.pages() if self._shadow is not None else {})}
         self._servers = make_servers(settings, public_pages(self._metrics, self._health, self._caches), private)
@@ -191,7 +191,7 @@ class LiveEngine:
     def _make_autoscaler(self) -> Autoscaler:
         looks, cluster = self._options.only_looks, self._settings.cluster
         kind = DryCluster if looks else KubeCluster
-        world = World(
+        world = Ports(
             cluster=kind(self._guarded, self._caches, max_age=cluster.max_cache_age),
             providers=self._providers,
             store=DryStore(self._store) if looks else self._store,
@@ -291,7 +291,7 @@ class LiveEngine:
             self._tell_withheld(self._brain, report)
         self._inquiries.learn(report, self._settings, self._pause())
 
-    def _tell_withheld(self, brain: DryBrain, report: LoopReport) -> None:
+    def _tell_withheld(self, brain: DryRunPlanning, report: LoopReport) -> None:
         plan, withheld = brain.take_withheld()
         for action in withheld:
             self.log.say("would be done", action=action)

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import Violation
 
 Withheld = PlannedAction | NodeRemoval
 
 
-class DryBrain:
+class DryRunPlanning:
     """Plans as ever, checks what it planned, and keeps the actions for itself."""
 
     def __init__(self) -> None:
-        self.brain = Brain(make_plan=self._plan, check_actions=self._check)
+        self.brain = Planning(make_plan=self._plan, check_actions=self._check)
         self._withheld: tuple[Withheld, ...] = ()
         self._down = ScaleDownReport()
         self._planned: tuple[PlannedAction, ...] = ()
@@ -41,4 +41,4 @@ class DryBrain:
         return replace(plan, actions=(), scale_down=idle)
 
     def _check(self, seen: Observation, _: Sequence[PlannedAction], settings: Settings) -> tuple[Violation, ...]:
-        return Brain().check(seen, self._planned, self._down, settings)
+        return Planning().check(seen, self._planned, self._down, settings)

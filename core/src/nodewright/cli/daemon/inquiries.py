@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from nodewright.act import Pause
-from nodewright.act.budget import cluster_limits
+from nodewright.actuation import Pause
+from nodewright.actuation.budget import cluster_limits
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.explain.answers import KINDS, answer
@@ -19,6 +19,7 @@ from nodewright.cli.explain.view import print_answer
 from nodewright.cli.screen import make_console, safe
 from nodewright.cli.status.view import as_json as status_json
 from nodewright.cli.status.view import print_status
+from nodewright.clusterstate.health import describe_unhealthy
 from nodewright.engine.daemon import Engine
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status
@@ -28,7 +29,6 @@ from nodewright.model.moment import format_moment
 from nodewright.model.quantity import Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
-from nodewright.registry.health import describe_unhealthy
 
 NO_LOOP = "no loop has ended yet: ask again"
 _JSON = "application/json"
@@ -37,7 +37,7 @@ _TABLE = "table"
 _PATIENCE_SECONDS = 90.0
 
 
-class Inquiries:
+class DebugServer:
     """Holds the last loop, and answers from it: in a server's threads, one question at a time, and never while a loop
     runs, because loops share what they have worked out about pods. ``excuse`` is for as long as there was none.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nodewright.adapters.kube.lease import LeaseOptions
-from nodewright.adapters.logs import Lasting
+from nodewright.adapters.logs import ConditionLog
 from nodewright.adapters.metrics import ProviderCalls
 from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.web import Pages, WebServer
@@ -68,7 +68,7 @@ def health_limits(settings: Settings) -> HealthLimits:
     )
 
 
-def tell_unreadable(lasting: Lasting, seen: Observation) -> None:
+def tell_unreadable(lasting: ConditionLog, seen: Observation) -> None:
     """Say which providers and groups begin to fail: what nobody asked of them would else be told nowhere."""
     failing = {name: provider.problem for name, provider in seen.providers.items()}
     for name, problem in failing.items():

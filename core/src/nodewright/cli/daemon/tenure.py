@@ -8,7 +8,7 @@ from nodewright.adapters.metrics import LeaseCounts
 from nodewright.cli.daemon.inquiries import NO_LOOP
 
 
-class Tenure:
+class LeaderState:
     """Of one process; without ``leadership`` it elects nobody and always leads. One that ``only_looks`` never writes."""
 
     def __init__(self, leadership: Leadership | None, log: JsonLog, *, only_looks: bool) -> None:

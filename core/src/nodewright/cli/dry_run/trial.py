@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from nodewright.engine.brain import Brain
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterReader, Observer, ProviderReads
 from nodewright.planner.plan import Plan
-from nodewright.registry.fold import fold
-from nodewright.registry.state import ClusterState, Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ def try_once(
     settings: Settings,
     random: Random,
     now: float,
-    brain: Brain | None = None,
+    brain: Planning | None = None,
 ) -> Trial:
     """Plans the world as it is at ``now``, from scratch: without memory of earlier loops.
 
@@ -42,7 +42,7 @@ def try_once(
     if settings.limits.gpu_total and not any(held.gpu_label for held in seen.providers.values()):
         raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
     state = fold(Memory(), seen, (), settings)
-    brain = brain or Brain()
+    brain = brain or Planning()
     plan = brain.make_plan(state, settings, random)
     violations = brain.check(seen, plan.actions, plan.scale_down, settings)
     if violations:

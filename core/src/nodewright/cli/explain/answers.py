@@ -9,6 +9,8 @@ import msgspec
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.plan.tables import why_group
 from nodewright.cli.plan.verdicts import find_verdicts
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.deferrals import is_deferred
 from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
 from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import ConfigError
@@ -30,8 +32,6 @@ from nodewright.planner.explain import (
     place_of,
     requests_planned,
 )
-from nodewright.registry.backoff import is_active
-from nodewright.registry.deferrals import is_deferred
 
 _NAMED = 3
 RUNS = "runs"

@@ -13,13 +13,13 @@ from nodewright.cli.plan.verdicts import Fate, Verdict, find_verdicts, rounds
 from nodewright.cli.plan.warnings import find_warnings
 from nodewright.cli.request_view import print_requests, request_expansions
 from nodewright.cli.screen import count, make_table, name_some, safe
+from nodewright.clusterstate.state import GroupState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion, ScaleUpReport
-from nodewright.registry.state import GroupState
 
 _MOST_GROUPS = 30
 _STYLES = {

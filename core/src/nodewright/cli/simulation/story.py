@@ -9,7 +9,7 @@ from nodewright.adapters.simulated.result import SCALE_UP_FAILURES, Decision, Si
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.cli.simulation.summary import failures, format_clock, format_span, increases
 from nodewright.cli.simulation.troubles import find_troubles
-from nodewright.registry.failures import NO_MACHINE
+from nodewright.clusterstate.failures import NO_MACHINE
 
 _SOON_SECONDS = 120.0
 

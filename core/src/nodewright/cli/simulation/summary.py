@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from nodewright.act.removals.deleter import REMOVAL
+from nodewright.actuation.removals.deleter import REMOVAL
 from nodewright.adapters.simulated.result import OTHER_TROUBLES, SCALE_UP_FAILURES, Decision, SimulationResult
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.cli.simulation.removals import scale_down_in_words, scale_down_json

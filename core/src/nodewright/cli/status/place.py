@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from nodewright.act import Pause
+from nodewright.actuation import Pause
 from nodewright.adapters.store import FileStore
 from nodewright.cli.settings.names import PREFIX
+from nodewright.clusterstate.state import Memory
 from nodewright.model.errors import ConfigError, NodewrightError
-from nodewright.registry.state import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
 

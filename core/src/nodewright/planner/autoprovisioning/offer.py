@@ -8,17 +8,17 @@ from random import Random
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.new_groups import any_new_group
+from nodewright.clusterstate.state import Backoff, ClusterState, GroupState
 from nodewright.model.default_options import default_options
 from nodewright.model.group import ErrorClass, GroupRef, GroupSpec, MachineType, NodeGroup
 from nodewright.model.pod import PodSpec
 from nodewright.model.settings import Settings
 from nodewright.model.template_node import make_template_node
 from nodewright.planner.autoprovisioning.wants import Want, find_wants
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.template import make_templates
-from nodewright.registry.backoff import is_active
-from nodewright.registry.new_groups import any_new_group
-from nodewright.registry.state import Backoff, ClusterState, GroupState
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 # The largest group that is made, as in CA.
@@ -29,7 +29,7 @@ _LONGEST_NAME = 40
 _NO_MACHINES = (ErrorClass.OUT_OF_RESOURCES, ErrorClass.QUOTA)
 
 
-def offer_groups(ground: Ground, specs: Iterable[PodSpec], random: Random) -> Ground:
+def offer_groups(ground: ScaleUpContext, specs: Iterable[PodSpec], random: Random) -> ScaleUpContext:
     """The ground with every group that providers could make for such pods, if that is switched on."""
     makers = _makers(ground)
     if not makers:
@@ -58,7 +58,7 @@ def offer_groups(ground: Ground, specs: Iterable[PodSpec], random: Random) -> Gr
     return _with_groups(ground, states, {ref: spec for ref, (spec, _) in found.items()})
 
 
-def _makers(ground: Ground) -> list[ProviderSeen]:
+def _makers(ground: ScaleUpContext) -> list[ProviderSeen]:
     """The providers that make groups now."""
     if not ground.settings.autoprovisioning.node_autoprovisioning_enabled:
         return []
@@ -119,7 +119,9 @@ def _backoff(ref: GroupRef, kind: MachineType, state: ClusterState) -> Backoff |
     return next((backoff for backoff in reasons if is_active(backoff, state.now)), held.get(ref))
 
 
-def _with_groups(ground: Ground, states: dict[GroupRef, GroupState], specs: dict[GroupRef, GroupSpec]) -> Ground:
+def _with_groups(
+    ground: ScaleUpContext, states: dict[GroupRef, GroupState], specs: dict[GroupRef, GroupSpec]
+) -> ScaleUpContext:
     state, seen = ground.state, ground.state.observation
     templates = make_templates(replace(state, groups=states), ground.settings.templates)
     listed = {**seen.groups, **{ref: group.seen for ref, group in states.items()}}

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Sequence
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef, GroupSpec
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.plan import PlannedAction
 
 
-def with_creations(actions: Sequence[PlannedAction], ground: Ground) -> Iterator[PlannedAction]:
+def with_creations(actions: Sequence[PlannedAction], ground: ScaleUpContext) -> Iterator[PlannedAction]:
     """The actions, with the creation of each group that does not exist before its first increase."""
     made: set[GroupRef] = set()
     for action in actions:
@@ -20,7 +20,7 @@ def with_creations(actions: Sequence[PlannedAction], ground: Ground) -> Iterator
         yield action
 
 
-def delete_empty_groups(ground: Ground, busy: Collection[GroupRef]) -> list[DeleteNodeGroup]:
+def delete_empty_groups(ground: ScaleUpContext, busy: Collection[GroupRef]) -> list[DeleteNodeGroup]:
     """Groups that were made for pods and have been empty for as long as a node must be unneeded; not ``busy`` ones."""
     settings, state = ground.settings, ground.state
     if not (settings.autoprovisioning.node_autoprovisioning_enabled and settings.scale_down.scale_down_enabled):

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from nodewright.model.capacity_buffer import LIMITED, READY, CapacityBuffer
-from nodewright.planner.buffers.desk import Holding
+from nodewright.planner.capacity_buffers.desk import BufferAllocation
 from nodewright.planner.plan import Plan
 
 
@@ -40,7 +40,7 @@ def buffers_planned(plan: Plan) -> tuple[BufferFacts, ...]:
     return tuple(sorted(map(_facts, plan.buffers.holdings), key=lambda one: one.buffer))
 
 
-def _facts(holding: Holding) -> BufferFacts:
+def _facts(holding: BufferAllocation) -> BufferFacts:
     state, why = _state(holding)
     limited = holding.buffer.status.condition(LIMITED)
     said = [why, limited.message if limited is not None and limited.is_true else ""]
@@ -56,7 +56,7 @@ def _facts(holding: Holding) -> BufferFacts:
     )
 
 
-def _state(holding: Holding) -> tuple[BufferState, str]:
+def _state(holding: BufferAllocation) -> tuple[BufferState, str]:
     ready = holding.buffer.status.condition(READY)
     if ready is not None and not ready.is_true:
         return BufferState.ERROR, ready.message

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from math import isfinite
 
+from nodewright.clusterstate.readiness import is_ready
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DeleteInstances
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
@@ -15,8 +17,6 @@ from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drain_rules import Fate
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
-from nodewright.registry.readiness import is_ready
-from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.snapshot import Snapshot
 
 _OFF = "scale-down is off (--scale-down-enabled=false)"

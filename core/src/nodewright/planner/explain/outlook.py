@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from msgspec.structs import replace
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.pod import Pod
 from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
@@ -14,11 +15,10 @@ from nodewright.planner.explain.values import PodOutlook, Refusal
 from nodewright.planner.hints import Hints
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import Court, Fate, PodVerdict
+from nodewright.planner.scale_down.drain_rules import DrainabilityRules, Fate, PodVerdict
 from nodewright.planner.scale_down.ghost import leave_ghost
 from nodewright.planner.scale_down.load import is_replaced
 from nodewright.predicates import feasible
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -60,7 +60,7 @@ def outlook(
     pods = there.pods(there.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
-    court = Court(workloads, budgets, settings.drain, state.now, settings.is_ca)
+    court = DrainabilityRules(workloads, budgets, settings.drain, state.now, settings.is_ca)
     verdicts = (court.judge(pod) for pod in pods)
     judged = [
         _as_it_ends(_as_planned(verdict, pod, reason), pod, settings)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.values import Refusal
@@ -15,7 +16,6 @@ from nodewright.planner.scale_down.drainability import judge_pods
 from nodewright.planner.scale_down.load import is_replaced
 from nodewright.predicates import explain, taint_toleration
 from nodewright.predicates.taint_toleration import tolerates_all
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot

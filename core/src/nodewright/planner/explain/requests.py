@@ -5,6 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
+from nodewright.clusterstate.provisioning import ProvisioningMemory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.condition import Condition
 from nodewright.model.provisioning_request import (
     ACCEPTED,
@@ -17,9 +19,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
 )
 from nodewright.planner.plan import Plan
-from nodewright.planner.provisioning.docket import ProvisioningReport
-from nodewright.registry.provisioning import ProvisioningMemory
-from nodewright.registry.state import ClusterState
+from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 
 
 class RequestPhase(StrEnum):

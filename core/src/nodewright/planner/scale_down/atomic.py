@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.registry.state import ClusterState
 
 
 def is_atomic(state: ClusterState, ref: GroupRef) -> bool:

@@ -7,11 +7,11 @@ CA counts empty nodes among them. Otherwise empty nodes of ordinary groups have 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, Removing
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.atomic import count_registered, is_atomic
-from nodewright.registry.state import ClusterState
 
 
 @dataclass

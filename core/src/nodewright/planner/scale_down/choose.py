@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nodewright.clusterstate.accelerators import DeviceCounter
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.scale_down.atomic import whole_groups
 from nodewright.planner.scale_down.budgets import crop
 from nodewright.planner.scale_down.confirm import Confirmed, Simulate, confirm
@@ -19,8 +21,6 @@ from nodewright.planner.scale_down.minima import Minima
 from nodewright.planner.scale_down.scarce import scarcest_first
 from nodewright.planner.scale_down.trial import Removable
 from nodewright.planner.scale_down.unneeded import is_ready_node, too_early
-from nodewright.registry.accelerators import DeviceCounter
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_places import PodPlaces
 
 _NO_TURN = Unremovable(
@@ -47,7 +47,7 @@ class Choice:
 
 
 def choose(
-    ground: Ground,
+    ground: ScaleUpContext,
     found: Examination,
     since: Mapping[str, float],
     utilization: Mapping[str, float],
@@ -82,7 +82,7 @@ def choose(
 
 
 def _ripe(
-    ground: Ground, found: Sequence[Removable], since: Mapping[str, float]
+    ground: ScaleUpContext, found: Sequence[Removable], since: Mapping[str, float]
 ) -> tuple[list[str], dict[str, Unremovable]]:
     """Those that nothing keeps but their turn, and why the others stay."""
     minima = _minima(ground)
@@ -94,7 +94,7 @@ def _ripe(
     return [name for name in going if name not in awaited], stay
 
 
-def _confirmed(ground: Ground, batches: Mapping[str, int], found: Examination, simulate: Simulate) -> Confirmed:
+def _confirmed(ground: ScaleUpContext, batches: Mapping[str, int], found: Examination, simulate: Simulate) -> Confirmed:
     """Those that go, with who moves where in which order. CA takes the chain as it is, and says nothing of places."""
     by_name = {node.name: node for node in found.removable}
     if ground.settings.is_ca:
@@ -115,14 +115,14 @@ def _in_turn(found: Sequence[Removable], balance: Balance | None) -> list[str]:
     return [name for names in ranks for name in (balance.ordered(names) if balance is not None else names)]
 
 
-def _minima(ground: Ground) -> Minima:
+def _minima(ground: ScaleUpContext) -> Minima:
     """CA counts machines on their way, and those on their way out: for a while there may be less than the least."""
     is_ca, limits = ground.settings.is_ca, make_resource_limits(ground.settings.limits)
     counted = ground.snapshot if is_ca else ground.state.observation.snapshot
     return Minima(ground.state, counted, limits, DeviceCounter(ground.state.observation), counts_leaving=is_ca)
 
 
-def _reason_to_stay(ground: Ground, found: Removable, since: float, minima: Minima) -> Unremovable | None:
+def _reason_to_stay(ground: ScaleUpContext, found: Removable, since: float, minima: Minima) -> Unremovable | None:
     """Why a node that could go stays for now; one that goes is counted as gone."""
     state = ground.state
     wait = too_early(state, found.name, since) or reason_to_wait(state, found, ground.settings)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.planner.scale_down.examine import Examination
 from nodewright.planner.scale_down.trial import Removable
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_places import PodPlaces
 
 # Simulates the removal of some nodes, in order, while all others stay.

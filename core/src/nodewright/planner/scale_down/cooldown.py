@@ -1,7 +1,7 @@
 """Whether removals wait because something happened of late (behaviour/down.md A1)."""
 
+from nodewright.clusterstate.state import ScaleDownMemory
 from nodewright.model.settings import ScaleDownSettings
-from nodewright.registry.state import ScaleDownMemory
 
 # A new engine takes it that everything last happened so many seconds before it began.
 _BEFORE_START = 3600.0

@@ -46,7 +46,7 @@ class PodVerdict(NamedTuple):
     message: str = ""
 
 
-class Court(NamedTuple):
+class DrainabilityRules(NamedTuple):
     """What the rules go by; ``budgets`` None: nobody asks them. ``now`` in epoch seconds, ``as_ca`` under profile "ca"."""
 
     workloads: Workloads
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
     safe_to_evict: str | None
 
 
-Rule = Callable[[Asked, Court], PodVerdict | None]
+Rule = Callable[[Asked, DrainabilityRules], PodVerdict | None]
 
 
 def is_long_terminating(pod: Pod, now: float) -> bool:
@@ -93,15 +93,15 @@ def overdue_after(pod: Pod) -> float | None:
     return deleted.timestamp() + pod.grace_seconds + _LONG_TERMINATING_SECONDS if deleted is not None else None
 
 
-def _mirror(asked: Asked, _: Court) -> PodVerdict | None:
+def _mirror(asked: Asked, _: DrainabilityRules) -> PodVerdict | None:
     return _SKIP_MIRROR if asked.pod.is_mirror else None
 
 
-def _long_terminating(asked: Asked, court: Court) -> PodVerdict | None:
+def _long_terminating(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     return _SKIP_TERMINATING if is_long_terminating(asked.pod, court.now) else None
 
 
-def _replica_count(asked: Asked, court: Court) -> PodVerdict | None:
+def _replica_count(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     """The controller must be there, and want enough replicas; owners are taken on trust if nobody listed them."""
     owner, controllers = asked.owner, court.workloads.controllers
     if controllers is None or owner is None or not court.settings.skip_nodes_with_custom_controller_pods:
@@ -146,26 +146,26 @@ def _enough_replicas(controller: Controller, least: int) -> PodVerdict | None:
     )
 
 
-def _daemon_set(asked: Asked, _: Court) -> PodVerdict | None:
+def _daemon_set(asked: Asked, _: DrainabilityRules) -> PodVerdict | None:
     return _DAEMON if asked.is_daemon else None
 
 
-def _safe_to_evict(asked: Asked, court: Court) -> PodVerdict | None:
+def _safe_to_evict(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     """What its owner waives, the API server does not: one that no eviction can move is safe in vain."""
     return (_conflict(asked, court) or _SAFE) if asked.safe_to_evict == "true" else None
 
 
-def _terminal(asked: Asked, _: Court) -> PodVerdict | None:
+def _terminal(asked: Asked, _: DrainabilityRules) -> PodVerdict | None:
     phase, policy = asked.pod.status.phase, asked.pod.spec.restart_policy
     is_over = phase == "Failed" or (phase == "Succeeded" and policy in ("Never", "OnFailure"))
     return _TERMINAL if is_over else None
 
 
-def _on_completion(asked: Asked, _: Court) -> PodVerdict | None:
+def _on_completion(asked: Asked, _: DrainabilityRules) -> PodVerdict | None:
     return _ON_COMPLETION if asked.safe_to_evict == "on-completion" else None
 
 
-def _replicated(asked: Asked, court: Court) -> PodVerdict | None:
+def _replicated(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     """Somebody must start the pod again elsewhere."""
     owner = asked.owner
     if owner is None:
@@ -184,7 +184,7 @@ def _replicated(asked: Asked, court: Court) -> PodVerdict | None:
     )
 
 
-def _system(asked: Asked, court: Court) -> PodVerdict | None:
+def _system(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     """Pods of kube-system need a budget of their own, or an hour of patience.
 
     The hour only ends this rule: an annotation or a local volume still keeps an old pod (docs/adr/0024-seeds.md). CA
@@ -207,7 +207,7 @@ def _system(asked: Asked, court: Court) -> PodVerdict | None:
     )
 
 
-def _not_safe_to_evict(asked: Asked, _: Court) -> PodVerdict | None:
+def _not_safe_to_evict(asked: Asked, _: DrainabilityRules) -> PodVerdict | None:
     if asked.safe_to_evict != "false":
         return None
     return _block(
@@ -217,7 +217,7 @@ def _not_safe_to_evict(asked: Asked, _: Court) -> PodVerdict | None:
     )
 
 
-def _local_storage(asked: Asked, court: Court) -> PodVerdict | None:
+def _local_storage(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     volumes = asked.pod.spec.volumes
     if not volumes or not court.settings.skip_nodes_with_local_storage:
         return None
@@ -238,7 +238,7 @@ def _is_local(volume: Volume) -> bool:
     return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
 
 
-def _conflict(asked: Asked, court: Court) -> PodVerdict | None:
+def _conflict(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     budgets = court.budgets.conflicting(asked.pod) if court.budgets is not None else ()
     if not budgets:
         return None
@@ -249,7 +249,7 @@ def _conflict(asked: Asked, court: Court) -> PodVerdict | None:
     return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
 
 
-def _budget(asked: Asked, court: Court) -> PodVerdict | None:
+def _budget(asked: Asked, court: DrainabilityRules) -> PodVerdict | None:
     conflict = _conflict(asked, court)
     if conflict is not None:
         return conflict

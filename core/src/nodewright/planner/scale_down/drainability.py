@@ -8,7 +8,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import Court, Fate, PodVerdict
+from nodewright.planner.scale_down.drain_rules import DrainabilityRules, Fate, PodVerdict
 from nodewright.planner.scale_down.load import Load, PodKind, sort_pods
 from nodewright.snapshot.workloads import Workloads
 
@@ -47,7 +47,7 @@ class DrainVerdict:
 class Verdicts:
     """What a court says of pods by kind: asked once, or again and again where a budget is about them."""
 
-    def __init__(self, court: Court) -> None:
+    def __init__(self, court: DrainabilityRules) -> None:
         self._court = court
         self._final: dict[PodKind, PodVerdict] = {}
 
@@ -70,7 +70,7 @@ def judge_pods(
     as_ca: bool = False,
 ) -> DrainVerdict:
     """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
-    return judge_load(sort_pods(pods), Verdicts(Court(workloads, budgets, settings, now, as_ca)))
+    return judge_load(sort_pods(pods), Verdicts(DrainabilityRules(workloads, budgets, settings, now, as_ca)))
 
 
 def judge_load(load: Load, verdicts: Verdicts) -> DrainVerdict:

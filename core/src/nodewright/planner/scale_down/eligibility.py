@@ -11,16 +11,16 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from nodewright.clusterstate.accelerators import Accelerators
+from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.clusterstate.readiness import is_ready
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.planner.scale_down.utilization import Measure
 from nodewright.planner.scale_down.utilization_columns import Utilizations, utilizations
-from nodewright.registry.accelerators import Accelerators
-from nodewright.registry.quarantine import DELETION_SECONDS
-from nodewright.registry.readiness import is_ready
-from nodewright.registry.state import ClusterState, GroupState
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.snapshot import Snapshot

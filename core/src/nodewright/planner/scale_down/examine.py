@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.estimator.limits import IsOver
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.atomic import is_atomic
 from nodewright.planner.scale_down.simulation import Simulation
 from nodewright.planner.scale_down.trial import LOOK_AHEAD, Removable, Trial
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot

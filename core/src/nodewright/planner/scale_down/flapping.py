@@ -5,14 +5,14 @@ CA knows neither; nor does it know quarantines, which groups are in where someth
 
 from collections import Counter
 
+from nodewright.clusterstate.activity import MOVES_WINDOW
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.cluster import Job
 from nodewright.model.meta import OwnerReference
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.load import Load
 from nodewright.planner.scale_down.trial import Removable
-from nodewright.registry.activity import MOVES_WINDOW
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.workloads import Workloads
 
 

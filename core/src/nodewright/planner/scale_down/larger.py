@@ -4,13 +4,13 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from nodewright.model.group import GroupRef
-from nodewright.planner.candidates import Ground, is_similar
+from nodewright.planner.candidates import ScaleUpContext, is_similar
 
 
 class Balance:
     """Groups of one kind, and how many nodes each of them has or will have."""
 
-    def __init__(self, ground: Ground, refs: Iterable[GroupRef]) -> None:
+    def __init__(self, ground: ScaleUpContext, refs: Iterable[GroupRef]) -> None:
         self._state = ground.state
         self._kinds: dict[GroupRef, GroupRef] = {}
         for ref in dict.fromkeys(refs):
@@ -41,5 +41,5 @@ class Balance:
         return {ref: max(0, (self._state.groups[ref].seen.target or 0) - going[ref]) for ref in self._kinds}
 
 
-def _are_alike(ground: Ground, one: GroupRef, other: GroupRef) -> bool:
+def _are_alike(ground: ScaleUpContext, one: GroupRef, other: GroupRef) -> bool:
     return one in ground.templates and other in ground.templates and is_similar(ground, one, other)

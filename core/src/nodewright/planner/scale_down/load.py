@@ -10,7 +10,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.drain_rules import ANNOTATIONS
 from nodewright.snapshot.pod_class import PodClass, PodClasses
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import Roll, find_rolls, is_judged_by_its_times
+from nodewright.snapshot.roll import NodePods, find_rolls, is_judged_by_its_times
 from nodewright.snapshot.snapshot import Snapshot
 
 # Kinds of owners that make another pod as soon as one is ending.
@@ -33,7 +33,7 @@ class PodKind:
         self.owner = owner_key(pod)
 
 
-class Roster:
+class PodIndex:
     """Pods of nodes by number, in the order of their rolls, and the kind of each.
 
     ``places`` are the nodes that a simulation found for them in the end; empty for a pod that it did not move.
@@ -44,10 +44,10 @@ class Roster:
         self.kinds: list[PodKind] = []
         self.places: list[str] = []
         # By the number of its first pod.
-        self._rolls: dict[int, Roll] = {}
+        self._rolls: dict[int, NodePods] = {}
         self._keys: list[str] = []
 
-    def add(self, roll: Roll) -> "Load":
+    def add(self, roll: NodePods) -> "Load":
         """The pods of one more node."""
         start, kinds = len(self.pods), roll.once(find_kinds)
         self.pods += roll.pods
@@ -75,7 +75,9 @@ class Load:
 
     __slots__ = ("numbers", "roster", "variety")
 
-    def __init__(self, roster: Roster, numbers: Sequence[int] = (), variety: frozenset[PodKind] | None = None) -> None:
+    def __init__(
+        self, roster: PodIndex, numbers: Sequence[int] = (), variety: frozenset[PodKind] | None = None
+    ) -> None:
         self.roster = roster
         self.numbers = numbers
         self.variety = variety if variety is not None else frozenset(self.kinds)
@@ -132,16 +134,16 @@ class Load:
 
 def find_loads(snapshot: Snapshot, rows: Iterable[int]) -> list[Load]:
     """The known pods of nodes, each with a roster of its own."""
-    return [Roster().add(roll) for roll in find_rolls(snapshot, rows)]
+    return [PodIndex().add(roll) for roll in find_rolls(snapshot, rows)]
 
 
 def sort_pods(pods: Sequence[Pod]) -> Load:
     """Pods of nobody knows which picture."""
     classes = PodClasses()
-    return Roster().add(Roll([classes.of(pod, placed=True) for pod in pods], pods))
+    return PodIndex().add(NodePods([classes.of(pod, placed=True) for pod in pods], pods))
 
 
-def find_kinds(roll: Roll) -> list[PodKind]:
+def find_kinds(roll: NodePods) -> list[PodKind]:
     """Those of its samples."""
     return [_find_kind(pod, pod_class) for pod, pod_class in roll.samples]
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import ResourceLimits
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.planner.quota import CountsDevices, amount_of, totals
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.snapshot import Snapshot
 
 

@@ -3,6 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator
 
+from nodewright.clusterstate.activity import MOVES_WINDOW
+from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.reason import UnremovableCode
 from nodewright.model.settings import ScaleDownSettings
@@ -10,9 +13,6 @@ from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.drain_rules import overdue_after
 from nodewright.planner.scale_down.taints import tainted_at
 from nodewright.planner.scale_down.unneeded import needed_seconds
-from nodewright.registry.activity import MOVES_WINDOW
-from nodewright.registry.quarantine import DELETION_SECONDS
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 
 _OTHERS_FIRST = frozenset({UnremovableCode.NOT_EXAMINED, UnremovableCode.AWAITS_TURN})
 

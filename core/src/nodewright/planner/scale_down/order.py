@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
-from nodewright.planner.candidates import Ground
-from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, Court
+from nodewright.planner.candidates import ScaleUpContext
+from nodewright.planner.scale_down.drain_rules import SAFE_TO_EVICT, DrainabilityRules
 from nodewright.planner.scale_down.drainability import Verdicts, judge_load
 from nodewright.planner.scale_down.eligibility import NO_GROUP
 from nodewright.planner.scale_down.larger import Balance
 from nodewright.planner.scale_down.load import PodKind, find_kinds, find_loads
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.roll import find_rolls
 from nodewright.snapshot.workloads import Workloads
 
@@ -53,10 +53,12 @@ def find_candidates(state: ClusterState, names: Iterable[str], settings: Setting
     return Candidates(names=tuple(found), count=len(found) + going, passed_over=passed_over)
 
 
-def in_order(names: Sequence[str], ground: Ground, balance: Balance | None) -> list[str]:
+def in_order(names: Sequence[str], ground: ScaleUpContext, balance: Balance | None) -> list[str]:
     """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
     snapshot = ground.snapshot
-    verdicts = Verdicts(Court(Workloads(), None, ground.settings.drain, ground.state.now, ground.settings.is_ca))
+    verdicts = Verdicts(
+        DrainabilityRules(Workloads(), None, ground.settings.drain, ground.state.now, ground.settings.is_ca)
+    )
     before = ground.state.memory.scale_down.unneeded_since
     rows = [snapshot.row(name) for name in names]
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.deadline import deadline
 from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.choose import Choice, choose
@@ -20,7 +21,6 @@ from nodewright.planner.scale_down.moments import next_change
 from nodewright.planner.scale_down.order import Candidates, find_candidates, in_order
 from nodewright.planner.scale_down.soft_taints import choose_marks
 from nodewright.planner.scale_down.unneeded import since_before
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownReport:
 
 
 def plan_scale_down(
-    ground: Ground, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
+    ground: ScaleUpContext, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
 ) -> ScaleDownReport:
     """What could go and what goes; nothing does while there is something to ``wait`` for.
 
@@ -80,7 +80,7 @@ def _of_held_groups(since: Mapping[str, float], state: ClusterState) -> dict[str
     return {name: at for name, at in since.items() if state.group_of_node.get(name) in shut} if shut else {}
 
 
-def _report(ground: Ground, survey: Survey, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
+def _report(ground: ScaleUpContext, survey: Survey, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
     """What is done now; ``after`` is what is remembered of it, ``wait`` why no removal may begin (empty: it may)."""
     since, found, ratios = after.unneeded_since, survey.found, survey.eligible.utilization
     if wait:
@@ -115,7 +115,7 @@ def _resized(state: ClusterState, targets: Mapping[GroupRef, int], settings: Set
     return replace(state, groups=groups) if targets else state
 
 
-def _survey(ground: Ground, names: Sequence[str]) -> Survey:
+def _survey(ground: ScaleUpContext, names: Sequence[str]) -> Survey:
     """Look at all nodes, as far as there is need."""
     state, settings = ground.state, ground.settings
     candidates = find_candidates(state, names, settings)
@@ -128,13 +128,13 @@ def _survey(ground: Ground, names: Sequence[str]) -> Survey:
     return Survey(candidates=candidates, eligible=eligible, balance=balance, found=found)
 
 
-def _second_look(ground: Ground, found: Examination) -> Simulate:
+def _second_look(ground: ScaleUpContext, found: Examination) -> Simulate:
     """Tries to empty nodes while all others stay; all tries together have as much time as the first look had."""
     is_over = _time_limit(ground)
     return lambda names: examine(ground.snapshot, names, found.hints, ground.state, ground.settings, is_over)
 
 
-def _time_limit(ground: Ground) -> IsOver:
+def _time_limit(ground: ScaleUpContext) -> IsOver:
     return deadline(ground.state.elapsed, ground.settings.scale_down.scale_down_simulation_timeout)
 
 
@@ -150,7 +150,7 @@ def _result(choice: Choice, survey: Survey, waits: bool) -> ScaleDownResult:
     return ScaleDownResult.STARTED if choice.removals else ScaleDownResult.NO_NODE_DELETED
 
 
-def _recheck_at(ground: Ground, found: Examination) -> Mapping[str, float]:
+def _recheck_at(ground: ScaleUpContext, found: Examination) -> Mapping[str, float]:
     """When nodes that a simulation showed to be needed are looked at again."""
     now, later = ground.state.now, ground.settings.scale_down.unremovable_node_recheck_timeout
     memory = ground.state.memory.scale_down

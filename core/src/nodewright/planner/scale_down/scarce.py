@@ -7,7 +7,7 @@ came first. CA evicts them as they come.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nodewright.planner.candidates import Ground
+from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.scale_down.examine import takes_pods
 from nodewright.planner.scale_down.load import Load
 from nodewright.planner.scale_down.trial import Removable
@@ -16,7 +16,7 @@ from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
 
 
-def scarcest_first(ground: Ground, going: Mapping[str, Removable]) -> dict[str, Removable]:
+def scarcest_first(ground: ScaleUpContext, going: Mapping[str, Removable]) -> dict[str, Removable]:
     """The nodes that go, each with its pods in that order."""
     if all(_is_uniform(node.moving) for node in going.values()):
         return dict(going)
@@ -41,7 +41,7 @@ def _is_uniform(load: Load) -> bool:
     return len({kind.pod_class for kind in load.variety}) < 2
 
 
-def _staying(ground: Ground, going: Mapping[str, Removable]) -> Mask:
+def _staying(ground: ScaleUpContext, going: Mapping[str, Removable]) -> Mask:
     """The rows of nodes to which the pods may go: those that are there and stay."""
     board = ground.snapshot
     found = takes_pods(board, ground.state)

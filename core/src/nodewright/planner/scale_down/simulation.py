@@ -16,8 +16,8 @@ from nodewright.model.pod import Pod
 from nodewright.planner.scale_down.ghost import heeds_taints, leave_ghost
 from nodewright.planner.scale_down.load import Load
 from nodewright.planner.scale_down.room import Room
-from nodewright.planner.scale_down.turns import Turns
-from nodewright.planner.scale_down.whereabouts import Moves, Whereabouts
+from nodewright.planner.scale_down.turns import RoundRobinCursor
+from nodewright.planner.scale_down.whereabouts import Moves, PodPlacements
 from nodewright.predicates import amounts_fit, feasible, is_countable
 from nodewright.snapshot.column import Ints, Mask, as_columns
 from nodewright.snapshot.pod_class import PodClass
@@ -68,11 +68,11 @@ class Simulation:
     def __init__(self, board: Snapshot, destinations: Mask, hints: PodPlaces, now: float) -> None:
         self.board = board
         self._open = destinations & board.alive
-        self._where = Whereabouts(board, hints)
+        self._where = PodPlacements(board, hints)
         # Classes for which no node has room.
         self._full: set[PodClass] = set()
         self._room = Room()
-        self._turns = Turns(self._room)
+        self._turns = RoundRobinCursor(self._room)
         self._now = now
 
     def load(self, row: int) -> Load:

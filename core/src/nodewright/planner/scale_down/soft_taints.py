@@ -5,8 +5,8 @@ from itertools import islice
 
 import numpy as np
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.snapshot import Snapshot

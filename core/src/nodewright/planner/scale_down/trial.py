@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
-from nodewright.planner.buffers.pods import is_virtual
+from nodewright.planner.capacity_buffers.pods import is_virtual
 from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import Court
+from nodewright.planner.scale_down.drain_rules import DrainabilityRules
 from nodewright.planner.scale_down.drainability import Verdicts, judge_load
 from nodewright.planner.scale_down.load import Load, is_replaced
 from nodewright.planner.scale_down.simulation import Route, Simulation
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_places import PodPlaces
 
 # So many nodes are looked at ahead; what has changed for one costs these their ease.
@@ -46,7 +46,7 @@ class Trial:
     def __init__(self, simulation: Simulation, state: ClusterState, settings: Settings) -> None:
         self._simulation = simulation
         self._budgets = DisruptionBudgets.of(state.observation.workloads, settings)
-        court = Court(state.observation.workloads, self._budgets, settings.drain, state.now, settings.is_ca)
+        court = DrainabilityRules(state.observation.workloads, self._budgets, settings.drain, state.now, settings.is_ca)
         self._verdicts = Verdicts(court)
         self._is_ca = settings.is_ca
         self._could_go = state.memory.scale_down.unneeded_since

@@ -16,7 +16,7 @@ _FIRST_WINDOW = 256
 _GROWTH = 8
 
 
-class Turns:
+class RoundRobinCursor:
     """Whose turn it is, over all candidates of a loop."""
 
     def __init__(self, room: Room) -> None:

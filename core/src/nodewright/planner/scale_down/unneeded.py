@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
+from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
 from nodewright.model.node import DELETION_CANDIDATE_TAINT
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.taints import tainted_at
-from nodewright.registry.state import ClusterState, ScaleDownMemory
 from nodewright.snapshot.snapshot import Snapshot
 
 

@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.quantity import NANO, Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.scale_down.drain_rules import is_long_terminating
-from nodewright.registry.accelerators import NO_ACCELERATORS, Accelerators
-from nodewright.registry.state import ClusterState
 from nodewright.snapshot.pod_class import PodClass, per_class
 from nodewright.snapshot.requests import exact_requests
 from nodewright.snapshot.snapshot import Snapshot

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nodewright.clusterstate.accelerators import Accelerators
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.quantity import NANO
@@ -28,7 +29,6 @@ from nodewright.planner.scale_down.utilization import (
     unit_of,
     utilization_of,
 )
-from nodewright.registry.accelerators import Accelerators
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.pod_class import PodClass, PodClasses

@@ -4,23 +4,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
-from nodewright.planner.scale_down.load import Load, Roster
+from nodewright.planner.scale_down.load import Load, PodIndex
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import Roll, find_rolls
+from nodewright.snapshot.roll import NodePods, find_rolls
 from nodewright.snapshot.snapshot import Snapshot
 
 # Numbers of pods, and the row of each.
 Moves = tuple[Sequence[int], Sequence[int]]
 
 
-class Whereabouts:
+class PodPlacements:
     """Pods by number, and their rows; ``hints`` are the names of nodes to which they were to go before.
 
     What is kept says nothing of the rows that are gone: whoever asks knows which are open.
     """
 
     def __init__(self, board: Snapshot, hints: PodPlaces) -> None:
-        self.roster = Roster()
+        self.roster = PodIndex()
         self._hints = hints
         self._names = [board.name(row) for row in range(len(board))]
         self._rows = {name: row for row, name in enumerate(self._names)}
@@ -44,7 +44,7 @@ class Whereabouts:
         arrived = self._arrived.get(row)
         return own.with_others(arrived) if arrived is not None else own
 
-    def _rows_before(self, roll: Roll) -> Iterable[int]:
+    def _rows_before(self, roll: NodePods) -> Iterable[int]:
         if not self._hints:
             return repeat(-1, len(roll.pods))
         row = self._rows.get

@@ -1,0 +1,163 @@
+"""Carries out a plan's actions. A refusal is an outcome, never an exception."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from nodewright.actuation.audit import AuditSink, Write, answered, asked
+from nodewright.actuation.inbox import Inbox
+from nodewright.actuation.ports import ProviderWrites
+from nodewright.model.action import (
+    Action,
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    Done,
+    Failed,
+    IncreaseSize,
+    Unknown,
+)
+from nodewright.model.clock import Clock
+from nodewright.model.errors import (
+    CloudBusy,
+    OutcomeUnknown,
+    OutOfCapacity,
+    ProviderError,
+    QuotaExceeded,
+    Shortage,
+    TargetChanged,
+)
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef
+
+Ended = Done | Failed | Unknown
+
+
+class ActorRules(NamedTuple):
+    """With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA. Without
+    ``defers_busy`` a busy cloud is a refusal like any other, as in CA.
+    """
+
+    stops_at_refusal: bool = False
+    defers_busy: bool = True
+
+
+_USUAL = ActorRules()
+
+
+class Actor:
+    """Makes the calls, one after the other, records each in the audit and posts how it ended.
+
+    ``cover`` saves that a write is about to be made; where it raises NodewrightError, the write is not made.
+    """
+
+    def __init__(
+        self,
+        providers: Iterable[ProviderWrites],
+        clock: Clock,
+        inbox: Inbox,
+        audit: AuditSink,
+        *,
+        rules: ActorRules = _USUAL,
+        cover: Callable[[Write], None] = lambda _: None,
+    ) -> None:
+        self._providers: Mapping[str, ProviderWrites] = {provider.name: provider for provider in providers}
+        self._clock = clock
+        self._inbox = inbox
+        self._audit = audit
+        self._stops_at_refusal = rules.stops_at_refusal
+        self._defers_busy = rules.defers_busy
+        self._cover = cover
+
+    def act(
+        self, actions: Sequence[Write], loop: str = "", allows: Callable[[DeleteInstances], bool] | None = None
+    ) -> tuple[Ended, ...]:
+        """Every action in order; ``loop`` names this loop in the audit. ``allows`` is asked right before each deletion
+        whether it may go on. After one that was not done, or not in full,
+        its group is left alone until the next loop, for what follows was planned for a target that the group does not
+        have; unless that was foreseen, and it was planned for the target as it is. No group is made that is not to grow.
+        """
+        growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
+        outcomes: list[Ended] = []
+        targets: dict[GroupRef, int | None] = {}
+        refused: set[tuple[tuple[str, ...], int]] = set()
+        for number, action in enumerate(actions, start=1):
+            if targets.get(action.group, action.expected_target) != action.expected_target:
+                continue
+            if isinstance(action, IncreaseSize) and (action.pods, action.pod_count) in refused:
+                continue
+            if isinstance(action, CreateNodeGroup) and action.group not in growing:
+                continue
+            if isinstance(action, DeleteInstances) and allows is not None and not allows(action):
+                continue
+            self._cover(action)
+            record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
+            self._audit.record(record)
+            outcome = self._attempt(action)
+            if not isinstance(outcome, Done) or (isinstance(action, CreateNodeGroup) and not outcome.accepted):
+                targets[action.group] = _unchanged_target(outcome)
+                if self._stops_at_refusal and isinstance(action, IncreaseSize):
+                    refused.add((action.pods, action.pod_count))
+            elif isinstance(action, IncreaseSize):
+                targets[action.group] = action.expected_target + outcome.accepted
+            self._inbox.post(outcome)
+            outcomes.append(outcome)
+            self._audit.record(answered(record, outcome, self._clock.now()))
+        return tuple(outcomes)
+
+    def _attempt(self, action: Write) -> Ended:
+        started = self._clock.now()
+        try:
+            return Done(action=action, started=started, accepted=self._call(action))
+        except OutcomeUnknown as error:
+            return Unknown(action=action, started=started, message=str(error))
+        except ProviderError as error:
+            error_class, scope = classify(error)
+            return Failed(
+                action=action,
+                started=started,
+                code=error.code,
+                message=str(error),
+                error_class=error_class,
+                scope=scope,
+                retry_after=error.retry_after if isinstance(error, CloudBusy) and self._defers_busy else None,
+            )
+
+    def _call(self, action: Write) -> int:
+        provider, group_id = self._provider(action), action.group.group_id
+        match action:
+            case IncreaseSize(atomic=True):
+                return provider.atomic_increase_size(group_id, action.expected_target, action.target)
+            case IncreaseSize():
+                return provider.increase_size(group_id, action.expected_target, action.target)
+            case DecreaseTargetSize():
+                return provider.decrease_target_size(group_id, action.expected_target, action.target)
+            case DeleteInstances():
+                delete = provider.force_delete_instances if action.force else provider.delete_instances
+                return len(delete(group_id, action.instance_ids, action.expected_target))
+            case CreateNodeGroup():
+                return int(provider.create_node_group(action.spec) is not None)
+            case DeleteNodeGroup():
+                return int(provider.delete_node_group(group_id))
+
+    def _provider(self, action: Action) -> ProviderWrites:
+        try:
+            return self._providers[action.group.provider]
+        except KeyError:
+            name = action.group.provider
+            raise ProviderError(f"no provider {name} is loaded", provider=name, code="unknownProvider") from None
+
+
+def _unchanged_target(outcome: Ended) -> int | None:
+    """The target after a decrease that was refused; None when nobody knows it, or nothing else is planned for it."""
+    refused = isinstance(outcome, Failed) and outcome.code != TargetChanged.code
+    return outcome.action.expected_target if refused and isinstance(outcome.action, DecreaseTargetSize) else None
+
+
+def classify(error: ProviderError) -> tuple[ErrorClass, FailureScope]:
+    """What a refusal says of the cloud, and how far it reaches."""
+    scope = error.scope if isinstance(error, Shortage) else FailureScope.GROUP
+    if isinstance(error, OutOfCapacity):
+        return ErrorClass.OUT_OF_RESOURCES, scope
+    if isinstance(error, QuotaExceeded):
+        return ErrorClass.QUOTA, scope
+    return ErrorClass.OTHER, scope

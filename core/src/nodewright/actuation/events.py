@@ -1,0 +1,287 @@
+"""The events of one loop, drawn from the values of its state, plan and outcomes (behaviour/up.md §7.2)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from nodewright.actuation.actor import Ended
+from nodewright.actuation.ports import STATUS_KIND, STATUS_NAME, WARNING, Event
+from nodewright.clusterstate.failures import NO_MACHINE
+from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.action import (
+    CreateNodeGroup,
+    DecreaseTargetSize,
+    DeleteInstances,
+    DeleteNodeGroup,
+    DeletionCause,
+    Done,
+    Failed,
+    GroupWrite,
+    IncreaseSize,
+    grown_groups,
+    has_refused_growth,
+)
+from nodewright.model.duration import format_duration
+from nodewright.model.group import GroupRef
+from nodewright.model.moment import format_moment
+from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult, Unhelped
+from nodewright.planner.plan import Expansion, Misfit, Plan, ScaleUpReport
+from nodewright.planner.provisioning_requests.pods import is_stand_in
+from nodewright.validate import Violation
+
+_MAX_MESSAGES = 3
+_POD = "Pod"
+
+
+def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> Iterator[Event]:
+    """What failed, what was done about it, and for every pending pod whether it helps."""
+    for group in state.groups.values():
+        yield from _failure_events(group)
+    if plan.halted:
+        yield _of_status("ClusterUnhealthy", plan.halted, WARNING)
+    elif state.memory.unhealthy is not None:
+        yield _of_status("ClusterUnhealthy", describe_unhealthy(state.memory.unhealthy, state.now), WARNING)
+    for misfit in plan.misfits:
+        yield _misfit_event(misfit)
+    yield from _waiting_events(plan)
+    reports = [
+        report for report in (plan.scale_up, *plan.salvo, *plan.spare, plan.hedge, plan.min_size) if report is not None
+    ]
+    expansions = {expansion.group: expansion for report in reports for expansion in report.expansions}
+    for outcome in outcomes:
+        yield from _outcome_events(outcome, expansions, state)
+    for report in (plan.scale_up, *plan.salvo):
+        for ref, reason in report.probed.items():
+            yield _of_status("ProbedGroup", f"Group {ref} is {reason}; other groups take the rest")
+        yield from _pod_events(report, outcomes)
+    if plan.hedge is not None:
+        yield from _pod_events(plan.hedge, outcomes)
+
+
+def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
+    """One for every planned action that the independent check refused."""
+    for violation in violations:
+        message = f"Dropped a planned {type(violation.action).__name__} of {violation.action.group}: {violation.rule}"
+        yield _of_status("PlanViolation", message, WARNING)
+
+
+def wall_clock_jumped(seconds: float) -> Event:
+    """Say that somebody set the wall clock while the process ran, by so many seconds (negative: back)."""
+    way = "forward" if seconds > 0 else "back"
+    message = (
+        f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations do not follow it. Times in "
+        "the status and in saved state follow by a tenth of the time that passes, or at once by a restart"
+    )
+    return _of_status("WallClockJumped", message, WARNING)
+
+
+def loss_of_state(warning: str) -> Iterator[Event]:
+    """For memory of a former engine that cannot be used."""
+    if warning:
+        yield _of_status("StateNotUsable", warning, WARNING)
+
+
+def _waiting_events(plan: Plan) -> Iterator[Event]:
+    if plan.partial:
+        yield _of_status("PlanIsPartial", plan.partial, WARNING)
+    if plan.paused:
+        waiting = f"; {len(plan.held_back)} planned writes wait" if plan.held_back else ""
+        yield _of_status("Paused", f"Writes to clouds are {plan.paused}{waiting}", WARNING)
+        return
+    for held in plan.held_back:
+        if held.is_alert and isinstance(held.action, DeleteInstances):
+            count, group = len(held.action.instance_ids), held.action.group
+            message = f"{count} machines of group {group} are not deleted: {held.reason}"
+            yield _of_status("DeletionBudgetExhausted", message, WARNING)
+
+
+def _misfit_event(misfit: Misfit) -> Event:
+    what = f"Node {misfit.node} of group {misfit.group} was added for pods like {misfit.pod} and does not take them"
+    until = f"the group is not grown for such pods before {format_moment(misfit.until)}"
+    return _of_status("AddedNodeDoesNotFit", f"{what}: {misfit.reason}; {until}", WARNING)
+
+
+def _failure_events(group: GroupState) -> Iterator[Event]:
+    late = group.timed_out + len(group.newly_late)
+    if late:
+        patience = format_duration(max(round(group.time_given), group.seen.options.max_node_provision_seconds))
+        message = f"{late} nodes added to group {group.ref} failed to register within {patience}"
+        yield _of_status("ScaleUpTimedOut", message, WARNING)
+    if group.taken_back:
+        what = f"{group.taken_back} machines were accepted, and the target size is {group.seen.target} again"
+        yield _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group.ref}: {what}", WARNING)
+    if group.shortfall:
+        what = f"Scale-up failed for group {group.ref}: {group.shortfall}"
+        yield _of_status("FailedToScaleUpGroup", what, WARNING)
+    if group.newly_unready:
+        patience = format_duration(group.seen.options.max_node_startup_seconds)
+        message = f"{len(group.newly_unready)} nodes added to group {group.ref} were not ready within {patience}"
+        yield _of_status("ScaleUpTimedOut", message, WARNING)
+    if group.vanished:
+        message = f"While machines of group {group.ref} were deleted, others went: {', '.join(group.vanished)}"
+        yield _of_status("GroupQuarantined", f"{message}; nothing is removed from it for a while", WARNING)
+    if group.withdrawal_failed:
+        message = f"Withdrawing machines of group {group.ref} was accepted, and its target size did not change"
+        yield _of_status("FailedToRevertScaleUp", message, WARNING)
+    for report in group.newly_disputed:
+        why = f"{report.code}: {report.message}" if report.message else report.code
+        message = f"The cloud reports machine {report.instance_id} of group {group.ref} as a failed creation ({why})"
+        kept = "it ran, so it stays and counts as a machine of the group"
+        yield _of_status("RunningMachineReportedFailed", f"{message}; {kept}", WARNING)
+    kinds: dict[tuple[str, str], list[str]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for failure in group.new_failures:
+        kind = (str(failure.error_class), failure.code)
+        counts[kind] += failure.count
+        kinds.setdefault(kind, []).append(failure.message)
+    for kind, messages in kinds.items():
+        said = list(dict.fromkeys(messages))
+        shown = ", ".join(said[:_MAX_MESSAGES]) + (", ..." if len(said) > _MAX_MESSAGES else "")
+        what = f"Failed adding {counts[kind]} nodes to group {group.ref} due to {'.'.join(kind)}"
+        yield _of_status("ScaleUpFailed", f"{what}; source errors: {shown}", WARNING)
+
+
+def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state: ClusterState) -> Iterator[Event]:
+    match outcome.action:
+        case IncreaseSize():
+            yield from _increase_events(outcome, outcome.action, expansions, state)
+        case DecreaseTargetSize() | DeleteInstances() if isinstance(outcome, Failed) and outcome.is_busy:
+            if outcome.action.group not in state.memory.deferrals:
+                what = f"Correction of the size of group {outcome.action.group} waits because the cloud is busy"
+                yield _of_status("SizeCorrectionDeferred", f"{what}: {outcome.message}", WARNING)
+        case DecreaseTargetSize() if not isinstance(outcome, Done):
+            message = f"Failed to withdraw machines of group {outcome.action.group}: {outcome.message}"
+            yield _of_status("FailedToRevertScaleUp", message, WARNING)
+        case DeleteInstances():
+            yield from _deletion_events(outcome, outcome.action, state)
+        case CreateNodeGroup() | DeleteNodeGroup():
+            yield from _group_events(outcome, outcome.action)
+
+
+def _increase_events(
+    outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion], state: ClusterState
+) -> Iterator[Event]:
+    """A busy cloud is told when it begins to be busy, not for each call that meets it."""
+    if not (isinstance(outcome, Failed) and outcome.is_busy):
+        yield _increase_event(outcome, action, expansions)
+    elif action.group not in state.memory.deferrals:
+        message = f"Scale-up of group {action.group} waits because the cloud is busy: {outcome.message}"
+        yield _of_status("ScaleUpDeferred", message, WARNING)
+    if action.hedged and isinstance(outcome, Done) and outcome.accepted:
+        hedged = min(action.hedged, outcome.accepted)
+        yield _of_status("HedgedScaleUp", f"{hedged} of the new nodes of group {action.group} are {action.reason}")
+
+
+def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
+    group, current = action.group, action.expected_target
+    if isinstance(outcome, Done) and outcome.accepted:
+        limit = f" (max: {expansions[group].maximum})" if group in expansions else ""
+        size = current + outcome.accepted
+        return _of_status("ScaledUpGroup", f"Scale-up: group {group} size set to {size} instead of {current}{limit}")
+    why = NO_MACHINE if isinstance(outcome, Done) else outcome.message
+    return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {why}", WARNING)
+
+
+def _group_events(outcome: Ended, action: GroupWrite) -> Iterator[Event]:
+    """In CA's words."""
+    made = isinstance(action, CreateNodeGroup)
+    if not isinstance(outcome, Done):
+        reason, verb = ("FailedToCreateNodeGroup", "create") if made else ("FailedToDeleteNodeGroup", "delete")
+        message = f"NodeAutoprovisioning: attempt to {verb} node group {action.group} failed: {outcome.message}"
+        yield _of_status(reason, message, WARNING)
+    elif outcome.accepted and made:
+        message = f"NodeAutoprovisioning: created new node group {action.group} ({action.reason})"
+        yield _of_status("CreatedNodeGroup", message)
+    elif outcome.accepted:
+        message = f"NodeAutoprovisioning: node group {action.group} removed ({action.reason})"
+        yield _of_status("DeletedNodeGroup", message)
+
+
+def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterState) -> Iterator[Event]:
+    """What became of machines. That failed ones go is part of their failure; that they do not, is news."""
+    reason = "CleanUpFailed" if action.failure_ids else "DeleteUnregisteredFailed"
+    for instance_id in action.instance_ids:
+        tried = state.memory.deletion_tried.get((action.group, instance_id))
+        if not isinstance(outcome, Done):
+            yield _of_status(reason, f"Failed to remove node {instance_id}: {outcome.message}", WARNING)
+        elif not outcome.accepted:
+            yield _of_status(reason, f"Failed to remove node {instance_id}: the cloud took no machine for it", WARNING)
+        elif tried is not None:
+            ago = format_duration(round(state.now - tried))
+            message = f"Node {instance_id} is still there although it was to be removed {ago} ago; asked once more"
+            yield _of_status(reason, message, WARNING)
+        elif action.cause == DeletionCause.NEVER_READY:
+            message = f"Removed node of machine {instance_id}: it {action.reason}"
+            yield _of_status("DeleteNeverReady", message)
+        elif not action.failure_ids:
+            message = f"Removed unregistered node {instance_id}: {action.reason}"
+            yield _of_status("DeleteUnregistered", message)
+
+
+def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Event]:
+    grown = grown_groups(outcomes)
+    done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
+    if done:
+        for kind, name in dict.fromkeys(map(_subject, report.triggered)):
+            who = "pod" if kind == _POD else "request"
+            message = f"{who} triggered scale-up: [{{{'} {'.join(done)}}}]"
+            yield Event(kind=kind, name=name, reason="TriggeredScaleUp", message=message)
+    for warning in report.warnings:
+        yield Event(
+            kind="ConfigMap",
+            name=f"kube-system/{CONFIG_MAP}",
+            reason="PriorityConfigMapInvalid",
+            message=warning,
+            type=WARNING,
+        )
+    if report.result == ScaleUpResult.NODE_LIMIT:
+        yield _of_status("MaxNodesTotalReached", "Max total nodes in cluster reached", WARNING)
+    if not done and not has_refused_growth(outcomes):
+        for unhelped in report.unhelped:
+            kind, name = _subject(unhelped.pod)
+            yield Event(kind=kind, name=name, reason="NotTriggerScaleUp", message=_why_not(unhelped, report.result))
+
+
+def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:
+    """The reasons of all groups, the same ones counted together."""
+    if result == ScaleUpResult.NODE_LIMIT:
+        return "pod didn't trigger scale-up: max total nodes in cluster reached"
+    counted = Counter(str(reason) for reason in unhelped.reasons.values())
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+    return f"pod didn't trigger scale-up: {listed}"
+
+
+def _of_status(reason: str, message: str, kind: str = "Normal") -> Event:
+    return Event(kind=STATUS_KIND, name=STATUS_NAME, reason=reason, message=message, type=kind)
+
+
+def _subject(pod: Pod) -> tuple[str, str]:
+    """Kind and ``namespace/name`` of what an event is about: nobody could look up a pod that a request stands for."""
+    owner = pod.metadata.controller
+    if owner is not None and is_stand_in(pod):
+        return owner.kind, f"{pod.metadata.namespace}/{owner.name}"
+    return _POD, pod.key
+
+
+class EventFilter:
+    """Lets an event through once per ``seconds`` for each reason, source and object; the status object counts by
+    message. Remembers the last ``capacity`` of them.
+    """
+
+    def __init__(self, seconds: float = 300.0, capacity: int = 8192) -> None:
+        self._seconds = seconds
+        self._capacity = capacity
+        self._last: dict[tuple[str, ...], float] = {}
+
+    def pass_through(self, events: Iterable[Event], now: float) -> Iterator[Event]:
+        for event in events:
+            key = (event.message,) if event.name == STATUS_NAME else (event.reason, event.kind, event.name)
+            last = self._last.pop(key, None)
+            fresh = last is None or last + self._seconds <= now
+            self._last[key] = now if last is None or fresh else last
+            if len(self._last) > self._capacity:
+                del self._last[next(iter(self._last))]
+            if fresh:
+                yield event

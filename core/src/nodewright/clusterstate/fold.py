@@ -1,0 +1,238 @@
+"""The fold: what was known, what is seen now and how calls ended become the state of the cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nodewright.clusterstate.activity import with_activity
+from nodewright.clusterstate.arrivals import after_timeouts, find_arrived, learn_provision_times, with_patience
+from nodewright.clusterstate.backoff import without_stale
+from nodewright.clusterstate.case import GroupContext, Judge
+from nodewright.clusterstate.deferrals import deferrals_after
+from nodewright.clusterstate.deletions import find_never_ran, recent_deletions, with_most_nodes
+from nodewright.clusterstate.evidence import remember_ran, with_evidence
+from nodewright.clusterstate.failures import backed_off
+from nodewright.clusterstate.grants import GrantContext, SettledGrants, settled_grants
+from nodewright.clusterstate.health import find_unhealthy
+from nodewright.clusterstate.judge import judge_prompt
+from nodewright.clusterstate.judge_ca import judge_ca
+from nodewright.clusterstate.judge_seed import judge_seed
+from nodewright.clusterstate.learned import ArrivalHistory
+from nodewright.clusterstate.membership import Membership
+from nodewright.clusterstate.new_groups import find_empty_since, refused_creations
+from nodewright.clusterstate.nodes import class_of, find_members, sort_readiness, unregistered_ids
+from nodewright.clusterstate.probation import after_deliveries, without_probation
+from nodewright.clusterstate.provisioning import ProvisioningMemory
+from nodewright.clusterstate.purchases import without_old
+from nodewright.clusterstate.quarantine import verify_deletions
+from nodewright.clusterstate.samples import learn_samples
+from nodewright.clusterstate.state import Backoff, ClusterState, Deferral, GroupState, Memory
+from nodewright.clusterstate.tried import tried_deletions
+from nodewright.clusterstate.unreadable import known_groups, with_own_writes
+from nodewright.model.action import Outcome
+from nodewright.model.group import GroupRef
+from nodewright.model.removal import RemovalEnded
+from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.snapshot.observation import GroupSeen, Observation
+
+_JUDGES: Mapping[SizeCorrection, Judge] = {"prompt": judge_prompt, "ca": judge_ca, "seed": judge_seed}
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What one fold found out, before it is remembered."""
+
+    seen: Observation
+    states: Mapping[GroupRef, GroupState]
+    members: Membership
+    since: Mapping[tuple[GroupRef, str], float]
+    arrivals: Mapping[GroupRef, ArrivalHistory]
+    tried: Mapping[tuple[GroupRef, str], float]
+    provisioning: ProvisioningMemory
+    empty_since: Mapping[GroupRef, float]
+    deferrals: Mapping[GroupRef, Deferral]
+    vanished: Mapping[GroupRef, tuple[str, ...]]
+
+    @property
+    def groups(self) -> dict[GroupRef, GroupSeen]:
+        return {ref: state.seen for ref, state in self.states.items()}
+
+
+def fold(
+    memory: Memory,
+    seen: Observation,
+    outcomes: Sequence[Outcome],
+    settings: Settings,
+    ended: Sequence[RemovalEnded] = (),
+) -> ClusterState:
+    """The state of the cluster at ``seen.now``; ``outcomes`` and ``ended`` came in since the last fold.
+
+    Pure: the same arguments give the same state.
+    """
+    if settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
+        seen = with_evidence(seen, memory)
+    memory, vanished = _caught_up(memory, seen, outcomes, ended, settings)
+    groups = known_groups(seen, memory, settings)
+    nodes = seen.snapshot.live_nodes()
+    members = find_members(nodes, groups, seen.providers, memory.node_groups, memory.members)
+    since = _unregistered_since(memory, groups, members, seen.now)
+    arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
+    groups = with_patience(groups, arrivals, settings.failures, seen.now)
+    settled = _settled_grants(
+        GrantContext(
+            seen=seen.groups,
+            groups=groups,
+            members=members,
+            since=since,
+            memory=memory,
+            settings=settings,
+            now=seen.now,
+        ),
+        outcomes,
+    )
+    with_late = replace(memory, late=memory.late | settled.late)
+    states: dict[GroupRef, GroupState] = {}
+    for ref, group in groups.items():
+        if _is_idle(group, members, memory, outcomes):
+            states[ref] = GroupState(seen=group)
+            continue
+        case = GroupContext(
+            seen=group,
+            readiness=sort_readiness(group, members, since, with_late, settings, seen.now),
+            outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
+            memory=memory,
+            settings=settings,
+            now=seen.now,
+            arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
+            shortfall=settled.shortfalls.get(ref),
+        )
+        states[ref] = _JUDGES[settings.size_correction](case)
+    arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
+    tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
+    provisioning = replace(memory.provisioning, grants=settled.grants)
+    empty = find_empty_since(memory, states, seen.groups, members, outcomes, seen.now)
+    deferrals = deferrals_after(memory.deferrals, outcomes, seen.now)
+    found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, deferrals, vanished)
+    state = _conclude(found, _backoffs(found, outcomes, memory, settings), memory, settings)
+    return replace(state, ended=tuple(ended))
+
+
+def _caught_up(
+    memory: Memory,
+    seen: Observation,
+    outcomes: Sequence[Outcome],
+    ended: Sequence[RemovalEnded],
+    settings: Settings,
+) -> tuple[Memory, Mapping[GroupRef, tuple[str, ...]]]:
+    """The memory with our own writes and removals since, and machines that went though nobody deleted them.
+
+    CA does not look for the latter.
+    """
+    activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
+    memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
+    if settings.is_ca:
+        return memory, {}
+    scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
+    return replace(memory, scale_down=scale_down), vanished
+
+
+def _settled_grants(context: GrantContext, outcomes: Sequence[Outcome]) -> SettledGrants:
+    """CA forgets a request of all or nothing once its increase is accepted."""
+    return SettledGrants(grants={}) if context.settings.is_ca else settled_grants(context, outcomes)
+
+
+def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:
+    """An empty group that nothing is, was or has been asked of: there is nothing to judge. Most groups are."""
+    if group.target != 0 or group.instances or group.failed or group.ref in members.nodes:
+        return False
+    remembered = (memory.requests, memory.given_up, memory.withdrawn_at, memory.size_gaps)
+    return not any(group.ref in held for held in remembered) and all(o.action.group != group.ref for o in outcomes)
+
+
+def _unregistered_since(
+    memory: Memory, groups: Mapping[GroupRef, GroupSeen], members: Membership, now: float
+) -> dict[tuple[GroupRef, str], float]:
+    return {
+        (ref, instance_id): memory.unregistered_since.get((ref, instance_id), now)
+        for ref, group in groups.items()
+        for instance_id in unregistered_ids(group, members)
+    }
+
+
+def _backoffs(
+    found: _Findings, outcomes: Sequence[Outcome], memory: Memory, settings: Settings
+) -> dict[GroupRef, Backoff]:
+    """Who is left alone after a failure, and who has proved itself since."""
+    now = found.seen.now
+    failures = [failure for state in found.states.values() for failure in state.failures]
+    failures += refused_creations(outcomes, found.groups)
+    backoffs = without_stale(memory.backoffs, settings.failures, now)
+    backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
+    if not settings.probes_after_backoff:
+        return without_probation(backoffs)
+    return after_deliveries(backoffs, memory, outcomes, found.states, found.members, now)
+
+
+def _conclude(
+    found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings
+) -> ClusterState:
+    """The state of the cluster, and what is remembered of it."""
+    now = found.seen.now
+    states = {
+        ref: replace(state, backoff=backoffs[ref]) if ref in backoffs else state for ref, state in found.states.items()
+    }
+    states |= {ref: replace(states[ref], deferral=held) for ref, held in found.deferrals.items() if ref in states}
+    states |= {ref: replace(states[ref], vanished=machines) for ref, machines in found.vanished.items()}
+    strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
+    unhealthy = find_unhealthy(states, strangers, memory.unhealthy, settings, now)
+    return ClusterState(
+        observation=found.seen,
+        memory=replace(_remember(found, backoffs, memory, settings), unhealthy=unhealthy),
+        groups=states,
+        group_of_node=found.members.group_of_node,
+    )
+
+
+def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings) -> Memory:
+    groups, states = found.groups, found.states
+    failure_ids = {(ref, failure.failure_id) for ref, group in groups.items() for failure in group.failed or ()}
+    overdue = {ref: (*s.readiness.long_unregistered, *s.readiness.never_ready) for ref, s in states.items()}
+    late = {(ref, name) for ref, names in overdue.items() for name in names}
+    limits = settings.deletion_limits
+    window, empty_window = limits.deletion_window, limits.empty_deletion_window
+    nodes = len(found.members.group_of_node)
+    return Memory(
+        requests={ref: state.requests for ref, state in states.items() if state.requests},
+        backoffs=backoffs,
+        deferrals=found.deferrals,
+        given_up={ref: state.given_up for ref, state in states.items() if state.given_up},
+        withdrawn_at={ref: state.withdrawn_at for ref, state in states.items() if state.withdrawn_at},
+        size_gaps={ref: state.size_gap for ref, state in states.items() if state.size_gap is not None},
+        unregistered_since=found.since,
+        late=frozenset(late),
+        seen_failures=frozenset(failure_ids),
+        never_ran=find_never_ran(memory, groups, found.since),
+        ran=remember_ran(memory, found.seen.groups),
+        deletions=recent_deletions(memory.deletions, window, found.seen.now),
+        deletion_window=window,
+        empty_deletions=recent_deletions(memory.empty_deletions, empty_window, found.seen.now),
+        empty_deletion_window=empty_window,
+        deletion_tried=found.tried,
+        node_groups=found.members.group_of_id,
+        members=found.members,
+        samples=learn_samples(memory, found.members, groups, found.seen, settings),
+        arrivals=found.arrivals,
+        last_known=_last_known(found.seen.groups, memory),
+        scale_down=with_most_nodes(memory.scale_down, nodes, found.seen.now),
+        provisioning=found.provisioning,
+        empty_since=found.empty_since,
+        never_up={(ref, name): at for ref, s in states.items() for name, at in s.readiness.never_up.items()},
+        looked_at=found.seen.now,
+        writes_in_flight=memory.writes_in_flight,
+        purchases=without_old(memory.purchases, found.seen.now),
+    )
+
+
+def _last_known(groups: Mapping[GroupRef, GroupSeen], memory: Memory) -> dict[GroupRef, GroupSeen]:
+    """Each group as its provider last described it, or as a former engine left it."""
+    held = {ref: group if group.is_known else memory.last_known.get(ref) for ref, group in groups.items()}
+    return {ref: group for ref, group in held.items() if group is not None}

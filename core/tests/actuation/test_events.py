@@ -1,0 +1,149 @@
+"""Events are drawn from the values of state, plan and outcomes, in CA's words."""
+
+from dataclasses import replace
+
+from nodewright.actuation import Event, EventFilter, alerts, draw_events
+from nodewright.actuation.actor import Ended
+from nodewright.actuation.ports import STATUS_NAME
+from nodewright.clusterstate.state import ClusterState, GroupState, Memory
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
+from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
+from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
+from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
+from nodewright.snapshot.observation import GroupSeen, Observation
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.testkit import build_group, build_pod
+from nodewright.validate import Violation
+
+A, B, C = (GroupRef("p", name) for name in "abc")
+GROW = IncreaseSize(group=A, expected_target=1, target=3, pods=("default/web",))
+EXPANSION = Expansion(group=A, current=1, target=3, maximum=9)
+REPORT = ScaleUpReport(result=ScaleUpResult.SUCCESSFUL, expansions=(EXPANSION,), triggered=(build_pod("web"),))
+
+
+def state(*, new_failures: tuple[FailedInstance, ...] = (), timed_out: int = 0) -> ClusterState:
+    seen = GroupSeen(ref=A, group=build_group("a"))
+    group = GroupState(seen=seen, new_failures=new_failures, timed_out=timed_out)
+    return ClusterState(observation=Observation(now=0.0, snapshot=Snapshot()), memory=Memory(), groups={A: group})
+
+
+def events(plan: Plan | None = None, *outcomes: Ended, of: ClusterState | None = None) -> list[tuple[str, str, str]]:
+    drawn = draw_events(of or state(), plan or Plan(), outcomes)
+    return [(event.type, event.reason, event.message) for event in drawn]
+
+
+def test_a_quiet_loop_says_nothing() -> None:
+    assert events() == []
+
+
+def test_a_scale_up_tells_the_group_and_its_pods() -> None:
+    assert events(Plan(actions=(GROW,), scale_up=REPORT), Done(action=GROW, started=0.0, accepted=2)) == [
+        ("Normal", "ScaledUpGroup", "Scale-up: group p/a size set to 3 instead of 1 (max: 9)"),
+        ("Normal", "TriggeredScaleUp", "pod triggered scale-up: [{p/a 1->3 (max: 9)}]"),
+    ]
+
+
+def test_partial_acceptance_tells_the_size_that_was_accepted() -> None:
+    said = events(Plan(actions=(GROW,), scale_up=REPORT), Done(action=GROW, started=0.0, accepted=1))
+    assert said[0][2] == "Scale-up: group p/a size set to 2 instead of 1 (max: 9)"
+
+
+def test_a_refused_scale_up_triggers_no_pod_and_gives_no_reasons() -> None:
+    report = replace(REPORT, unhelped=(Unhelped(pod=build_pod("other"), reasons={}),))
+    refused = Failed(action=GROW, started=0.0, code="outOfResources", message="none left")
+    assert events(Plan(actions=(GROW,), scale_up=report), refused) == [
+        ("Warning", "FailedToScaleUpGroup", "Scale-up failed for group p/a: none left")
+    ]
+
+
+def test_a_scale_up_without_an_answer_warns() -> None:
+    said = events(Plan(scale_up=REPORT), Unknown(action=GROW, started=0.0, message="silence"))
+    assert [(kind, reason) for kind, reason, _ in said] == [("Warning", "FailedToScaleUpGroup")]
+
+
+def test_reasons_are_counted_over_groups() -> None:
+    rejection = Rejection(predicate="NodeResourcesFit", reasons=("Insufficient cpu",))
+    skipped = SkipReason(code=SkipCode.MAX_SIZE, message="max node group size reached")
+    unhelped = Unhelped(pod=build_pod("web"), reasons={A: rejection, B: skipped, C: rejection})
+    report = ScaleUpReport(result=ScaleUpResult.NO_OPTIONS, unhelped=(unhelped,))
+    expected = "pod didn't trigger scale-up: 2 Insufficient cpu, 1 max node group size reached"
+    assert events(Plan(scale_up=report)) == [("Normal", "NotTriggerScaleUp", expected)]
+
+
+def test_the_node_limit_is_the_reason_for_every_pod() -> None:
+    report = ScaleUpReport(result=ScaleUpResult.NODE_LIMIT, unhelped=(Unhelped(pod=build_pod("web"), reasons={}),))
+    assert [reason for _, reason, _ in events(Plan(scale_up=report))] == [
+        "MaxNodesTotalReached",
+        "NotTriggerScaleUp",
+    ]
+
+
+def test_failures_are_told_per_kind_with_few_messages() -> None:
+    failures = tuple(
+        FailedInstance(failure_id=f"f{n}", error_class=ErrorClass.QUOTA, code="Q", message=f"m{n % 5}")
+        for n in range(6)
+    )
+    said = events(of=state(new_failures=failures))
+    expected = "Failed adding 6 nodes to group p/a due to quota.Q; source errors: m0, m1, m2, ..."
+    assert said == [("Warning", "ScaleUpFailed", expected)]
+
+
+def test_a_timeout_tells_how_many_and_how_long() -> None:
+    expected = "2 nodes added to group p/a failed to register within 15m"
+    assert events(of=state(timed_out=2)) == [("Warning", "ScaleUpTimedOut", expected)]
+
+
+def test_corrections_tell_only_what_went_wrong_or_was_removed() -> None:
+    withdraw = DecreaseTargetSize(group=A, expected_target=3, target=2, reason="late")
+    remove = DeleteInstances(group=A, expected_target=3, instance_ids=("i-1",), reason="long unregistered")
+    cleanup = DeleteInstances(group=A, expected_target=3, instance_ids=("i-2",), failure_ids=("f",), reason="failed")
+    done = [Done(action=action, started=0.0, accepted=1) for action in (withdraw, remove, cleanup)]
+    assert [reason for _, reason, _ in events(None, *done)] == ["DeleteUnregistered"]
+    failed = [Failed(action=a, started=0.0, code="x", message="no") for a in (withdraw, remove, cleanup)]
+    assert [reason for _, reason, _ in events(None, *failed)] == [
+        "FailedToRevertScaleUp",
+        "DeleteUnregisteredFailed",
+        "CleanUpFailed",
+    ]
+
+
+def test_a_halted_plan_says_why() -> None:
+    assert events(Plan(halted="too many nodes are not ready")) == [
+        ("Warning", "ClusterUnhealthy", "too many nodes are not ready")
+    ]
+
+
+def test_a_dropped_action_alerts() -> None:
+    (alert,) = alerts([Violation(GROW, "beyond the maximum of 2")])
+    assert (alert.reason, alert.type) == ("PlanViolation", "Warning")
+    assert "p/a" in alert.message
+    assert "beyond the maximum of 2" in alert.message
+
+
+def of_pod(name: str, message: str = "m") -> Event:
+    return Event(kind="Pod", name=name, reason="R", message=message)
+
+
+def test_the_same_event_passes_once_in_five_minutes() -> None:
+    passed = EventFilter(seconds=300.0)
+
+    def passes(event: Event, now: float) -> bool:
+        return list(passed.pass_through([event], now)) == [event]
+
+    assert passes(of_pod("x"), 0.0)
+    assert not passes(of_pod("x", "another message"), 299.0)
+    assert passes(of_pod("y"), 299.0)
+    assert passes(of_pod("x"), 300.0)
+    assert not passes(of_pod("x"), 301.0)
+
+
+def test_events_of_the_status_object_differ_by_message() -> None:
+    first, second = (Event(kind="ConfigMap", name=STATUS_NAME, reason="R", message=m) for m in "12")
+    assert list(EventFilter().pass_through([first, second, first], 0.0)) == [first, second]
+
+
+def test_the_filter_forgets_the_oldest() -> None:
+    passed = EventFilter(capacity=2)
+    list(passed.pass_through([of_pod("a"), of_pod("b"), of_pod("c")], 0.0))
+    assert list(passed.pass_through([of_pod("a")], 1.0)) == [of_pod("a")]
+    assert list(passed.pass_through([of_pod("c")], 1.0)) == []
