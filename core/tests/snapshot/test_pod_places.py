@@ -1,8 +1,8 @@
 """Places of pods by the roll of their node, and by their ids where that has changed."""
 
 from nodewright.model.pod import Pod
+from nodewright.snapshot.node_pods import NodePods
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import NodePods
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_pod
 

@@ -15,9 +15,9 @@ from nodewright.adapters.store.document import KIND, SCHEMA
 from nodewright.clusterstate.state import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup
+from nodewright.snapshot.node_pods import NodePods
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import NodePods
 from nodewright.testkit import build_node
 
 # Learned anew by looking; of the last two, what concerns no work in flight.

@@ -16,8 +16,8 @@ from nodewright.model.decode import convert_object
 from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drainability import DrainVerdict, judge_pods
+from nodewright.planner.scale_down.drainability import NodeDrainability, evaluate_pods
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.workloads import Workloads
 
 _CONTROLLERS: dict[str, tuple[str, type]] = {
@@ -44,7 +44,7 @@ def check(case: Mapping[str, Any]) -> list[str]:
     budgets = DisruptionBudgets(workloads.budgets)
     settings = DrainSettings(**{_OPTIONS[key]: value for key, value in given["options"].items()})
     now = datetime.fromisoformat(given["now"]).timestamp()
-    verdict = judge_pods(pods, workloads, budgets, settings, now, as_ca=True)
+    verdict = evaluate_pods(pods, workloads, budgets, settings, now, as_ca=True)
     decided = _decided(verdict)
     if "pdbCheck" in expected:
         decided["pdbCheck"] = _checked(budgets, verdict.pods)
@@ -61,7 +61,7 @@ def _workloads(given: Mapping[str, Any]) -> Workloads:
     return Workloads.of(objects, listed="controllers" in given)
 
 
-def _decided(verdict: DrainVerdict) -> dict[str, Any]:
+def _decided(verdict: NodeDrainability) -> dict[str, Any]:
     blocking = verdict.blocking
     return {
         "pods": [pod.key for pod in verdict.pods],

@@ -8,6 +8,8 @@ from nodewright.model.meta import Int32, Int64, Kube, LabelSelector, Object, Req
 _DEFAULT_GRACE_SECONDS = 30
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DAEMONSET_POD_ANNOTATION = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 
 class ResourceRequirements(Kube, frozen=True, kw_only=True):

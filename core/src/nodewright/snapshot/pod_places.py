@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from nodewright.snapshot.roll import NodePods
+from nodewright.snapshot.node_pods import NodePods
 
 
 class PodPlaces(Mapping[str, str]):

@@ -4,14 +4,25 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import compress
 from weakref import WeakValueDictionary
 
-from nodewright.model.pod import DAEMONSET_POD_ANNOTATION, MIRROR_ANNOTATION, ContainerPort, Pod
+from nodewright.model.pod import (
+    DAEMONSET_POD_ANNOTATION,
+    MIRROR_ANNOTATION,
+    SAFE_TO_EVICT_ANNOTATION,
+    SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
+    ContainerPort,
+    Pod,
+)
+from nodewright.snapshot.node_pods import NodePods, find_node_pods, is_judged_by_its_times
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS, pod_requests
-from nodewright.snapshot.roll import NodePods, find_rolls, is_judged_by_its_times
 from nodewright.snapshot.snapshot import Snapshot
-from nodewright.validate.movable import LOCAL_VOLUMES, SAFE_TO_EVICT
 
-_ANNOTATIONS = (SAFE_TO_EVICT, LOCAL_VOLUMES, MIRROR_ANNOTATION, DAEMONSET_POD_ANNOTATION)
+_ANNOTATIONS = (
+    SAFE_TO_EVICT_ANNOTATION,
+    SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION,
+    MIRROR_ANNOTATION,
+    DAEMONSET_POD_ANNOTATION,
+)
 
 
 class Kind:
@@ -56,7 +67,7 @@ class Crew:
 
 def find_crew(snapshot: Snapshot, row: int) -> Crew:
     """The pods of a node."""
-    (roll,) = find_rolls(snapshot, (row,))
+    (roll,) = find_node_pods(snapshot, (row,))
     return roll.once(_crew)
 
 

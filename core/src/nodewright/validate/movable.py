@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping
 
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.meta import LabelSelector, OwnerReference, Requirement
-from nodewright.model.pod import Pod, Volume
+from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, Pod, Volume
 from nodewright.model.settings import DrainSettings, Settings
 
-SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-LOCAL_VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 SYSTEM_NAMESPACE = "kube-system"
 _GRACE = 30.0
 _KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
@@ -19,7 +17,7 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Se
     drain = settings.drain
     if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
         return ""
-    said = pod.metadata.annotations.get(SAFE_TO_EVICT)
+    said = pod.metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
     if said == "true" or pod.status.phase == "Failed":
         return None
     if said == "on-completion":
@@ -45,7 +43,7 @@ def _why_not_created_again(owner: OwnerReference | None, settings: DrainSettings
 
 
 def _why_kept(pod: Pod, settings: DrainSettings) -> str | None:
-    if pod.metadata.annotations.get(SAFE_TO_EVICT) == "false":
+    if pod.metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION) == "false":
         return "it is annotated as not safe to evict"
     if settings.skip_nodes_with_local_storage and any(_is_local(volume) for volume in _unwaived(pod)):
         return "it keeps data on its node"
@@ -93,7 +91,7 @@ def _is_old(pod: Pod, settings: DrainSettings, now: float) -> bool:
 
 
 def _unwaived(pod: Pod) -> list[Volume]:
-    waived = pod.metadata.annotations.get(LOCAL_VOLUMES, "").split(",")
+    waived = pod.metadata.annotations.get(SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, "").split(",")
     return [volume for volume in pod.spec.volumes if volume.name not in waived]
 
 

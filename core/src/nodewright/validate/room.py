@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 
 from nodewright.model.node import Node
 from nodewright.model.pod import ContainerPort
+from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.requests import node_amounts
-from nodewright.snapshot.roll import find_rolls
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.validate.kinds import Kind, find_kinds
 from nodewright.validate.standing import why_unfit
@@ -80,7 +80,7 @@ class Room:
 
     def _held(self, name: str) -> dict[Kind, int]:
         """How many pods of each kind run on a node and count for something."""
-        (roll,) = find_rolls(self._snapshot, (self._snapshot.row(name),))
+        (roll,) = find_node_pods(self._snapshot, (self._snapshot.row(name),))
         kinds = Counter(roll.once(find_kinds))
         return {kind: count for kind, count in kinds.items() if not self.is_void(kind)}
 

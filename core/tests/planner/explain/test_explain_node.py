@@ -15,7 +15,7 @@ from nodewright.model.pod import Pod
 from nodewright.planner import Plan, make_plan
 from nodewright.planner.explain import NodeExplanation, NodeFate, PodOutlook, explain_node
 from nodewright.planner.plan import HeldBack
-from nodewright.planner.scale_down.drain_rules import Fate
+from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.testkit.builders import build_budget, build_node, build_pod
 from nodewright.testkit.world import ref, settings_with
 
@@ -80,11 +80,11 @@ def test_every_pod_is_judged_although_the_first_blocks() -> None:
     found = explain(loops, "a-0")
     assert (found.fate, code(found)) == (NodeFate.STAYS, "BlockedByPod")
     assert {one.pod.removeprefix("default/"): (one.fate, one.rule) for one in found.pods} == {
-        "bare": (Fate.BLOCK, "Replicated"),
-        "kept": (Fate.BLOCK, "NotSafeToEvict"),
-        "ends": (Fate.AWAIT, "OnCompletion"),
-        "daemon": (Fate.DAEMON, "DaemonSet"),
-        "plain": (Fate.MOVE, ""),
+        "bare": (DrainOutcome.BLOCK, "Replicated"),
+        "kept": (DrainOutcome.BLOCK, "NotSafeToEvict"),
+        "ends": (DrainOutcome.AWAIT, "OnCompletion"),
+        "daemon": (DrainOutcome.DAEMON, "DaemonSet"),
+        "plain": (DrainOutcome.MOVE, ""),
     }
     assert "take the annotation away" in pod(found, "kept").message
     assert (pod(found, "plain").place, pod(found, "plain").choices) == ("x-0", 1)
@@ -133,8 +133,8 @@ def test_a_budget_that_another_node_uses_up_blocks() -> None:
     plan = loops.world.plan()
     goes, stays = explain(loops, "a-0", plan=plan), explain(loops, "b-0", plan=plan)
     assert (goes.fate, goes.removal is not None and goes.removal.pods) == (NodeFate.GOES, ("default/on-a-0",))
-    assert pod(goes, "on-a-0").fate is Fate.MOVE
-    assert pod(stays, "on-b-0").fate is Fate.BLOCK
+    assert pod(goes, "on-a-0").fate is DrainOutcome.MOVE
+    assert pod(stays, "on-b-0").fate is DrainOutcome.BLOCK
     assert "use up what the PodDisruptionBudget default/pdb allows now (1)" in pod(stays, "on-b-0").message
     later = explain(loops, "b-0", MINUTE)
     assert code(later) == "RecentlyUnremovable"
@@ -252,7 +252,7 @@ def test_a_pod_that_is_ending_is_waited_for() -> None:
     loops.world.running = [on("a-0", deleted_at=loops.world.now + 20), on("x-0", cpu="950m")]
     found = explain(loops, "a-0")
     told = pod(found, "on-a-0")
-    assert (found.fate, told.fate, told.rule) == (NodeFate.GOES, Fate.AWAIT, "Terminating")
+    assert (found.fate, told.fate, told.rule) == (NodeFate.GOES, DrainOutcome.AWAIT, "Terminating")
 
 
 def test_what_the_cloud_says_of_a_machine_that_ran() -> None:

@@ -12,7 +12,7 @@ from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, To
 from nodewright.model.settings import Settings
 from nodewright.planner.hints import Hints
 from nodewright.planner.plan import ScaleDownReport
-from nodewright.planner.scale_down.examine import examine
+from nodewright.planner.scale_down.node_removal import simulate_removals
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.testkit.builders import build_budget, build_controller, build_pod, build_taint
 from nodewright.testkit.world import ref
@@ -45,7 +45,7 @@ def keep(loops: Loops, name: str) -> None:
 def test_row_17_a_node_that_left_the_picture_is_told() -> None:
     loops = loops_of(g=1)
     state = loops.world.state()
-    found = examine(state.observation.snapshot, ["ghost"], PodPlaces(), state, Settings(), never)
+    found = simulate_removals(state.observation.snapshot, ["ghost"], PodPlaces(), state, Settings(), never)
     assert str(found.unremovable["ghost"].code) == "NoNodeInfo"
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
-from nodewright.planner.scale_down.ghost import tainted
-from nodewright.planner.scale_down.simulation import Simulation
+from nodewright.planner.scale_down.simulation import DrainSimulation, tainted_copy
 from nodewright.predicates import explain
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
@@ -41,11 +40,11 @@ class Plain:
                 found.place(found.class_of(pod, placed=True), row, pod=pod)
         return found
 
-    def empty(self, name: str, moving: list[Pod]) -> bool:
+    def drain(self, name: str, moving: list[Pod]) -> bool:
         """CA's steps: a tainted copy without pods in its place, pods one by one, then commit or revert."""
         before = [(node, list(pods)) for node, pods in self.nodes]
         index = next(i for i, (node, _) in enumerate(self.nodes) if node.name == name)
-        self.nodes[index] = (tainted(self.nodes[index][0], NOW), [])
+        self.nodes[index] = (tainted_copy(self.nodes[index][0], NOW), [])
         # Those of lower priority are placed all the same: hints come of it.
         placed = [
             self._place_all([pod for pod in moving if (pod.spec.priority or 0) == level], name)
@@ -156,27 +155,27 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
     plain = Plain(nodes=nodes, open={node.name for node, _ in nodes} - closed)
     board = plain.snapshot()
     destinations = np.array([name in plain.open for name in (board.name(row) for row in range(len(board)))])
-    fast = Simulation(board, destinations, PodPlaces(), NOW)
+    fast = DrainSimulation(board, destinations, PodPlaces(), NOW)
     for index in [i for i in order if i < len(nodes)] * (1 + again):
         name = f"n{index}"
         if name not in {node.name for node, _ in plain.nodes}:
             continue
-        row = fast.board.row(name)
-        moving = fast.load(row)
+        row = fast.snapshot.row(name)
+        moving = fast.subset(row)
         expected = next(pods for node, pods in plain.nodes if node.name == name)
         assert [pod.key for pod in moving.pods] == [pod.key for pod in expected]
-        stuck = fast.empty(row, moving, moving)
-        assert (stuck is None) == plain.empty(name, list(moving.pods))
-        assert fast.conclude() == plain.hints
+        stuck = fast.drain(row, moving, moving)
+        assert (stuck is None) == plain.drain(name, list(moving.pods))
+        assert fast.finish() == plain.hints
         assert pods_of(fast) == {node.name: _names(pods) for node, pods in plain.nodes if pods}
         fresh = plain.snapshot()
         for node, _ in plain.nodes:
-            if node.name in fast.board:
-                assert free(fast.board, node.name) == free(fresh, node.name)
+            if node.name in fast.snapshot:
+                assert free(fast.snapshot, node.name) == free(fresh, node.name)
 
 
-def pods_of(simulation: Simulation) -> dict[str, list[str]]:
-    found = {node.name: _names(simulation.load(row).pods) for row, node in simulation.board.nodes()}
+def pods_of(simulation: DrainSimulation) -> dict[str, list[str]]:
+    found = {node.name: _names(simulation.subset(row).pods) for row, node in simulation.snapshot.nodes()}
     return {name: pods for name, pods in found.items() if pods}
 
 
@@ -197,7 +196,7 @@ def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
     board.add_nodes([build_node("room")])
     pod = build_pod("p", node_name="leaving")
     board.place(board.class_of(pod, placed=True), first, pod=pod)
-    simulation = Simulation(board, np.ones(len(board), dtype=np.bool_), PodPlaces(), NOW)
-    load = simulation.load(first)
-    assert simulation.empty(first, load, load) is None
-    assert list(simulation.conclude().values()) == ["room"]
+    simulation = DrainSimulation(board, np.ones(len(board), dtype=np.bool_), PodPlaces(), NOW)
+    load = simulation.subset(first)
+    assert simulation.drain(first, load, load) is None
+    assert list(simulation.finish().values()) == ["room"]

@@ -14,8 +14,7 @@ from nodewright.clusterstate.accelerators import Accelerators
 from nodewright.model.node import Node
 from nodewright.model.pod import MIRROR_ANNOTATION, Pod, ResourceRequirements
 from nodewright.model.quantity import Quantity
-from nodewright.planner.scale_down.utilization import Measure, Utilization, utilization_of
-from nodewright.planner.scale_down.utilization_columns import utilizations
+from nodewright.planner.scale_down.utilization import Measure, Utilization, utilization_of, utilizations
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod, build_resources
 

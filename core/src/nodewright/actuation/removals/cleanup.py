@@ -10,7 +10,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.errors import KubeApiError
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.taints import tainted_at
+from nodewright.planner.scale_down.unneeded import tainted_at
 
 
 class StaleTaints(NamedTuple):

@@ -13,8 +13,8 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drainability import judge_pods
+from nodewright.planner.scale_down.drainability import evaluate_pods
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.snapshot.workloads import Workloads
 
 EVICTION_RETRY_SECONDS = 10.0
@@ -108,9 +108,9 @@ def _look_again(going: ActiveRemoval, sight: NodeView, now: float, settings: Set
 def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: Settings, now: float) -> str:
     if removal.drains:
         budgets = DisruptionBudgets.of(workloads, settings)
-        verdict = judge_pods(pods, workloads, budgets, settings.drain, now, as_ca=settings.is_ca)
+        verdict = evaluate_pods(pods, workloads, budgets, settings.drain, now, as_ca=settings.is_ca)
     else:
-        verdict = judge_pods(pods, Workloads(), None, settings.drain, now, as_ca=settings.is_ca)
+        verdict = evaluate_pods(pods, Workloads(), None, settings.drain, now, as_ca=settings.is_ca)
     if verdict.blocking is not None:
         return f"pod {verdict.blocking.pod} keeps it: {verdict.blocking.message or verdict.blocking.code.value}"
     there = [pod.key for pod in (*verdict.pods, *verdict.on_completion)]

@@ -21,15 +21,21 @@ from nodewright.model.duration import format_duration
 from nodewright.model.moment import format_moment
 from nodewright.model.reason import Unremovable
 from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Refusal, Usage
-from nodewright.planner.scale_down.drain_rules import Fate
+from nodewright.planner.scale_down.drainability import DrainOutcome
 
-_STYLES = {Fate.BLOCK: "red", Fate.MOVE: "green", Fate.AWAIT: "yellow", Fate.DAEMON: "dim", Fate.SKIP: "dim"}
+_STYLES = {
+    DrainOutcome.BLOCK: "red",
+    DrainOutcome.MOVE: "green",
+    DrainOutcome.AWAIT: "yellow",
+    DrainOutcome.DAEMON: "dim",
+    DrainOutcome.SKIP: "dim",
+}
 _WORDS = {
-    Fate.BLOCK: "blocks",
-    Fate.MOVE: "moves",
-    Fate.AWAIT: "is waited for",
-    Fate.DAEMON: "goes along",
-    Fate.SKIP: "goes along",
+    DrainOutcome.BLOCK: "blocks",
+    DrainOutcome.MOVE: "moves",
+    DrainOutcome.AWAIT: "is waited for",
+    DrainOutcome.DAEMON: "goes along",
+    DrainOutcome.SKIP: "goes along",
 }
 _RULES = {
     "Mirror": "a mirror pod, which its node makes itself",
@@ -168,7 +174,7 @@ def _print_buffer(console: Console, found: BufferExplanation) -> None:
 def _print_outlooks(console: Console, pods: Iterable[PodOutlook]) -> None:
     table = make_table("Its pods, if it went", "pod", "", "why")
     for pod in pods:
-        stuck = pod.fate is Fate.MOVE and not pod.place
+        stuck = pod.fate is DrainOutcome.MOVE and not pod.place
         word, style = ("has no place", "red") if stuck else (_WORDS[pod.fate], _STYLES[pod.fate])
         name = f"{pod.pod} (not there yet)" if pod.arrives else pod.pod
         table.add_row(safe(name), safe(word, style), safe(_outlook_line(pod)))
@@ -177,9 +183,9 @@ def _print_outlooks(console: Console, pods: Iterable[PodOutlook]) -> None:
 
 
 def _outlook_line(pod: PodOutlook) -> str:
-    if pod.fate is Fate.BLOCK:
+    if pod.fate is DrainOutcome.BLOCK:
         return f"{pod.code}: {pod.message}"
-    if pod.fate is not Fate.MOVE:
+    if pod.fate is not DrainOutcome.MOVE:
         return _RULES.get(pod.rule, pod.rule)
     if not pod.place:
         return refusals_line(pod.refusals) or _NO_OTHER

@@ -14,7 +14,7 @@ from nodewright.planner.explain.picture import memory_of, planned_picture
 from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Timers, Usage
 from nodewright.planner.late import last_moments_to_start
 from nodewright.planner.plan import Plan
-from nodewright.planner.scale_down.drain_rules import Fate
+from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
 from nodewright.snapshot.snapshot import Snapshot
@@ -100,7 +100,7 @@ def _as_things_are(reason: Unremovable | None, pods: Iterable[PodOutlook]) -> st
     for pod in pods:
         if pod.code is not None:
             return f"as things are now, pod {pod.pod} would keep it ({pod.code})"
-        if pod.fate is Fate.MOVE and not pod.place:
+        if pod.fate is DrainOutcome.MOVE and not pod.place:
             return f"as things are now, pod {pod.pod} would find no other node"
     return "as things are now, it could be emptied"
 

@@ -14,10 +14,10 @@ from nodewright.planner.explain.picture import destinations, group_refusals, mem
 from nodewright.planner.explain.values import PodOutlook, Refusal
 from nodewright.planner.hints import Hints
 from nodewright.planner.plan import Plan
-from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import DrainabilityRules, Fate, PodVerdict
-from nodewright.planner.scale_down.ghost import leave_ghost
-from nodewright.planner.scale_down.load import is_replaced
+from nodewright.planner.scale_down.drainability import DrainabilityRules, DrainOutcome, PodDrainability
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_down.pod_index import is_being_replaced
+from nodewright.planner.scale_down.simulation import replace_with_tainted_copy
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass
@@ -61,17 +61,17 @@ def outlook(
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
     court = DrainabilityRules(workloads, budgets, settings.drain, state.now, settings.is_ca)
-    verdicts = (court.judge(pod) for pod in pods)
+    verdicts = (court.evaluate(pod) for pod in pods)
     judged = [
         _as_it_ends(_as_planned(verdict, pod, reason), pod, settings)
         for pod, verdict in zip(pods, verdicts, strict=True)
     ]
     scene = _set(picture, rest, name, state, plan)
-    moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.fate is Fate.MOVE]
+    moving = [pod for pod, verdict in zip(pods, judged, strict=True) if verdict.outcome is DrainOutcome.MOVE]
     places = dict(_place(scene, moving))
     return tuple(
         replace(
-            places.get(pod.key, PodOutlook(pod=pod.key, fate=verdict.fate)),
+            places.get(pod.key, PodOutlook(pod=pod.key, fate=verdict.outcome)),
             arrives=pod.spec.node_name != name,
             rule=verdict.rule,
             code=verdict.code,
@@ -88,24 +88,24 @@ def _is_after_others(reason: Unremovable | None) -> bool:
     return reason.pod_code == BlockingCode.NOT_ENOUGH_PDB or reason.code == UnremovableCode.RECENTLY_UNREMOVABLE
 
 
-def _as_planned(verdict: PodVerdict, pod: Pod, reason: Unremovable | None) -> PodVerdict:
+def _as_planned(verdict: PodDrainability, pod: Pod, reason: Unremovable | None) -> PodDrainability:
     """The plan's word about the pod that it names: it took nodes in an order that is not known here."""
     if reason is None or reason.pod_code is None or reason.pod != pod.key or reason.pod_code == verdict.code:
         return verdict
-    return PodVerdict(Fate.BLOCK, "", reason.pod_code, reason.message)
+    return PodDrainability(DrainOutcome.BLOCK, "", reason.pod_code, reason.message)
 
 
-def _as_it_ends(verdict: PodVerdict, pod: Pod, settings: Settings) -> PodVerdict:
+def _as_it_ends(verdict: PodDrainability, pod: Pod, settings: Settings) -> PodDrainability:
     """A pod that is ending is waited for, and needs no place."""
-    if verdict.fate is not Fate.MOVE or settings.is_ca or not is_replaced(pod):
+    if verdict.outcome is not DrainOutcome.MOVE or settings.is_ca or not is_being_replaced(pod):
         return verdict
-    return PodVerdict(Fate.AWAIT, "Terminating")
+    return PodDrainability(DrainOutcome.AWAIT, "Terminating")
 
 
 def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan: Plan) -> _Scene:
     now = picture.fork()
     for board in (now, rest):
-        leave_ghost(board, board.row(name), state.now)
+        replace_with_tainted_copy(board, board.row(name), state.now)
     unneeded, reason = frozenset(plan.scale_down.unneeded), plan.scale_down.unremovable.get(name)
     return _Scene(
         now=now,
@@ -122,7 +122,7 @@ def _set(picture: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan
 def _place(scene: _Scene, moving: Iterable[Pod]) -> Iterator[tuple[str, PodOutlook]]:
     """A place for each pod, those of high priority first; one that has none does not keep the others back."""
     for pod in sorted(moving, key=lambda pod: pod.spec.priority or 0, reverse=True):
-        told = PodOutlook(pod=pod.key, fate=Fate.MOVE)
+        told = PodOutlook(pod=pod.key, fate=DrainOutcome.MOVE)
         pod_class = scene.board.class_of(pod, placed=True)
         row, choices = _choose(scene, scene.board, pod, pod_class)
         if row is not None and pod.key != scene.stuck:

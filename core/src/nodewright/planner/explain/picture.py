@@ -11,9 +11,9 @@ from nodewright.planner.explain.values import Refusal
 from nodewright.planner.hints import Hints
 from nodewright.planner.pending import drop_passed_over, drop_preempted
 from nodewright.planner.plan import Plan
-from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drainability import judge_pods
-from nodewright.planner.scale_down.load import is_replaced
+from nodewright.planner.scale_down.drainability import evaluate_pods
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_down.pod_index import is_being_replaced
 from nodewright.predicates import explain, taint_toleration
 from nodewright.predicates.taint_toleration import tolerates_all
 from nodewright.snapshot.column import Mask
@@ -69,8 +69,8 @@ def without_unneeded(
         row = board.find_row(other)
         if other == name or row is None:
             continue
-        found = judge_pods(board.pods(row), workloads, budgets, settings.drain, state.now, as_ca=settings.is_ca).pods
-        moving = [pod for pod in found if settings.is_ca or not is_replaced(pod)]
+        found = evaluate_pods(board.pods(row), workloads, budgets, settings.drain, state.now, as_ca=settings.is_ca).pods
+        moving = [pod for pod in found if settings.is_ca or not is_being_replaced(pod)]
         board.remove_node(row)
         for pod in moving:
             _put(board, pod, places)

@@ -7,7 +7,7 @@ import msgspec
 from nodewright.model.group import GroupRef
 from nodewright.model.reason import BlockingCode, Unremovable
 from nodewright.model.removal import NodeRemoval, RemovalStage
-from nodewright.planner.scale_down.drain_rules import Fate
+from nodewright.planner.scale_down.drainability import DrainOutcome
 
 
 class NodeFate(StrEnum):
@@ -77,7 +77,7 @@ class PodOutlook(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     pod: str
-    fate: Fate
+    fate: DrainOutcome
     arrives: bool = False
     rule: str = ""
     code: BlockingCode | None = None

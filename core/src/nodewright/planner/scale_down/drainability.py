@@ -1,16 +1,306 @@
-"""What becomes of the pods of a node that goes (behaviour/down.md A7)."""
+"""The twelve rules that say which pods may be moved, in CA's order (behaviour/down.md A7).
 
-from collections.abc import Sequence
+A rule answers None where it has no opinion; the first that has one decides.
+
+
+What becomes of the pods of a node that goes (behaviour/down.md A7)."""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
-from nodewright.model.pod import Pod
+from nodewright.model.cluster import ReplicaSet, ReplicationController
+from nodewright.model.meta import OwnerReference
+from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION, SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, Pod, Volume
 from nodewright.model.reason import BlockingCode
 from nodewright.model.settings import DrainSettings
-from nodewright.planner.scale_down.disruption import DisruptionBudgets
-from nodewright.planner.scale_down.drain_rules import DrainabilityRules, Fate, PodVerdict
-from nodewright.planner.scale_down.load import Load, PodKind, sort_pods
-from nodewright.snapshot.workloads import Workloads
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_down.pod_index import PodKind, PodSubset, subset_of
+from nodewright.snapshot.workloads import Controller, Workloads
+
+SYSTEM_NAMESPACE = "kube-system"
+_LONG_TERMINATING_SECONDS = 30
+_KNOWN_CONTROLLERS = frozenset({"ReplicationController", "Job", "ReplicaSet", "StatefulSet"})
+
+
+class DrainOutcome(StrEnum):
+    """What becomes of a pod when its node goes."""
+
+    MOVE = "move"
+    DAEMON = "daemon"
+    SKIP = "skip"
+    AWAIT = "await"
+    BLOCK = "block"
+
+
+class PodDrainability(NamedTuple):
+    """What becomes of one pod and the rule that said so; ``code`` and ``message`` are set where it blocks.
+
+    ``message`` says what is wrong and what would unblock the pod.
+    """
+
+    outcome: DrainOutcome
+    rule: str
+    code: BlockingCode | None = None
+    message: str = ""
+
+
+class DrainabilityRules(NamedTuple):
+    """What the rules go by; ``budgets`` None: nobody asks them. ``now`` in epoch seconds, ``as_ca`` under profile "ca"."""
+
+    workloads: Workloads
+    budgets: DisruptionBudgets | None
+    settings: DrainSettings
+    now: float
+    as_ca: bool = False
+
+    def evaluate(self, pod: Pod) -> PodDrainability:
+        """The verdict of the first rule that has an opinion; a pod that none is about is moved."""
+        metadata = pod.metadata
+        asked = _RulePod(
+            pod, metadata.controller, pod.is_daemonset_pod, metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
+        )
+        for rule in _RULES:
+            status = rule(asked, self)
+            if status is not None:
+                return status
+        return _DAEMON if asked.is_daemon else _MOVE
+
+
+class _RulePod(NamedTuple):
+    """A pod and what several rules want to know of it."""
+
+    pod: Pod
+    owner: OwnerReference | None
+    is_daemon: bool
+    safe_to_evict: str | None
+
+
+Rule = Callable[[_RulePod, DrainabilityRules], PodDrainability | None]
+
+
+def is_long_terminating(pod: Pod, now: float) -> bool:
+    """Whether a pod should have been gone for a while.
+
+    The API's deletion time includes the grace period already; CA adds it again.
+    """
+    expected = overdue_after(pod)
+    return expected is not None and expected < now
+
+
+def overdue_after(pod: Pod) -> float | None:
+    """The moment (epoch seconds) beyond which a pod that terminates will have been gone for a while."""
+    deleted = pod.metadata.deletion_timestamp
+    return deleted.timestamp() + pod.grace_seconds + _LONG_TERMINATING_SECONDS if deleted is not None else None
+
+
+def _mirror(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None:
+    return _SKIP_MIRROR if asked.pod.is_mirror else None
+
+
+def _long_terminating(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    return _SKIP_TERMINATING if is_long_terminating(asked.pod, rules.now) else None
+
+
+def _replica_count(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    """The controller must be there, and want enough replicas; owners are taken on trust if nobody listed them."""
+    owner, controllers = asked.owner, rules.workloads.controllers
+    if controllers is None or owner is None or not rules.settings.skip_nodes_with_custom_controller_pods:
+        return None
+    if not _is_listed(asked, owner):
+        return None
+    found = controllers.get((owner.kind, f"{asked.pod.metadata.namespace}/{owner.name}"))
+    if found is None:
+        return _block(
+            "ReplicaCount",
+            BlockingCode.CONTROLLER_NOT_FOUND,
+            f"its {owner.kind} {owner.name} is gone, so that nothing would start it again; delete the pod, or bring "
+            "its controller back",
+        )
+    return None if asked.is_daemon else _enough_replicas(found, rules.settings.min_replica_count)
+
+
+def _is_listed(asked: _RulePod, owner: OwnerReference) -> bool:
+    """Whether a controller of this kind is looked up at all (the order is CA's)."""
+    group, slash, version = owner.api_version.partition("/")
+    if "/" in version:
+        return False
+    is_apps = bool(slash) and group == "apps"
+    if owner.kind == "ReplicationController":
+        return True
+    if asked.is_daemon:
+        return is_apps and owner.kind == "DaemonSet"
+    return owner.kind in ("Job", "ReplicaSet") or (owner.kind == "StatefulSet" and is_apps)
+
+
+def _enough_replicas(controller: Controller, least: int) -> PodDrainability | None:
+    if not isinstance(controller, ReplicaSet | ReplicationController):
+        return None
+    wanted = controller.spec.replicas
+    if wanted is None or wanted >= least:
+        return None
+    return _block(
+        "ReplicaCount",
+        BlockingCode.MIN_REPLICAS_REACHED,
+        f"its {type(controller).__name__} {controller.name} wants {wanted} replicas, fewer than --min-replica-count "
+        f"{least}; raise its spec.replicas, or lower the setting",
+    )
+
+
+def _daemon_set(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None:
+    return _DAEMON if asked.is_daemon else None
+
+
+def _safe_to_evict(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    """What its owner waives, the API server does not: one that no eviction can move is safe in vain."""
+    return (_conflict(asked, rules) or _SAFE) if asked.safe_to_evict == "true" else None
+
+
+def _terminal(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None:
+    phase, policy = asked.pod.status.phase, asked.pod.spec.restart_policy
+    is_over = phase == "Failed" or (phase == "Succeeded" and policy in ("Never", "OnFailure"))
+    return _TERMINAL if is_over else None
+
+
+def _on_completion(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None:
+    return _ON_COMPLETION if asked.safe_to_evict == "on-completion" else None
+
+
+def _replicated(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    """Somebody must start the pod again elsewhere."""
+    owner = asked.owner
+    if owner is None:
+        return _block(
+            "Replicated",
+            BlockingCode.NOT_REPLICATED,
+            f'no controller would start it again; give it one, delete it, or annotate it {SAFE_TO_EVICT_ANNOTATION}: "true"',
+        )
+    if not rules.settings.skip_nodes_with_custom_controller_pods or owner.kind in _KNOWN_CONTROLLERS:
+        return None
+    return _block(
+        "Replicated",
+        BlockingCode.NOT_REPLICATED,
+        f"its controller {owner.name} is a {owner.kind or 'thing of no kind'}, of which we do not know that it starts "
+        f'pods again; annotate the pod {SAFE_TO_EVICT_ANNOTATION}: "true", or set --skip-nodes-with-custom-controller-pods=false',
+    )
+
+
+def _system(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    """Pods of kube-system need a budget of their own, or an hour of patience.
+
+    The hour only ends this rule: an annotation or a local volume still keeps an old pod (docs/adr/0024-seeds.md). CA
+    asks no further rule of it.
+    """
+    if not rules.settings.skip_nodes_with_system_pods or asked.pod.metadata.namespace != SYSTEM_NAMESPACE:
+        return None
+    if rules.budgets is not None and rules.budgets.covers(asked.pod):
+        return None
+    created, patience = asked.pod.metadata.creation_timestamp, rules.settings.blocking_system_pod_distruption_timeout
+    if created is not None and created.timestamp() + patience < rules.now:
+        return _OLD_SYSTEM if rules.as_ca else None
+    left = (
+        "" if created is None else f", or wait {_seconds(created.timestamp() + patience - rules.now)} until it is old"
+    )
+    return _block(
+        "System",
+        BlockingCode.UNMOVABLE_SYSTEM_POD,
+        f"it is in {SYSTEM_NAMESPACE} and no PodDisruptionBudget is about it; make one{left}",
+    )
+
+
+def _not_safe_to_evict(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None:
+    if asked.safe_to_evict != "false":
+        return None
+    return _block(
+        "NotSafeToEvict",
+        BlockingCode.NOT_SAFE_TO_EVICT,
+        f'it is annotated {SAFE_TO_EVICT_ANNOTATION}: "false"; take the annotation away once it may be moved',
+    )
+
+
+def _local_storage(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    volumes = asked.pod.spec.volumes
+    if not volumes or not rules.settings.skip_nodes_with_local_storage:
+        return None
+    listed = asked.pod.metadata.annotations.get(SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION, "")
+    allowed = frozenset(listed.split(",")) if listed else frozenset[str]()
+    kept = next((volume for volume in volumes if _is_local(volume) and volume.name not in allowed), None)
+    if kept is None:
+        return None
+    return _block(
+        "LocalStorage",
+        BlockingCode.LOCAL_STORAGE,
+        f"its volume {kept.name} is on the node and would be lost; name it in the annotation {SAFE_TO_EVICT_LOCAL_VOLUMES_ANNOTATION} (a comma "
+        "between names, no space), or set --skip-nodes-with-local-storage=false",
+    )
+
+
+def _is_local(volume: Volume) -> bool:
+    return volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
+
+
+def _conflict(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    budgets = rules.budgets.conflicting(asked.pod) if rules.budgets is not None else ()
+    if not budgets:
+        return None
+    names = " and ".join(budget.key for budget in budgets)
+    text = (
+        f"more than one PodDisruptionBudget is about it, {names}, and then the API server evicts no pod; it takes one"
+    )
+    return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
+
+
+def _budget(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
+    conflict = _conflict(asked, rules)
+    if conflict is not None:
+        return conflict
+    exhausted = rules.budgets.exhausted(asked.pod) if rules.budgets is not None else None
+    if exhausted is None:
+        return None
+    if exhausted.status.disruptions_allowed > 0:
+        text = (
+            f"nodes that could go before it use up what the PodDisruptionBudget {exhausted.key} allows now "
+            f"({exhausted.status.disruptions_allowed}); its turn comes when their pods are healthy elsewhere"
+        )
+    else:
+        text = (
+            f"the PodDisruptionBudget {exhausted.key} lets no more of its pods go now; it takes more healthy pods, or a "
+            "budget that allows more"
+        )
+    return _block("Pdb", BlockingCode.NOT_ENOUGH_PDB, text)
+
+
+def _block(rule: str, code: BlockingCode, message: str) -> PodDrainability:
+    return PodDrainability(DrainOutcome.BLOCK, rule, code, message)
+
+
+def _seconds(duration: float) -> str:
+    return f"{max(0.0, duration):.0f} s"
+
+
+_MOVE = PodDrainability(DrainOutcome.MOVE, "")
+_DAEMON = PodDrainability(DrainOutcome.DAEMON, "DaemonSet")
+_SKIP_MIRROR = PodDrainability(DrainOutcome.SKIP, "Mirror")
+_SKIP_TERMINATING = PodDrainability(DrainOutcome.SKIP, "LongTerminating")
+_SAFE = PodDrainability(DrainOutcome.MOVE, "SafeToEvict")
+_TERMINAL = PodDrainability(DrainOutcome.MOVE, "Terminal")
+_ON_COMPLETION = PodDrainability(DrainOutcome.AWAIT, "OnCompletion")
+_OLD_SYSTEM = PodDrainability(DrainOutcome.MOVE, "System")
+_RULES: tuple[Rule, ...] = (
+    _mirror,
+    _long_terminating,
+    _replica_count,
+    _daemon_set,
+    _safe_to_evict,
+    _terminal,
+    _on_completion,
+    _replicated,
+    _system,
+    _not_safe_to_evict,
+    _local_storage,
+    _budget,
+)
 
 
 class Blocker(NamedTuple):
@@ -22,13 +312,13 @@ class Blocker(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrainVerdict:
+class NodeDrainability:
     """What becomes of the pods of a node, in node order; the lists hold what was met before ``blocking``.
 
     ``moving`` are to be moved, ``daemons`` go with the node, ``on_completion`` are waited for.
     """
 
-    moving: Load
+    moving: PodSubset
     daemons: tuple[Pod, ...] = ()
     on_completion: tuple[Pod, ...] = ()
     blocking: Blocker | None = None
@@ -44,23 +334,23 @@ class DrainVerdict:
         return tuple(self.moving.pods)
 
 
-class Verdicts:
+class DrainabilityCache:
     """What a court says of pods by kind: asked once, or again and again where a budget is about them."""
 
-    def __init__(self, court: DrainabilityRules) -> None:
-        self._court = court
-        self._final: dict[PodKind, PodVerdict] = {}
+    def __init__(self, rules: DrainabilityRules) -> None:
+        self._rules = rules
+        self._final: dict[PodKind, PodDrainability] = {}
 
-    def of(self, kind: PodKind) -> PodVerdict:
-        verdict = self._final.get(kind)
-        if verdict is None:
-            verdict = self._court.judge(kind.pod)
-            if self._court.budgets is None or not self._court.budgets.covers(kind.pod):
-                self._final[kind] = verdict
-        return verdict
+    def of(self, kind: PodKind) -> PodDrainability:
+        status = self._final.get(kind)
+        if status is None:
+            status = self._rules.evaluate(kind.pod)
+            if self._rules.budgets is None or not self._rules.budgets.covers(kind.pod):
+                self._final[kind] = status
+        return status
 
 
-def judge_pods(
+def evaluate_pods(
     pods: Sequence[Pod],
     workloads: Workloads,
     budgets: DisruptionBudgets | None,
@@ -68,24 +358,29 @@ def judge_pods(
     now: float,
     *,
     as_ca: bool = False,
-) -> DrainVerdict:
+) -> NodeDrainability:
     """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
-    return judge_load(sort_pods(pods), Verdicts(DrainabilityRules(workloads, budgets, settings, now, as_ca)))
+    return evaluate_subset(
+        subset_of(pods), DrainabilityCache(DrainabilityRules(workloads, budgets, settings, now, as_ca))
+    )
 
 
-def judge_load(load: Load, verdicts: Verdicts) -> DrainVerdict:
-    """As ``judge_pods``, with one verdict for all pods of a kind."""
-    fates: dict[Fate, set[PodKind]] = {}
-    blocking, stop = None, len(load)
-    for kind in load.variety if len(load.variety) == 1 else dict.fromkeys(load.kinds):
-        verdict = verdicts.of(kind)
-        if verdict.code is not None:
-            stop = load.kinds.index(kind)
-            blocking = Blocker(load.pods[stop].key, verdict.code, verdict.message)
+def evaluate_subset(subset: PodSubset, verdicts: DrainabilityCache) -> NodeDrainability:
+    """As ``evaluate_pods``, with one verdict for all pods of a kind."""
+    kinds_by_outcome: dict[DrainOutcome, set[PodKind]] = {}
+    blocking, stop = None, len(subset)
+    for kind in subset.distinct_kinds if len(subset.distinct_kinds) == 1 else dict.fromkeys(subset.kinds):
+        status = verdicts.of(kind)
+        if status.code is not None:
+            stop = subset.kinds.index(kind)
+            blocking = Blocker(subset.pods[stop].key, status.code, status.message)
             break
-        fates.setdefault(verdict.fate, set()).add(kind)
-    met = load.part(0, stop)
-    moving, daemons, awaited = (met.only(fates.get(fate, set())) for fate in (Fate.MOVE, Fate.DAEMON, Fate.AWAIT))
-    return DrainVerdict(
+        kinds_by_outcome.setdefault(status.outcome, set()).add(kind)
+    met = subset.part(0, stop)
+    moving, daemons, awaited = (
+        met.only(kinds_by_outcome.get(outcome, set()))
+        for outcome in (DrainOutcome.MOVE, DrainOutcome.DAEMON, DrainOutcome.AWAIT)
+    )
+    return NodeDrainability(
         moving=moving, daemons=tuple(daemons.pods), on_completion=tuple(awaited.pods), blocking=blocking
     )

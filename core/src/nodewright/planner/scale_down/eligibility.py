@@ -1,11 +1,16 @@
 """Which candidates are worth a simulation, and why the others stay (behaviour/down.md A4): the first condition that
 holds decides.
-"""
 
+
+Which nodes may be candidates for removal, and in what order they are looked at (behaviour/down.md A2).
+
+Among equally good candidates of similar groups, the node of the larger group goes (``--balance-scale-down``)."""
+
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, groupby
 from math import ceil
 
 import numpy as np
@@ -14,25 +19,31 @@ from numpy.typing import NDArray
 from nodewright.clusterstate.accelerators import Accelerators
 from nodewright.clusterstate.quarantine import DELETION_SECONDS
 from nodewright.clusterstate.readiness import is_ready
-from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.clusterstate.state import ClusterState, GroupState, ScaleDownMemory
+from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
+from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION
 from nodewright.model.reason import Unremovable, UnremovableCode
-from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.taints import tainted_at
-from nodewright.planner.scale_down.utilization import Measure
-from nodewright.planner.scale_down.utilization_columns import Utilizations, utilizations
+from nodewright.model.settings import ScaleDownSettings, Settings
+from nodewright.planner.candidates import ScaleUpContext, is_similar
+from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
+from nodewright.planner.scale_down.pod_index import PodKind, find_kinds, find_pod_subsets
+from nodewright.planner.scale_down.unneeded import tainted_at
+from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
 from nodewright.snapshot.column import Ids, Mask
+from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.node_table import NodeTable
 from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Workloads
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 # More tenths of a per cent than anything is used to; stands for infinity.
 _MANY_TENTHS = 2**32
-
 _NO_INFO = Unremovable(code=UnremovableCode.UNEXPECTED, message="the node is not in the picture of the cluster")
 _BEING_DELETED = Unremovable(
     code=UnremovableCode.BEING_DELETED, message="it was tainted for deletion less than 5 minutes ago"
 )
+_UNDER_WAY = Unremovable(code=UnremovableCode.BEING_DELETED, message="its removal is under way")
 _DISABLED = Unremovable(
     code=UnremovableCode.SCALE_DOWN_DISABLED, message=f'it is annotated {SCALE_DOWN_DISABLED}: "true"'
 )
@@ -45,6 +56,71 @@ _LOST_GROUP = Unremovable(code=UnremovableCode.UNEXPECTED, message="nothing is k
 _UNREADY = Unremovable(
     code=UnremovableCode.UNREADY_DISABLED, message="it is not ready, and --scale-down-unready-enabled is off"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """``names`` in the order of nodes; ``passed_over`` says why the others of the nodes are none.
+
+    ``count`` includes those whose removal is under way.
+    """
+
+    names: tuple[str, ...] = ()
+    count: int = 0
+    passed_over: Mapping[str, Unremovable] = field(default_factory=dict)
+
+
+def find_candidates(state: ClusterState, names: Iterable[str], settings: Settings) -> Candidates:
+    """Nodes whose group could do with one less, and may be asked to."""
+    obstacles = {ref: _obstacle(state, ref, settings) for ref in state.groups}
+    group_of_node, removing, names = state.group_of_node, state.observation.removing, tuple(names)
+    if not removing and not any(obstacles.values()) and None not in map(group_of_node.get, names):
+        return Candidates(names=names, count=len(names))  # as in most loops
+    found: list[str] = []
+    passed_over: dict[str, Unremovable] = {}
+    going = 0
+    for name in names:
+        ref = group_of_node.get(name)
+        obstacle = obstacles[ref] if ref is not None else NO_GROUP
+        under_way = name in removing
+        going += under_way and obstacle is None
+        if under_way:
+            passed_over[name] = _UNDER_WAY
+        elif obstacle is not None:
+            passed_over[name] = obstacle
+        else:
+            found.append(name)
+    return Candidates(names=tuple(found), count=len(found) + going, passed_over=passed_over)
+
+
+def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremovable | None:
+    """Why no node of a group may go, whichever it is."""
+    observed, seen, memory = state.observation.groups[ref], state.groups[ref].seen, state.memory.scale_down
+    if not observed.is_known or seen.target is None:
+        return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"group {ref} cannot be read: {observed.problem}")
+    if ref in state.left_out:
+        text = f"the cluster is unhealthy, and group {ref} is at fault: no node of it goes until it is better"
+        return Unremovable(code=UnremovableCode.UNHEALTHY_GROUP, message=text)
+    if seen.target <= seen.group.min_size:
+        text = f"group {ref} has {seen.target} nodes and may have no less than {seen.group.min_size}"
+        return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
+    return _local_delay(ref, memory, settings.scale_down, state.now)
+
+
+def _local_delay(ref: GroupRef, memory: ScaleDownMemory, settings: ScaleDownSettings, now: float) -> Unremovable | None:
+    """With delays for each group of its own: a group that grew, shrank or failed to of late is left alone."""
+    if not settings.scale_down_delay_type_local:
+        return None
+    delays = (
+        ("grew", memory.grown_at, settings.scale_down_delay_after_add),
+        ("shrank", memory.shrunk_at, settings.scale_down_delay_after_delete),
+        ("failed to shrink", memory.failed_at, settings.scale_down_delay_after_failure),
+    )
+    for what, moments, delay in delays:
+        if ref in moments and moments[ref] + delay > now:
+            text = f"group {ref} {what} less than {delay:g} s ago"
+            return Unremovable(code=UnremovableCode.IN_COOLDOWN, message=text)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +145,13 @@ def find_eligible(
     found = snapshot.find_rows(candidates)
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
     if not (rows < 0).any():
-        return _Trial(snapshot, candidates, rows, state, settings).judge({})
+        return _EligibilityCheck(snapshot, candidates, rows, state, settings).evaluate({})
     absent = {name: _NO_INFO for name, row in zip(candidates, found, strict=True) if row is None}
     names = [name for name in candidates if name not in absent]
-    return _Trial(snapshot, names, rows[rows >= 0], state, settings).judge(absent)
+    return _EligibilityCheck(snapshot, names, rows[rows >= 0], state, settings).evaluate(absent)
 
 
-class _Trial:
+class _EligibilityCheck:
     """The candidates of one loop, and the reasons found so far."""
 
     def __init__(
@@ -87,7 +163,7 @@ class _Trial:
         self._reasons: NDArray[np.object_] = np.full(len(names), None, dtype=object)
         self._open = np.ones(len(names), dtype=np.bool_)
 
-    def judge(self, absent: Mapping[str, Unremovable]) -> Eligibility:
+    def evaluate(self, absent: Mapping[str, Unremovable]) -> Eligibility:
         """Apply the conditions in order."""
         self._refuse_recent()
         self._refuse_marked()
@@ -99,7 +175,7 @@ class _Trial:
             self._refuse(self._unready(), [_UNREADY])
         compared = self._open.copy()
         self._refuse_used(measured, groups, places)
-        return self._answer(measured, compared, absent)
+        return self._result(measured, compared, absent)
 
     def _refuse(self, mask: Mask, reasons: Sequence[Unremovable], which: Ids | None = None) -> None:
         """Those of the mask that are still open stay, each for the reason that ``which`` tells."""
@@ -180,7 +256,7 @@ class _Trial:
         self._reasons[above] = np.array(reasons, dtype=object)[which] if reasons else None
         self._open[above] = False
 
-    def _answer(self, measured: Utilizations, compared: Mask, absent: Mapping[str, Unremovable]) -> Eligibility:
+    def _result(self, measured: Utilizations, compared: Mask, absent: Mapping[str, Unremovable]) -> Eligibility:
         stays, unremovable = ~self._open, dict(absent)
         unremovable.update(zip(self._of(stays), self._reasons[stays].tolist(), strict=True))
         return Eligibility(
@@ -234,3 +310,75 @@ def _tainted_at(table: NodeTable, window: slice) -> NDArray[np.float64]:
 def _disabled(table: NodeTable, window: slice) -> Mask:
     nodes = (table.template(row) for row in range(window.start, window.stop))
     return np.array([node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true" for node in nodes], dtype=np.bool_)
+
+
+class SimilarGroupBalance:
+    """Groups of one kind, and how many nodes each of them has or will have."""
+
+    def __init__(self, context: ScaleUpContext, refs: Iterable[GroupRef]) -> None:
+        self._state = context.state
+        self._kinds: dict[GroupRef, GroupRef] = {}
+        for ref in dict.fromkeys(refs):
+            known = dict.fromkeys(self._kinds.values())
+            alike = (kind for kind in known if _are_alike(context, kind, ref))
+            self._kinds[ref] = next(alike, ref)
+
+    def ordered(self, names: Sequence[str]) -> list[str]:
+        """The names in an order in which the largest of similar groups loses a node first, then the next largest.
+
+        Every kind of group keeps its places among the others.
+        """
+        left = self._sizes()
+        queues: dict[GroupRef, dict[GroupRef, deque[str]]] = {}
+        for name in names:
+            ref = self._state.group_of_node[name]
+            queues.setdefault(self._kinds[ref], {}).setdefault(ref, deque()).append(name)
+        found: list[str] = []
+        for name in names:
+            alike = queues[self._kinds[self._state.group_of_node[name]]]
+            largest = max((ref for ref in alike if alike[ref]), key=left.__getitem__)
+            found.append(alike[largest].popleft())
+            left[largest] -= 1
+        return found
+
+    def _sizes(self) -> dict[GroupRef, int]:
+        going = Counter(removing.removal.group for removing in self._state.observation.removing.values())
+        return {ref: max(0, (self._state.groups[ref].seen.target or 0) - going[ref]) for ref in self._kinds}
+
+
+def _are_alike(context: ScaleUpContext, one: GroupRef, other: GroupRef) -> bool:
+    return one in context.templates and other in context.templates and is_similar(context, one, other)
+
+
+def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: SimilarGroupBalance | None) -> list[str]:
+    """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
+    snapshot = context.snapshot
+    verdicts = DrainabilityCache(
+        DrainabilityRules(Workloads(), None, context.settings.drain, context.state.now, context.settings.is_ca)
+    )
+    before = context.state.memory.scale_down.unneeded_since
+    rows = [snapshot.row(name) for name in names]
+
+    def rank(name: str, row: int, kinds: Iterable[PodKind]) -> tuple[bool, bool, bool]:
+        if _is_ordinary(kinds):
+            return True, False, name not in before
+        status = evaluate_subset(find_pod_subsets(snapshot, (row,))[0], verdicts)
+        return not status.is_empty, bool(status.on_completion), name not in before
+
+    found = [node_pods.once(find_kinds) for node_pods in find_node_pods(snapshot, rows)]
+    ranks = {name: rank(name, row, kinds) for name, row, kinds in zip(names, rows, found, strict=True)}
+    ranked = sorted(names, key=ranks.__getitem__)
+    if balance is None:
+        return ranked
+    return [name for _, equals in groupby(ranked, ranks.__getitem__) for name in balance.ordered(list(equals))]
+
+
+def _is_ordinary(kinds: Iterable[PodKind]) -> bool:
+    """Whether some pod is to be moved or blocks, whatever the time and the settings, and none is to be waited for."""
+    found = False
+    for kind in kinds:
+        pod, annotations = kind.pod, kind.pod.metadata.annotations
+        if annotations.get(SAFE_TO_EVICT_ANNOTATION) == "on-completion":
+            return False
+        found = found or not (pod.metadata.deletion_timestamp or pod.is_mirror or pod.is_daemonset_pod)
+    return found

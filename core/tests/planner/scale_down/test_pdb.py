@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nodewright.model.cluster import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
 from nodewright.model.pod import Pod
-from nodewright.planner.scale_down.disruption import DisruptionBudgets
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.predicates.selectors import matches_selector
 from nodewright.testkit.builders import build_budget, build_pod
 

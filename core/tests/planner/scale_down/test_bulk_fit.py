@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nodewright.model.pod import ContainerStatus, Pod, PodCondition, PodStatus, ResourceRequirements, Toleration
 from nodewright.model.quantity import Quantity
-from nodewright.planner.scale_down.room import Room
+from nodewright.planner.scale_down.simulation import BulkFit
 from nodewright.predicates import explain
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
@@ -78,7 +78,7 @@ def test_who_has_room_together_has_it_one_after_the_other(
         asked.setdefault(pod_class, []).append(at % len(nodes))
     # Where what a pod holds and what it asks for differ, the larger counts.
     doubtful = {at % len(nodes) for at, *_, given_now in coming if given_now}
-    found = Room().for_all(board, asked)
+    found = BulkFit().rows_fitting_all(board, asked)
     for row in set(chain.from_iterable(asked.values())):
         guests = [pod_class for pod_class, rows in asked.items() for _ in range(rows.count(row))]
         fits = [all_fit(board.fork(), row, order) for order in (guests, guests[::-1])]

@@ -74,6 +74,6 @@ def is_judged_by_its_times(pod_class: PodClass) -> bool:
     return pod_class.terminating or pod_class.namespace == SYSTEM_NAMESPACE
 
 
-def find_rolls(snapshot: Snapshot, rows: Iterable[int]) -> list[NodePods]:
+def find_node_pods(snapshot: Snapshot, rows: Iterable[int]) -> list[NodePods]:
     """Those of nodes; pods are gone through again only if they change."""
     return [snapshot.of_pods(NodePods, (row,), partial(NodePods, snapshot.pod_classes(row)))[0] for row in rows]

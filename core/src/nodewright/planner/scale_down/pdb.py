@@ -16,7 +16,7 @@ from nodewright.snapshot.workloads import Workloads
 Label = tuple[str, str]
 
 
-class Allowance(NamedTuple):
+class PdbAllowance(NamedTuple):
     """Whether pods may go one after the other, whether all at once, and the pod for which a budget is too small."""
 
     can_remove: bool
@@ -63,19 +63,19 @@ class DisruptionBudgets:
         """A budget that does not let this pod go now."""
         return next((self._budgets[n] for n in self._matching(pod) if self._allowed[n] < 1), None)
 
-    def can_remove(self, pods: Sequence[Pod]) -> Allowance:
+    def can_remove(self, pods: Sequence[Pod]) -> PdbAllowance:
         """Whether these pods may go as far as their budgets know; the first budget that is used up decides."""
         affected: dict[int, list[Pod]] = {}
         for pod in pods:
             for number in self._matching(pod):
                 affected.setdefault(number, []).append(pod)
-        answer = Allowance(can_remove=True, in_parallel=True)
+        answer = PdbAllowance(can_remove=True, in_parallel=True)
         for number in sorted(affected):
             going, allowed = affected[number], self._allowed[number]
             if allowed < 1:
-                return Allowance(can_remove=False, in_parallel=False, blocker=going[0])
+                return PdbAllowance(can_remove=False, in_parallel=False, blocker=going[0])
             if allowed < len(going):
-                answer = Allowance(can_remove=True, in_parallel=False, blocker=going[-1])
+                answer = PdbAllowance(can_remove=True, in_parallel=False, blocker=going[-1])
         return answer
 
     def remove(self, pods: Iterable[Pod]) -> None:

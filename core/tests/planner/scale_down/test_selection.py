@@ -9,8 +9,8 @@ from nodewright.estimator.limits import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.confirm import Confirmed, confirm
-from nodewright.planner.scale_down.examine import Examination, examine
+from nodewright.planner.scale_down.node_removal import SimulatedRemovals, simulate_removals
+from nodewright.planner.scale_down.selection import ConfirmedRemovals, confirm_removals
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World
@@ -28,21 +28,23 @@ def world(*, whole: bool = False) -> ClusterState:
     return world.state()
 
 
-def look_again(state: ClusterState, *names: str, stuck: str = "", batch: int = 1) -> tuple[Confirmed, list[list[str]]]:
+def look_again(
+    state: ClusterState, *names: str, stuck: str = "", batch: int = 1
+) -> tuple[ConfirmedRemovals, list[list[str]]]:
     """What is confirmed of these nodes where every look has time for one only; and the names of each look."""
     snapshot, looks = state.observation.snapshot, list[list[str]]()
-    found = examine(snapshot, list(snapshot.names)[:-1], PodPlaces(), state, Settings(), never)
+    found = simulate_removals(snapshot, list(snapshot.names)[:-1], PodPlaces(), state, Settings(), never)
 
-    def look(asked: Sequence[str]) -> Examination:
+    def look(asked: Sequence[str]) -> SimulatedRemovals:
         looks.append(list(asked))
         first, *others = asked
         late = dict.fromkeys(others, LATE)
         if first == stuck:
-            return Examination(unremovable={first: STUCK}, skipped=late)
-        return Examination(removable=[node for node in found.removable if node.name == first], skipped=late)
+            return SimulatedRemovals(unremovable={first: STUCK}, skipped=late)
+        return SimulatedRemovals(removable=[node for node in found.removable if node.name == first], skipped=late)
 
     batches = dict.fromkeys(names, batch)
-    return confirm(state, batches, {node.name: node for node in found.removable}, look), looks
+    return confirm_removals(state, batches, {node.name: node for node in found.removable}, look), looks
 
 
 def test_those_that_were_found_in_time_go_and_nobody_looks_a_third_time() -> None:

@@ -13,11 +13,10 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.reason import Unremovable
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.examine import takes_pods
-from nodewright.planner.scale_down.simulation import Simulation
-from nodewright.planner.scale_down.trial import LOOK_AHEAD, Trial
+from nodewright.planner.scale_down.node_removal import LOOK_AHEAD, RemovalSimulator, destination_rows
+from nodewright.planner.scale_down.simulation import DrainSimulation
+from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.pod_places import PodPlaces
-from nodewright.snapshot.roll import find_rolls
 from nodewright.testkit.builders import build_budget, build_pod, build_taint
 from nodewright.testkit.world import World
 
@@ -68,13 +67,13 @@ def world_of(nodes: Sequence[tuple[int, dict[str, Any]]], pods: Sequence[tuple[i
 
 def run(state: ClusterState, names: Sequence[str], hints: PodPlaces, ahead: int) -> Found:
     picture = state.observation.snapshot
-    simulation = Simulation(picture.fork(), takes_pods(picture, state), hints, state.now)
-    trial = Trial(simulation, state, Settings())
+    simulation = DrainSimulation(picture.fork(), destination_rows(picture, state), hints, state.now)
+    simulator = RemovalSimulator(simulation, state, Settings())
     told: dict[str, object] = {}
     for index, name in enumerate(names):
-        verdict = trial.take_out(name, names[index : index + ahead])
+        verdict = simulator.try_removal(name, names[index : index + ahead])
         told[name] = verdict if isinstance(verdict, Unremovable) else [pod.key for pod in verdict.moving.pods]
-    places, board = trial.conclude(), simulation.board
+    places, board = simulator.finish(), simulation.snapshot
     return told, places, [board.free[row].tolist() for row, _ in board.nodes()]
 
 
@@ -124,7 +123,7 @@ def test_whatever_is_remembered(
     memory = ScaleDownMemory(unneeded_since=dict.fromkeys(names[:going], 1.0))
     state = replace(state, memory=replace(state.memory, scale_down=memory))
     places = {f"p{k}": names[to % len(nodes)] if to >= 0 else "" for k, (*_, to) in enumerate(hinted)}
-    rolls = find_rolls(state.observation.snapshot, range(len(nodes)))
+    rolls = find_node_pods(state.observation.snapshot, range(len(nodes)))
     hints = PodPlaces({roll: [places.get(pod.name, "") for pod in roll.pods] for roll in rolls})
     ordered = [*names[:going], *(names[at] for at in order if going <= at < len(names))]
     assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
@@ -138,6 +137,6 @@ def test_pods_come_to_a_node_in_the_order_in_which_they_leave_another(ahead: int
     state = world_of([(4, {})] * 4, pods, 0).state()
     memory = ScaleDownMemory(unneeded_since={"g0-0": 1.0, "g1-0": 1.0})
     state = replace(state, memory=replace(state.memory, scale_down=memory))
-    hints = PodPlaces({roll: ["g2-0"] * 4 for roll in find_rolls(state.observation.snapshot, (0, 1))})
+    hints = PodPlaces({roll: ["g2-0"] * 4 for roll in find_node_pods(state.observation.snapshot, (0, 1))})
     told, _, _ = run(state, ["g0-0", "g1-0", "g2-0"], hints, ahead)
     assert told["g2-0"] == [f"default/p{number}" for number in (3, 0, 1, 2, 7, 4, 5, 6)]

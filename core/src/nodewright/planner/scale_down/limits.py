@@ -1,17 +1,82 @@
-"""How many nodes go at a time: removals under way, drains, and groups that go as a whole (behaviour/down.md A11).
+"""What must remain: the least sizes of groups, the least cores, memory and GPUs (behaviour/down.md A9).
+
+How many nodes go at a time: removals under way, drains, and groups that go as a whole (behaviour/down.md A11).
 
 CA counts empty nodes among them. Otherwise empty nodes of ordinary groups have a deletion budget of their own instead
 (act/budget.py): they disturb no pod.
-"""
 
-from collections.abc import Iterable, Sequence
+
+Groups that have all their nodes or none: they go as a whole (behaviour/down.md A10)."""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.group import GroupRef
+from nodewright.model.limits import ResourceLimits
+from nodewright.model.node import Node
+from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, Removing
 from nodewright.model.settings import Settings
-from nodewright.planner.scale_down.atomic import count_registered, is_atomic
+from nodewright.planner.quota import CountsDevices, amount_of, totals
+from nodewright.snapshot.snapshot import Snapshot
+
+
+class MinimumLimits:
+    """Room above the least sizes and amounts, used up as nodes are chosen.
+
+    ``snapshot`` is the picture of the nodes that count. Those on their way out do not, unless ``counts_leaving``.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        snapshot: Snapshot,
+        limits: ResourceLimits,
+        accelerators: CountsDevices,
+        *,
+        counts_leaving: bool,
+    ) -> None:
+        self._state = state
+        self._accelerators = accelerators
+        self._going: dict[GroupRef, int] = {}
+        for removing in state.observation.removing.values():
+            self._going[removing.removal.group] = self._going.get(removing.removal.group, 0) + 1
+        least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
+        used = totals(snapshot, least, accelerators)
+        self._left = {name: used[name] - amount for name, amount in least.items()}
+        if not counts_leaving:
+            self._take_leaving(snapshot)
+
+    def _take_leaving(self, snapshot: Snapshot) -> None:
+        for name in self._state.observation.removing:
+            row = snapshot.find_row(name)
+            if row is not None:
+                for resource, amount in self._amounts(snapshot.node(row)).items():
+                    self._left[resource] -= amount
+
+    def take(self, ref: GroupRef, node: Node) -> Unremovable | None:
+        """Count a node as gone; answers why it must stay instead, if it must.
+
+        The cloud has already taken nodes under deletion off the target, and they are counted once more, as CA does.
+        """
+        seen = self._state.groups[ref].seen
+        target = (seen.target or 0) - self._going.get(ref, 0)
+        if target <= seen.group.min_size:
+            text = f"group {ref} would have less than its least size of {seen.group.min_size}"
+            return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
+        amounts = {name: amount for name, amount in self._amounts(node).items() if amount > 0}
+        short = [name for name, amount in amounts.items() if self._left[name] < amount]
+        if short:
+            text = f"the cluster would have less than its least {', '.join(short)}"
+            return Unremovable(code=UnremovableCode.MINIMAL_RESOURCES, message=text)
+        for name, amount in amounts.items():
+            self._left[name] -= amount
+        self._going[ref] = self._going.get(ref, 0) + 1
+        return None
+
+    def _amounts(self, node: Node) -> Mapping[str, int]:
+        return {name: amount_of(node, name, self._accelerators) for name in self._left}
 
 
 @dataclass
@@ -46,7 +111,9 @@ class _Budget:
         self.overflows = False
 
 
-def crop(state: ClusterState, empty: Sequence[str], drain: Sequence[str], settings: Settings) -> dict[str, int]:
+def fit_into_budgets(
+    state: ClusterState, empty: Sequence[str], drain: Sequence[str], settings: Settings
+) -> dict[str, int]:
     """Node → batch size of those that may go now: zero-or-max groups before ordinary ones, empty nodes before others.
 
     A batch is how many nodes of the group go in one call, 1 for an ordinary group.
@@ -123,3 +190,40 @@ def _accept(state: ClusterState, group: _Group, budget: _Budget, chosen: dict[st
         batch = target
     chosen.update(dict.fromkeys(nodes, batch))
     budget.spend(len(nodes), len(group.drain))
+
+
+def is_atomic(state: ClusterState, ref: GroupRef) -> bool:
+    return state.groups[ref].seen.options.zero_or_max_node_scaling
+
+
+def count_registered(state: ClusterState, ref: GroupRef) -> int:
+    """Nodes of a group with an instance behind them, without those that are starting."""
+    group, snapshot = state.groups[ref], state.observation.snapshot
+    there = {instance.id.lower() for instance in group.seen.instances or ()}
+    readiness = group.readiness
+    going = (snapshot.node(snapshot.row(name)).spec.provider_id.lower() for name in readiness.deleted)
+    return len(readiness.ready) + len(readiness.unready) + len(readiness.leaving) + sum(i in there for i in going)
+
+
+def keep_complete_groups(state: ClusterState, chosen: Sequence[str]) -> tuple[list[str], dict[str, Unremovable]]:
+    """The chosen nodes that may go: those of ordinary groups, then those of zero-or-max groups that are complete.
+
+    Complete is what has the size that the group should have, or all the nodes that it does have.
+    """
+    going: list[str] = []
+    atomic: dict[GroupRef, list[str]] = {}
+    for name in chosen:
+        ref = state.group_of_node[name]
+        if is_atomic(state, ref):
+            atomic.setdefault(ref, []).append(name)
+        else:
+            going.append(name)
+    stay: dict[str, Unremovable] = {}
+    for ref, names in atomic.items():
+        target = state.groups[ref].seen.target
+        if len(names) in (target, count_registered(state, ref)):
+            going += names
+        else:
+            text = f"group {ref} goes as a whole, and only {len(names)} of its {target} nodes can"
+            stay |= dict.fromkeys(names, Unremovable(code=UnremovableCode.ATOMIC_FAILED, message=text))
+    return going, stay
