@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml $(wildcard plugins/*/pyproject.toml)
+MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
 .PHONY: setup demo test e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
 
@@ -67,7 +67,7 @@ clean:
 .venv/.runtime: $(MANIFESTS)
 	$(PYTHON) -m venv .venv
 	$(PIP) pip
-	$(PIP) --editable 'core[fake]' --editable plugins/fake
+	$(PIP) --editable 'core[fake]' --editable plugins/fake --editable simulator
 	touch $@
 
 .venv/.dev: .venv/.runtime

@@ -20,9 +20,9 @@ from rich.table import Table
 from failover_report import COLUMNS, cells, draw_chart, write_document
 from failover_scenarios import CASES, FAILURE, MINUTE, MODES, Case, build
 from false_failovers import PLACES, count_false_failovers
-from nodewright.adapters.simulated.build import build_simulation
-from nodewright.adapters.simulated.journal import Fact, What
-from nodewright.adapters.simulated.result import SimulationResult
+from nodewright_simulator.build import build_simulation
+from nodewright_simulator.journal import Fact, What
+from nodewright_simulator.result import SimulationResult
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Minutes: a loop, the ordinary provision time, and figures are rounded.

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodewright.adapters.simulated.scenario import Crash, DeploymentSpec, PodTemplate, Scenario, Seconds
-from nodewright.adapters.simulated.scenario_file import check_scenario
+from nodewright_simulator.scenario import Crash, DeploymentSpec, PodTemplate, Scenario, Seconds
+from nodewright_simulator.scenario_file import check_scenario
 
 MINUTE = 60.0
 # Group a has grown to 48 machines in four steps before anything goes wrong: it has a history.

@@ -6,9 +6,6 @@ from itertools import count, islice
 from random import Random
 from typing import Any, TypedDict
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.scenario import DeploymentSpec, PodTemplate, Scenario, Seconds
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
@@ -16,6 +13,9 @@ from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.journal import What
+from nodewright_simulator.scenario import DeploymentSpec, PodTemplate, Scenario, Seconds
 
 PROVISION_SECONDS = 900.0
 ARRIVALS = 10_000

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("core/src", "plugins/fake/src", "tests/faults")
+SOURCES = ("core/src", "simulator/src", "plugins/fake/src", "tests/faults")
 MOST = 1000
 
 
@@ -82,7 +82,7 @@ def measure(mutant: Mutant, root: Path) -> Row:
         file.write_text(text)
         hunted = "--clock-jumps" if mutant.clock_jumps else f"--schedules={MOST}"
         command = [sys.executable, "-m", "tests.faults.report", hunted]
-        path = os.pathsep.join((str(copy), *(str(copy / part) for part in SOURCES[:2])))
+        path = os.pathsep.join((str(copy), *(str(copy / part) for part in SOURCES[:3])))
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -8,13 +8,13 @@ from pathlib import Path
 from random import Random
 
 from measure import Benchmark, Prepared, Result
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.demo import trace_scenario
-from nodewright.adapters.simulated.result import WaitingTimes
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan, make_plan
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.openb import trace_scenario
+from nodewright_simulator.result import WaitingTimes
 
 _WHOLE = str(Path(__file__).parents[1] / "tests" / "data" / "openb")
 _CUT = f"{files('nodewright.adapters.traces')}/data"

@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from node_bound import Amounts, Moment, NodeBound, Shape, averaged, moments
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.demo import trace_scenario
-from nodewright.adapters.simulated.journal import Fact, What
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.traces.openb import Trace, load_openb
 from nodewright.engine.brain import Planning
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.journal import Fact, What
+from nodewright_simulator.openb import Trace, load_openb, trace_scenario
+from nodewright_simulator.result import SimulationResult
 from scale_down_page import write_page
 
 ROOT = Path(__file__).parents[1]

@@ -5,13 +5,6 @@ from random import Random
 from loops import MOST_OF_MANY, many_pods, many_shapes
 from measure import Benchmark, Prepared, Result, make_store
 from nodewright.adapters.provider import connect_provider
-from nodewright.adapters.simulated.agenda import Agenda
-from nodewright.adapters.simulated.api_server import ApiServer
-from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
-from nodewright.adapters.simulated.crash import Tripwire
-from nodewright.adapters.simulated.journal import Journal
-from nodewright.adapters.simulated.recorder import Recorder
-from nodewright.adapters.simulated.scheduler import Scheduler
 from nodewright.cli.clock import SystemClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.ports import Ports
@@ -20,6 +13,13 @@ from nodewright.model.sharing import Sharing
 from nodewright.spec import ProviderContext
 from nodewright_fake import CloudOptions, FakeCloud, FakeProvider, GroupConfig, Slow
 from nodewright_fake.delays import Seconds
+from nodewright_simulator.agenda import Agenda
+from nodewright_simulator.api_server import ApiServer
+from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
+from nodewright_simulator.crash import Tripwire
+from nodewright_simulator.journal import Journal
+from nodewright_simulator.recorder import Recorder
+from nodewright_simulator.scheduler import Scheduler
 
 _SECONDS = Seconds(0.2)
 _SLOW = ("refresh", "increase_size")

@@ -4,11 +4,11 @@ import re
 from io import StringIO
 from pathlib import Path
 
-from nodewright.adapters.simulated.build import BuildOptions
-from nodewright.adapters.simulated.demo import demo_scenario
-from nodewright.cli.commands.demo import print_demo
-from nodewright.cli.commands.simulate import simulate
 from nodewright.cli.screen import Screen, safe
+from nodewright_simulator.build import BuildOptions
+from nodewright_simulator.cli.demo import print_demo
+from nodewright_simulator.cli.simulate import simulate
+from nodewright_simulator.openb import demo_scenario
 
 WIDTH = 96
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.scenario.test_budget import forgetful
 
-from nodewright.cli.simulation.summary import as_json
-from nodewright.cli.simulation.troubles import find_troubles
+from nodewright_simulator.cli.summary import as_json, find_troubles
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SCENARIO = """

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, connect_provider
-from nodewright.adapters.simulated.controllers import Deployment
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.simulation import RunOptions, Simulation
 from nodewright.engine.brain import Planning
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import Capability, NodeStart, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock, build_pod
+from nodewright_simulator.controllers import Deployment
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.simulation import RunOptions, Simulation
 
 CHEAP, DEAR = "cheap", "dear"
 PODS_AT = 5.0

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import Protocol
 
 from engine_play import CHEAP, DEAR, PODS_AT, EnginePlay
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.model.settings import Settings
+from nodewright_simulator.journal import What
+from nodewright_simulator.result import SimulationResult
 
 END = 4 * 3600.0
 MINUTE = 60.0

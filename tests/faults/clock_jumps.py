@@ -10,10 +10,10 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.engine.brain import Planning
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.journal import What
+from nodewright_simulator.scenario_file import read_scenario
 
 MINUTE, DAY = 60.0, 86400.0
 SIZES = (30.0, 600.0, DAY)

@@ -8,8 +8,9 @@ from typing import Any
 
 from tests.faults.history import History, Loop, Seen, Write
 
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.scenario import (
+from nodewright.model.duration import parse_duration
+from nodewright_simulator.journal import What
+from nodewright_simulator.scenario import (
     Crash,
     FullDisk,
     Kill,
@@ -20,7 +21,6 @@ from nodewright.adapters.simulated.scenario import (
     Restart,
     TouchNodes,
 )
-from nodewright.model.duration import parse_duration
 
 STARTUP = 900.0
 SLACK = 120.0

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario import Scenario
 from nodewright.spec import FailedInstance
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario import Scenario
 
 # A node whose condition changed so soon after it registered may never have been Ready, as far as it tells.
 CLOSE = 60.0

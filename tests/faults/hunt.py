@@ -12,9 +12,9 @@ from tests.faults.schedules import Schedule, schedules
 from tests.faults.shrink import shrink
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError
+from nodewright_simulator.scenario_file import read_scenario
 
 
 class Broken(AssertionError):

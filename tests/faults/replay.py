@@ -9,8 +9,8 @@ from tests.faults.history import Loop
 from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.engine.brain import Planning
+from nodewright_simulator.scenario_file import load_scenario
 
 
 def replay(file: Path) -> Facts:

@@ -13,8 +13,8 @@ from tests.faults.replay import replay, story
 from tests.faults.schedules import Schedule, schedules
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.engine.brain import Planning
+from nodewright_simulator.scenario_file import read_scenario
 
 REPOSITORY = Path(__file__).parents[2]
 FINDING = "60 s: increase_size of a (0 → 1): above the maximum"

@@ -10,13 +10,13 @@ from tests.faults.hunt import Broken, drawn, examine, hunt, smallest
 from tests.faults.invariants import INVARIANTS
 from tests.faults.witness import Witness
 
-from nodewright.adapters.simulated.scenario_file import load_scenario
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
+from nodewright_simulator.scenario_file import load_scenario
 
 SCHEDULES, PARTS = 1000, 4
 

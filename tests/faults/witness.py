@@ -12,8 +12,6 @@ from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Wr
 from tests.faults.provider import TellingProvider
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.scenario import Scenario
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
@@ -27,6 +25,8 @@ from nodewright.model.provisioning_request import (
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.spec import ProviderContext
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.scenario import Scenario
 
 LOOPS_AT_A_TIME = 50
 _SILENT = "fast_failure_detection"

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DISTRIBUTIONS = ("core", "plugins/aws", "plugins/azure", "plugins/externalgrpc", "plugins/fake", "plugins/gce")
+DISTRIBUTIONS = (
+    "core",
+    "plugins/aws",
+    "plugins/azure",
+    "plugins/externalgrpc",
+    "plugins/fake",
+    "plugins/gce",
+    "simulator",
+)
 Run = Callable[..., str]
 Install = Callable[..., Path]
 

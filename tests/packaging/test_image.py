@@ -23,6 +23,10 @@ def test_what_the_image_runs(tmp_path: Path) -> None:
     assert re.search(r"^ fake +nodewright-fake .* ok +$", said, re.MULTILINE)
     assert not (home / "bin" / "pip").exists()
     run(compile_ours, home, home / "bin")
+    # The simulator is no part of an image for production.
+    assert not list(home.glob("lib/python*/site-packages/nodewright_simulator*"))
+    asked = f"{home}/bin/nodewright simulate scenario.yaml 2>&1 || test $? -eq 2"
+    assert 'pip install "nodewright[simulator]"' in run(asked, home, home / "bin")
 
 
 def run(command: str, home: Path, first_on_path: Path) -> str:

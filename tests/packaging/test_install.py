@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ("aws", "azure", "externalgrpc", "fake", "gce")
-MANIFESTS = ("core/pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS))
-OWN = ("nodewright", *(f"nodewright-{name}" for name in PLUGINS))
+MANIFESTS = ("core/pyproject.toml", *(f"plugins/{name}/pyproject.toml" for name in PLUGINS), "simulator/pyproject.toml")
+OWN = ("nodewright", *(f"nodewright-{name}" for name in PLUGINS), "nodewright-simulator")
 
 Run = Callable[..., str]
 Install = Callable[..., Path]

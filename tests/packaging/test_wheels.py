@@ -16,6 +16,7 @@ of_each = pytest.mark.parametrize(
         "nodewright_externalgrpc",
         "nodewright_fake",
         "nodewright_gce",
+        "nodewright_simulator",
     ],
 )
 
@@ -32,7 +33,7 @@ def test_a_wheel_is_typed_and_licensed(wheels: Path, name: str) -> None:
 
 
 def test_the_trace_of_the_demo_comes_along_with_its_licence(wheels: Path) -> None:
-    [wheel] = wheels.glob("nodewright-0*.whl")
+    [wheel] = wheels.glob("nodewright_simulator-0*.whl")
     with zipfile.ZipFile(wheel) as content:
         folders = {file.rpartition("/")[0] for file in content.namelist() if file.endswith((".csv", ".csv.gz"))}
         assert folders

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from nodewright.adapters.simulated.crash import Boundary
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.simulation import Simulation
+from nodewright_simulator.crash import Boundary
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.simulation import Simulation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.scenario.story import Story
 
-from nodewright.adapters.simulated.journal import What
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright_simulator.journal import What
 
 # The planner's own removals are of no interest here.
 _NONE = {"scale-down-unneeded-time": "1000h", "scale-down-unready-time": "1000h", "max-bulk-soft-taint-count": 0}

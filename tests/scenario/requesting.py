@@ -6,8 +6,6 @@ from typing import Any
 from msgspec.structs import replace
 from tests.scenario.story import Story
 
-from nodewright.adapters.simulated.scenario import PodTemplate as PodShape
-from nodewright.adapters.simulated.workloads import pod_of
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
@@ -20,6 +18,8 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
+from nodewright_simulator.scenario import PodTemplate as PodShape
+from nodewright_simulator.workloads import pod_of
 
 ON = {"enable-provisioning-requests": True}
 

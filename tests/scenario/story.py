@@ -10,14 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nodewright.adapters.provider import CallSettings
-from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.adapters.simulated.controllers import Deployment
-from nodewright.adapters.simulated.flat_settings import read_flat_settings
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import Decision, SimulationResult
-from nodewright.adapters.simulated.scenario import PodTemplate
-from nodewright.adapters.simulated.simulation import RunOptions, Simulation
-from nodewright.adapters.simulated.workloads import pod_of
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.brain import Planning
 from nodewright.model.capability import Capability
@@ -30,6 +23,13 @@ from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider, fixed
+from nodewright_simulator.controllers import Deployment
+from nodewright_simulator.journal import What
+from nodewright_simulator.result import Decision, SimulationResult
+from nodewright_simulator.scenario import PodTemplate
+from nodewright_simulator.scenario_file import read_flat_settings
+from nodewright_simulator.simulation import RunOptions, Simulation
+from nodewright_simulator.workloads import pod_of
 
 MINUTE = 60.0
 LOOP = 10.0

@@ -12,11 +12,11 @@ from tests.scenario.kills import kill_everywhere
 from tests.scenario.requesting import ON, Asking
 from tests.scenario.story import LOOP, MINUTE, PROVISION, Story
 
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.simulation import Simulation
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.simulation import Simulation
 
 POOL = {"name": "pool", "max_size": 20, "price_per_hour": 0.1}
 # Too large to be similar to the pool, and dearer: it is asked when the pool has failed.

@@ -13,9 +13,7 @@ from tests.scenario.spare import Sparing
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.adapters.simulated.flat_settings import read_flat_settings
-from nodewright.adapters.simulated.scenario import TolerationSpec
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
 from nodewright.cli.dry_run.trial import try_once
 from nodewright.cli.plan.json import as_json
@@ -24,6 +22,8 @@ from nodewright.model.action import CreateNodeGroup
 from nodewright.model.group import GroupRef
 from nodewright.spec import GroupSpec, ProviderContext, Taint
 from nodewright_fake import FakeProvider
+from nodewright_simulator.scenario import TolerationSpec
+from nodewright_simulator.scenario_file import read_flat_settings
 
 ON = {"node-autoprovisioning-enabled": True}
 SMALL = {"name": "small", "cpu": 2, "memory": "8Gi", "price_per_hour": 0.2}

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.scenario.story import LOOP, MINUTE, PROVISION, Story
 
-from nodewright.adapters.simulated.journal import What
+from nodewright_simulator.journal import What
 
 FORGOTTEN = 60.0
 WINDOW = 10 * MINUTE

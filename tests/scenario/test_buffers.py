@@ -5,8 +5,8 @@ from tests.scenario import requesting
 from tests.scenario.spare import ON, Sparing
 from tests.scenario.story import MINUTE, SOON, Story
 
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.capacity_buffer import ScalableReference
+from nodewright_simulator.journal import What
 
 POOL = {"name": "pool", "size": 1, "max_size": 20}
 READY = "True/AttributesSetSuccessfully"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.scenario.spare import ON, Sparing
 from tests.scenario.story import MINUTE, SOON, Story
 
-from nodewright.adapters.simulated.journal import What
+from nodewright_simulator.journal import What
 
 POOL = {"name": "pool", "size": 1, "max_size": 50}
 STEP = 3 * MINUTE

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from tests.scenario.story import LOOP, MINUTE, Story
 
-from nodewright.adapters.simulated.scenario import TolerationSpec
 from nodewright.model.group import GroupRef
 from nodewright.model.node import NodeCondition
+from nodewright_simulator.scenario import TolerationSpec
 
 HEALTHY = {"name": "healthy", "size": 12, "min_size": 12, "max_size": 12, "price_per_hour": 0.1}
 BROKEN = {"name": "broken", "price_per_hour": 0.15, "ready_delay": "100h"}

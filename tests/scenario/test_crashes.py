@@ -4,10 +4,10 @@ twice, and every pod runs.
 
 import pytest
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.engine.brain import Planning
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario_file import read_scenario
 
 SCENARIO = """
 name: crash

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace as changed
 from tests.scenario.story import LOOP, MINUTE, Story
 
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.daemon.dry_brain import DryRunPlanning
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
 from nodewright.cli.dry_run.trial import try_once

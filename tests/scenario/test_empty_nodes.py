@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.scenario.story import LOOP, MINUTE, Story
 
-from nodewright.adapters.simulated.journal import What
+from nodewright_simulator.journal import What
 
 SETTINGS = {
     "scale-down-unneeded-time": "2m",

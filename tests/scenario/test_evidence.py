@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from tests.scenario.story import LOOP, MINUTE, PROVISION, Story
 from tests.scenario.test_budget import forget_nodes
 
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.group import FailedInstance, Instance
 from nodewright.model.removal import RemovalResult
 from nodewright.spec import hookimpl
 from nodewright.testkit import build_node
 from nodewright_fake import FakeProvider
+from nodewright_simulator.journal import What
 
 A = {"name": "a", "price_per_hour": 0.1, "zone": "z1"}
 B = {"name": "b", "price_per_hour": 0.2, "zone": "z2"}

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.result import Decision, SimulationResult
-from nodewright.adapters.simulated.scenario_file import load_scenario
-from nodewright.cli.simulation.removals import scale_down_in_words
-from nodewright.cli.simulation.summary import as_json
 from nodewright.engine.brain import Planning
 from nodewright.model.removal import RemovalResult
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.cli.summary import as_json, scale_down_in_words
+from nodewright_simulator.result import Decision, SimulationResult
+from nodewright_simulator.scenario_file import load_scenario
 
 FOLDER = Path(__file__).parents[2] / "docs" / "scenarios"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))

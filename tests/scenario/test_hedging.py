@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.scenario.story import LOOP, MINUTE, SILENT, SOON, Story
 
-from nodewright.adapters.simulated.journal import What
+from nodewright_simulator.journal import What
 
 CHEAP = {"name": "a", "price_per_hour": 0.1, "provision_delay": "150s"}
 DEAR = {"name": "b", "price_per_hour": 0.2}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.scenario.story import Story
 
-from nodewright.adapters.simulated.cluster import SimulatedPod
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.meta import LabelSelector, Requirement
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.snapshot.context import Context
 from nodewright.testkit import build_pod
+from nodewright_simulator.cluster import SimulatedPod
+from nodewright_simulator.journal import What
 
 GROUPS: tuple[dict[str, Any], ...] = (
     {"name": "small", "zone": "a", "cpu": 4, "memory": "16Gi"},

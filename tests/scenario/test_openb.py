@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.demo import demo_scenario, trace_scenario
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.simulation import OnProgress
-from nodewright.adapters.traces.openb import is_trace, load_openb
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.openb import demo_scenario, is_trace, load_openb, trace_scenario
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.simulation import OnProgress
 
 FOLDER = Path(__file__).parents[1] / "data" / "openb"
 CUT = Path(str(files("nodewright.adapters.traces"))) / "data"

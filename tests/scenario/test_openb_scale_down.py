@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from nodewright.adapters.simulated.journal import Fact, What
-from nodewright.adapters.traces.openb import load_openb
+from nodewright_simulator.journal import Fact, What
+from nodewright_simulator.openb import load_openb
 from scale_down import FOLDER, count_cycles, measure, replay
 
 MakeAudit = Callable[..., Any]

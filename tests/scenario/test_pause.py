@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario_file import read_scenario
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario_file import read_scenario
 
 SCENARIO = """
 name: pause

@@ -11,12 +11,12 @@ from tests.scenario.kills import Kill, kill_everywhere
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
 from nodewright.actuation import AuditRecord
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import FinalState, SimulationResult
-from nodewright.adapters.simulated.scenario import TolerationSpec
-from nodewright.adapters.simulated.simulation import Simulation
 from nodewright.engine.covering import START_SECONDS
 from nodewright.model.process_settings import ProviderSettings
+from nodewright_simulator.journal import What
+from nodewright_simulator.result import FinalState, SimulationResult
+from nodewright_simulator.scenario import TolerationSpec
+from nodewright_simulator.simulation import Simulation
 
 DOWN = 25.0
 # How long a call may be under way after it was saved that it is about to be made.

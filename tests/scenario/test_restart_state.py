@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.scenario.story import MINUTE, SILENT, Story
 
-from nodewright.adapters.simulated.journal import What
 from nodewright.adapters.store import FileStore
 from nodewright.engine.ports import Ports
 from nodewright.model.group import GroupRef
+from nodewright_simulator.journal import What
 
 CHEAP = {"name": "cheap", "price_per_hour": 0.1, "provision_delay": 240}
 DEAR = {"name": "dear", "price_per_hour": 0.2}

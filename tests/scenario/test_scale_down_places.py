@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.scenario.story import LOOP, SOON, Story
 
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.removal import RemovalEnded, RemovalResult
+from nodewright_simulator.journal import What
 
 POOL = {"name": "pool", "min_size": 1, "price_per_hour": 0.1, "cpu": 4}
 DELAY = 5.0

@@ -13,20 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenario.story import MINUTE, Story
 
-from nodewright.adapters.simulated.api_server import Refusal
-from nodewright.adapters.simulated.cluster import SimulatedPod
-from nodewright.adapters.simulated.controllers import Deployment, named
-from nodewright.adapters.simulated.disruptions import BudgetRule
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario import PodTemplate, SpreadSpec
-from nodewright.adapters.simulated.workloads import pod_of
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
 from nodewright.predicates import explain
+from nodewright_simulator.api_server import BudgetRule, Refusal
+from nodewright_simulator.cluster import SimulatedPod
+from nodewright_simulator.controllers import Deployment, named
+from nodewright_simulator.journal import What
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario import PodTemplate, SpreadSpec
+from nodewright_simulator.workloads import pod_of
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 CORES, GRACE, LATER = 4, 15.0, 4 * MINUTE

@@ -8,11 +8,10 @@ from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE
 
 from nodewright.actuation.removals.marks import CORDONED_ANNOTATION
-from nodewright.adapters.simulated.api_server import EDIT, Refusal
-from nodewright.adapters.simulated.disruptions import BudgetRule
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.meta import LabelSelector
 from nodewright.model.removal import RemovalEnded, RemovalResult
+from nodewright_simulator.api_server import EDIT, BudgetRule, Refusal
+from nodewright_simulator.journal import What
 
 POOL = {"name": "pool", "size": 3, "price_per_hour": 0.1, "cpu": 4}
 AT = 5 * MINUTE

@@ -10,14 +10,14 @@ from tests.scenario.kills import kill_everywhere
 from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
-from nodewright.adapters.simulated.journal import What
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario import PodTemplate, Seconds
-from nodewright.adapters.simulated.simulation import Simulation
-from nodewright.adapters.simulated.workloads import engine_pod
 from nodewright.engine.covering import START_SECONDS
 from nodewright.model.process_settings import ProviderSettings
 from nodewright.model.removal import RemovalResult
+from nodewright_simulator.journal import What
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario import PodTemplate, Seconds
+from nodewright_simulator.simulation import Simulation
+from nodewright_simulator.workloads import engine_pod
 
 DOWN = 25.0
 # How long a call may be under way after it was saved that it is about to be made.

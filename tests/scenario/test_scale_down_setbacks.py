@@ -5,11 +5,11 @@ from typing import Any
 
 from tests.scenario.story import MINUTE, SOON, Story
 
-from nodewright.adapters.simulated.api_server import Refusal
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import explain_node
+from nodewright_simulator.api_server import Refusal
+from nodewright_simulator.journal import What
 
 POOL = {"name": "pool", "size": 2, "min_size": 1, "price_per_hour": 0.1, "cpu": 4}
 HOUR = 60 * MINUTE

@@ -5,10 +5,10 @@ from importlib.resources import files
 
 from msgspec.structs import replace
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.demo import trace_scenario
-from nodewright.adapters.simulated.result import SimulationResult
 from nodewright.engine.brain import Planning
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.openb import trace_scenario
+from nodewright_simulator.result import SimulationResult
 
 CUT = str(files("nodewright.adapters.traces")) + "/data"
 EAGER = {

@@ -6,7 +6,7 @@ import pytest
 from tests.scenario.requesting import ON, Asking
 from tests.scenario.story import MINUTE, Story
 
-from nodewright.adapters.simulated.crash import Boundary
+from nodewright_simulator.crash import Boundary
 
 QUEUED = "queued.example.com"
 POOL = {"name": "pool", "size": 0, "max_size": 20}

@@ -5,10 +5,6 @@ from dataclasses import replace
 from itertools import count
 from random import Random
 
-from nodewright.adapters.simulated.build import BuildOptions, build_simulation
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.scenario_file import read_scenario
-from nodewright.cli.simulation.troubles import find_troubles
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
@@ -16,6 +12,10 @@ from nodewright.planner import make_plan
 from nodewright.planner.explain.node import explain_node
 from nodewright.planner.explain.values import NodeExplanation, NodeFate
 from nodewright.planner.plan import Plan
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.cli.summary import find_troubles
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario_file import read_scenario
 
 NODES = 12
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.adapters.simulated.controllers import Deployment
-from nodewright.adapters.simulated.result import SimulationResult
-from nodewright.adapters.simulated.simulation import RunOptions, Simulation
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.engine.brain import Planning
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import build_pod
 from nodewright_fake import FakeProvider
+from nodewright_simulator.controllers import Deployment
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.simulation import RunOptions, Simulation
 
 TROUBLE = [
     {"kind": "hang", "hook": "refresh"},

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
-from nodewright.adapters.simulated.journal import What
 from nodewright.model.node import Taint
 from nodewright.model.quantity import Quantity
+from nodewright_simulator.journal import What
 
 HOUR, DAY = 60 * MINUTE, 24 * 60 * MINUTE
 A = {"name": "a", "price_per_hour": 0.1, "cpu": 2}

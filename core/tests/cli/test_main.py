@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from nodewright.cli.main import BUG, COMMANDS, INTERRUPTED, Commands, cli, run
-from nodewright.model.errors import ConfigError, InvariantError
+from nodewright.cli.main import BUG, COMMANDS, INTERRUPTED, Commands, cli, load_command_of_extra, run
+from nodewright.model.errors import ConfigError, InvariantError, PluginNotFound
 
 Nodewright = Callable[..., Any]
 
@@ -54,6 +54,12 @@ def test_wrong_usage_is_one_sentence(nodewright: Nodewright, args: list[str], se
     assert ended.err.startswith("nodewright: ")
     assert ended.err.count("\n") == 1
     assert sentence in ended.err
+
+
+@pytest.mark.parametrize("name", ["demo", "simulate"])
+def test_a_command_of_an_extra_says_what_to_install(name: str) -> None:
+    with pytest.raises(PluginNotFound, match=rf'nodewright {name} .*: pip install "nodewright\[simulator\]"'):
+        load_command_of_extra(name, group="nodewright.tests.none")
 
 
 def raising(error: BaseException) -> click.Command:

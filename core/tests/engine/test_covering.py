@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodewright.adapters.simulated.store import MemoryStore
 from nodewright.clusterstate.in_flight import WriteInFlight
 from nodewright.clusterstate.state import Memory
 from nodewright.engine.covering import START_SECONDS, Covering
@@ -14,6 +13,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.model.write_fence import WriteFence
 from nodewright.testkit import FakeClock
+from nodewright_simulator.store import MemoryStore
 
 A = GroupRef("p", "a")
 LASTS = 60.0 + START_SECONDS

@@ -12,7 +12,7 @@ from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.dry import DryCluster
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.errors import KubeApiError
 from nodewright.testkit import build_pod

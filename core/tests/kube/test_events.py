@@ -10,7 +10,7 @@ from nodewright.actuation import Event
 from nodewright.actuation.ports import STATUS_NAME
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.events import KubeEvents, OwnMaps
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.expander.priority import CONFIG_MAP
 
 EVENTS = "/api/v1/namespaces/default/events"

@@ -14,7 +14,7 @@ from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.cache import ObjectCache
 from nodewright.adapters.kube.reflector import PAGE, Reflector
 from nodewright.adapters.kube.resources import Resource
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.node import Node
 

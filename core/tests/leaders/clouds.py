@@ -12,14 +12,14 @@ from core.tests.leaders.stage import Process, Stage
 
 from nodewright import spec
 from nodewright.adapters.provider.runner import CallTimedOut
-from nodewright.adapters.simulated.agenda import Agenda
-from nodewright.adapters.simulated.api_server import ApiServer
-from nodewright.adapters.simulated.cluster import SimulatedCluster, SimulatedPod
-from nodewright.adapters.simulated.crash import Tripwire
-from nodewright.adapters.simulated.journal import Journal
-from nodewright.adapters.simulated.scheduler import Scheduler
 from nodewright.spec import hookimpl
 from nodewright.testkit import build_node, build_pod, build_template
+from nodewright_simulator.agenda import Agenda
+from nodewright_simulator.api_server import ApiServer
+from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
+from nodewright_simulator.crash import Tripwire
+from nodewright_simulator.journal import Journal
+from nodewright_simulator.scheduler import Scheduler
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import pytest
 
 from nodewright.actuation import Event
 from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from nodewright import spec
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.spec import hookimpl
 from nodewright.testkit import build_template
 

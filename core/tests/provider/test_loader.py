@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nodewright import spec
 from nodewright.adapters.provider import InlineRunner, installed_providers, load_provider
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.errors import ConfigError, ContractViolation, PluginError, PluginNotFound
 from nodewright.spec import Capability, ProviderContext, hookimpl
 

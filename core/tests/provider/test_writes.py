@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.provider import ProviderClient
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.errors import (
     BadAnswer,
     InvariantError,

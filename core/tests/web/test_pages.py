@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Page, WebServer, parse_address
 from nodewright.adapters.web.health import HealthLimits
 from nodewright.model.errors import ConfigError

@@ -14,7 +14,7 @@ import click
 
 from nodewright.cli.pipe import ReaderGone, abandon_output
 from nodewright.model.complaint import printable, suggest
-from nodewright.model.errors import InvariantError, NodewrightError, ProviderError
+from nodewright.model.errors import InvariantError, NodewrightError, PluginNotFound, ProviderError
 
 DONE, BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _LONGEST_MESSAGE = 2000
@@ -38,6 +38,11 @@ COMMANDS = {
 }
 
 
+# The extra whose distribution offers the command as an entry point.
+COMMANDS_OF_EXTRAS = {"demo": "simulator", "simulate": "simulator"}
+COMMAND_ENTRY_POINTS = "nodewright.commands"
+
+
 class Commands(click.Group):
     """Subcommands that are imported late."""
 
@@ -47,6 +52,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in COMMANDS_OF_EXTRAS:
+            return load_command_of_extra(cmd_name)
         command: click.Command = import_module(f"nodewright.cli.commands.{cmd_name.replace('-', '_')}").command
         return command
 
@@ -61,6 +68,15 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def load_command_of_extra(name: str, group: str = COMMAND_ENTRY_POINTS) -> click.Command:
+    """Return the command that an installed distribution offers as an entry point; raise PluginNotFound if none does."""
+    for entry in import_module("importlib.metadata").entry_points(group=group, name=name):
+        command: click.Command = entry.load()
+        return command
+    extra = COMMANDS_OF_EXTRAS[name]
+    raise PluginNotFound(f'nodewright {name} is not installed: pip install "nodewright[{extra}]"')
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature

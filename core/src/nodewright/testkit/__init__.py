@@ -1,6 +1,6 @@
 """PUBLIC: what plugin authors and simulations test with."""
 
-from nodewright.adapters.simulated.clock import VirtualClock as FakeClock
+from nodewright.adapters.virtual_clock import VirtualClock as FakeClock
 from nodewright.testkit.builders import (
     build_group,
     build_node,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from nodewright.adapters.simulated.clock import VirtualClock
+    from nodewright.adapters.virtual_clock import VirtualClock
 
 _PREFIX = "contract: "
 
@@ -13,7 +13,7 @@ _PREFIX = "contract: "
 @pytest.fixture
 def fake_clock() -> "VirtualClock":
     """Virtual time: it moves only when somebody sleeps or says so."""
-    from nodewright.adapters.simulated.clock import VirtualClock  # noqa: PLC0415 - a light start for others' tests
+    from nodewright.adapters.virtual_clock import VirtualClock  # noqa: PLC0415 - a light start for others' tests
 
     return VirtualClock()
 

@@ -9,7 +9,7 @@ from core.tests.kube.conftest import ApiServer
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.metrics import Metrics
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
 from nodewright.cli.daemon.inquiries import DebugServer
 from nodewright.cli.daemon.pages import public_pages

@@ -5,7 +5,7 @@ import io
 import msgspec
 
 from nodewright.adapters.logs import ConditionLog, JsonLog
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.daemon.parts import tell_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen

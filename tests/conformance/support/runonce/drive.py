@@ -5,11 +5,11 @@ from random import Random
 from typing import Any
 
 from nodewright.actuation import AuditLog
-from nodewright.adapters.simulated.clock import VirtualClock
-from nodewright.adapters.simulated.store import MemoryStore
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.brain import Planning
 from nodewright.engine.ports import Ports as Outside
+from nodewright_simulator.store import MemoryStore
 from runonce.cloud import Cloud
 from runonce.cluster import Cluster
 from runonce.details import make_details

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from nodewright.adapters.provider import InlineRunner, ProviderClient, installed_providers
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json

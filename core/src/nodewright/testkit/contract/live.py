@@ -7,7 +7,7 @@ surprise another. A cloud that lives in the provider's own memory has nobody els
 from typing import NamedTuple
 
 from nodewright.adapters.provider import ProviderClient
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import InstanceState

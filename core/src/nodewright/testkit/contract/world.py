@@ -5,7 +5,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, connect_provider
-from nodewright.adapters.simulated.clock import VirtualClock
+from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.clock import Clock
 
 

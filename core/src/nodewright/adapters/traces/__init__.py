@@ -1,1 +1,0 @@
-"""Recorded workloads as input for simulations."""

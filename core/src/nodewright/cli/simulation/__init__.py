@@ -1,1 +1,0 @@
-"""What came of a simulation, for people and for programs."""

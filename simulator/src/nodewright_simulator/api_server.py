@@ -1,0 +1,234 @@
+"""The API server of a simulated cluster: what the engine reads of it, and what it may change."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, NodeView
+from nodewright.model.capacity_buffer import CapacityBuffer
+from nodewright.model.capacity_quota import CapacityQuota
+from nodewright.model.clock import Clock
+from nodewright.model.cluster import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from nodewright.model.condition import Condition
+from nodewright.model.errors import KubeApiError
+from nodewright.model.meta import LabelSelector, ObjectMeta
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import ProvisioningRequest
+from nodewright.predicates.selectors import parse_selector
+from nodewright.snapshot.workloads import Workloads
+from nodewright_simulator.agenda import Agenda
+from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
+from nodewright_simulator.controllers import start_daemons
+from nodewright_simulator.crash import Tripwire
+from nodewright_simulator.custom_resources import CapacityBuffers, PodTemplates, Quotas, Requests
+
+NO_PODS, HALF_OF_THE_PODS, STALE = "no_pods", "half_of_the_pods", "stale"
+
+
+class Misreads:
+    """Shows a picture as a broken API server would; one node that is looked at by its name is always shown as it is."""
+
+    def __init__(self) -> None:
+        self._shows = ""
+        self._until = 0.0
+        self._held: ClusterPicture | None = None
+
+    def begin(self, shows: str, until: float) -> None:
+        """Show the cluster wrong from now ``until`` then (epoch seconds)."""
+        self._shows, self._until, self._held = shows, until, None
+
+    def apply(self, picture: ClusterPicture, now: float) -> ClusterPicture:
+        if now >= self._until:
+            return picture
+        if self._shows == STALE:
+            self._held = self._held or picture
+            return self._held
+        return _without(picture, every=1 if self._shows == NO_PODS else 2)
+
+
+def _without(picture: ClusterPicture, *, every: int) -> ClusterPicture:
+    """Return the picture without each pod of which the number divides by ``every``."""
+    snapshot, number = picture.snapshot.fork(), 0
+    for row, _ in list(snapshot.nodes()):
+        for pod in snapshot.pods(row):
+            number += 1
+            if number % every == 0:
+                snapshot.unplace(snapshot.class_of(pod, placed=True), row, pod=pod)
+    pending = tuple(pod for place, pod in enumerate(picture.pending, 1) if place % every)
+    return ClusterPicture(
+        snapshot=snapshot, pending=pending, daemon_sets=picture.daemon_sets, priorities=picture.priorities
+    )
+
+
+IntOrPercent = int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetRule:
+    """One budget: of ``min_available`` and ``max_unavailable`` (pods, or text like ``25%``) exactly one is given."""
+
+    name: str
+    namespace: str = "default"
+    selector: LabelSelector
+    min_available: IntOrPercent | None = None
+    max_unavailable: IntOrPercent | None = None
+
+    def covers(self, pod: Pod) -> bool:
+        if pod.metadata.namespace != self.namespace:
+            return False
+        selector = parse_selector(self.selector)
+        return selector is not None and selector.matches(pod.metadata.labels)
+
+
+def as_object(rule: BudgetRule, pods: Iterable[SimulatedPod]) -> PodDisruptionBudget:
+    """The budget with what it allows now, given all pods that there are. A pod that is ending counts no more."""
+    covered = [held for held in pods if not held.is_ending and rule.covers(held.pod)]
+    healthy = sum(bool(held.node) for held in covered)
+    if rule.min_available is not None:
+        wanted = _count(rule.min_available, len(covered))
+    else:
+        wanted = len(covered) - _count(rule.max_unavailable or 0, len(covered))
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name=rule.name, namespace=rule.namespace),
+        spec=PodDisruptionBudgetSpec(selector=rule.selector),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=max(0, healthy - wanted)),
+    )
+
+
+def _count(amount: IntOrPercent, expected: int) -> int:
+    """Pods; a share is rounded up, as Kubernetes does in both directions."""
+    return amount if isinstance(amount, int) else -(-expected * int(amount.removesuffix("%")) // 100)
+
+
+EDIT, EVICT = "edit_node", "evict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Between two moments (epoch seconds) the API server refuses writes of one kind, ``evict`` or ``edit_node``.
+
+    ``of`` is the namespace of the pods or the name of the node; empty: all of them. ``takes_effect``: an edit is carried
+    out all the same, and only its answer is lost.
+    """
+
+    start: float
+    end: float
+    what: str = EVICT
+    of: str = ""
+    takes_effect: bool = False
+
+    def meets(self, what: str, of: str, now: float) -> bool:
+        return self.what == what and self.of in ("", of) and self.start <= now < self.end
+
+
+class ApiServer:
+    """Implements ClusterPort. The engine may die at each write: ``wire``."""
+
+    def __init__(self, cluster: SimulatedCluster, agenda: Agenda, clock: Clock, wire: Tripwire) -> None:
+        self.budgets: tuple[BudgetRule, ...] = ()
+        self.refusals: list[Refusal] = []
+        self.misreads = Misreads()
+        self._cluster = cluster
+        self._agenda = agenda
+        self._clock = clock
+        self._wire = wire
+        self.templates = PodTemplates()
+        self.requests = Requests(wire, self.templates)
+        self.quotas = Quotas(wire)
+        self.buffers = CapacityBuffers(wire, self.templates)
+
+    def read(self, now: float) -> ClusterPicture:
+        return replace(
+            self.misreads.apply(self._cluster.read(now), now),
+            workloads=self._workloads(),
+            provisioning=self.requests.read(),
+            quotas=self.quotas.read(),
+            buffers=self.buffers.read(self._cluster.deployments),
+        )
+
+    def look(self, node: str) -> NodeView:
+        row = self._cluster.live.find_row(node)
+        if row is None:
+            return NodeView(node=None)
+        pods = tuple(held.pod for held in self._cluster.pods_on(node))
+        return NodeView(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        refusal = self._find_refusal(EDIT, name)
+        if refusal is not None and not refusal.takes_effect:
+            raise _busy(name)
+        row = self._cluster.live.find_row(name)
+        if row is None:
+            return None
+        before = self._cluster.live.node(row)
+        after = edit(before)
+        if after != before:
+            self._wire.cross(EDIT, self._write, after)
+        if refusal is not None:
+            raise _busy(name)
+        return before
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
+        held = self._find(pod)
+        if held is None:
+            return Eviction(answer=EvictionAnswer.GONE)
+        if held.is_ending:
+            return Eviction(answer=EvictionAnswer.ACCEPTED)
+        problem = self._why_not(held.pod)
+        if problem:
+            return Eviction(answer=EvictionAnswer.REFUSED, message=problem)
+        self._wire.cross(EVICT, self._end, held, grace_seconds)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def write_conditions(
+        self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
+    ) -> None:
+        self.requests.write_conditions(request, conditions, is_apply=is_apply, now=self._clock.now())
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        self.requests.delete_request(request)
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        self.quotas.write_status(quota)
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        self.buffers.write_status(buffer)
+
+    def _write(self, node: Node) -> None:
+        self._cluster.change_node(node)
+        start_daemons(self._cluster, node.name, self._clock.now())
+
+    def _end(self, held: SimulatedPod, grace_seconds: int) -> None:
+        now = self._clock.now()
+        self._cluster.terminate(held, now, grace_seconds)
+        self._agenda.at(now + grace_seconds, lambda due: self._cluster.delete(held, due))
+
+    def _find(self, pod: Pod) -> SimulatedPod | None:
+        for held in self._cluster.pods_on(pod.spec.node_name):
+            if held.key == pod.key and held.pod.metadata.uid == pod.metadata.uid:
+                return held
+        return None
+
+    def _why_not(self, pod: Pod) -> str:
+        if self._find_refusal(EVICT, pod.metadata.namespace) is not None:
+            return "too many requests"
+        covering = [rule for rule in self.budgets if rule.covers(pod)]
+        if len(covering) > 1:
+            return "this pod has more than one disruption budget, which eviction does not support"
+        if any(not as_object(rule, self._cluster.pods()).status.disruptions_allowed for rule in covering):
+            return f"it would violate the disruption budget {covering[0].name}"
+        return ""
+
+    def _find_refusal(self, what: str, of: str) -> Refusal | None:
+        now = self._clock.now()
+        return next((refusal for refusal in self.refusals if refusal.meets(what, of, now)), None)
+
+    def _workloads(self) -> Workloads:
+        pods = self._cluster.pods() if self.budgets else ()
+        return Workloads(
+            controllers=self._cluster.controllers, budgets=tuple(as_object(rule, pods) for rule in self.budgets)
+        )
+
+
+def _busy(name: str) -> KubeApiError:
+    return KubeApiError(f"node {name} cannot be written: the server is busy", retryable=True)

@@ -1,0 +1,279 @@
+"""From a scenario to a simulation that is ready to run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, load_provider
+from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.engine.brain import Planning
+from nodewright.model.capability import Capability
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError
+from nodewright.model.pod import Pod
+from nodewright.spec.context import ProviderContext
+from nodewright_simulator.api_server import EDIT, Refusal
+from nodewright_simulator.controllers import Deployment, named
+from nodewright_simulator.openb import Trace, group_options, load_openb, load_packaged_cut
+from nodewright_simulator.scenario import (
+    Crash,
+    FullDisk,
+    Happening,
+    JobsSpec,
+    JumpClock,
+    Kill,
+    Misread,
+    Outage,
+    PauseWrites,
+    RefuseEdits,
+    RefuseEvictions,
+    RequestSpec,
+    Restart,
+    ResumeWrites,
+    Scale,
+    Scenario,
+    SpareSpec,
+    TouchNodes,
+)
+from nodewright_simulator.scenario_file import read_flat_settings
+from nodewright_simulator.simulation import RunOptions, Simulation
+from nodewright_simulator.workloads import (
+    budget_rule,
+    buffer_objects,
+    daemon_set,
+    engine_pod,
+    job_pod,
+    pod_of,
+    request_objects,
+    trace_pods,
+)
+
+
+class LoadProvider(Protocol):
+    """As ``load_provider``."""
+
+    def __call__(
+        self, name: str, context: ProviderContext, *, settings: CallSettings, runner: CallRunner
+    ) -> ProviderClient: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """``every_tick``: see RunOptions. ``folder`` is where a trace's relative folder is looked for.
+
+    ``load`` finds each provider by its name, by default among what is installed.
+    """
+
+    every_tick: bool = False
+    brain: Planning | None = None
+    folder: Path | None = None
+    load: LoadProvider = load_provider
+
+
+def build_simulation(scenario: Scenario, options: BuildOptions | None = None) -> Simulation:
+    """The scenario, ready to ``run``. Raises ConfigError and PluginError."""
+    options = options or BuildOptions()
+    source = f"scenario {scenario.name}"
+    clock = VirtualClock()
+    trace = _load_trace(scenario, options)
+    settings = read_flat_settings(scenario.settings, source)
+    providers = []
+    for number, (name, raw) in enumerate(sorted(scenario.providers.items())):
+        context = ProviderContext(
+            clock=clock,
+            random=Random(scenario.seed + number),
+            options=_with_groups(raw, trace) if number == 0 else raw,
+        )
+        calls = CallSettings(deadline_seconds=60.0, honours_retry_after=not settings.is_ca)
+        provider = options.load(name, context, settings=calls, runner=InlineRunner(clock))
+        if not provider.supports(Capability.SIMULATION):
+            raise ConfigError(f"{source}: provider {name} cannot be simulated")
+        providers.append(provider)
+    run_options = RunOptions(
+        end=scenario.duration,
+        title=scenario.name,
+        settings=settings,
+        seed=scenario.seed,
+        every_tick=options.every_tick,
+        stops_idle=scenario.stops_idle,
+        preference=scenario.scheduler,
+        brain=options.brain or Planning(),
+    )
+    simulation = Simulation(clock, providers, run_options)
+    _populate(simulation, scenario, trace)
+    return simulation
+
+
+def _load_trace(scenario: Scenario, options: BuildOptions) -> Trace | None:
+    spec = scenario.trace
+    if spec is None:
+        return None
+    trace = load_packaged_cut() if spec.folder is None else load_openb((options.folder or Path()) / spec.folder)
+    if spec.all_at_once:
+        trace = trace.all_at_once()
+    return trace.compressed(arrivals=spec.compression * spec.rush, lifetimes=spec.compression)
+
+
+def _with_groups(raw: Mapping[str, Any], trace: Trace | None) -> Mapping[str, Any]:
+    if trace is None or "groups" in raw or "file" in raw:
+        return raw
+    return {**raw, "groups": group_options(trace.shapes)}
+
+
+def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -> None:
+    simulation.cluster.daemon_sets = tuple(daemon_set(spec) for spec in scenario.daemon_sets)
+    simulation.kubelets.startup_taint_seconds = scenario.startup_taints_last
+    workloads = (*scenario.deployments, *scenario.jobs, *scenario.daemon_sets)
+    simulation.api_server.budgets = tuple(budget_rule(spec, workloads) for spec in scenario.disruption_budgets)
+    if scenario.engine_pod is not None:
+        simulation.host_engine(engine_pod(scenario.engine_pod))
+    for moment in _edges(scenario.providers):
+        simulation.agenda.at(moment, lambda _: None)  # the cloud changes: worth a look
+    _add_deployments(simulation, scenario)
+    for request in scenario.provisioning_requests:
+        _add_request(simulation, request)
+    for spare in scenario.capacity_buffers:
+        _add_buffer(simulation, spare, scenario)
+    for number, jobs in enumerate(scenario.jobs):
+        _add_jobs(simulation, jobs, Random(f"{scenario.seed}/{number}"))
+    if trace is not None:
+        _add_trace(simulation, trace)
+    for happening in scenario.timeline:
+        _add_happening(simulation, happening)
+
+
+def _add_happening(simulation: Simulation, happening: Happening) -> None:
+    """What is done to the engine, to nodes and to the API server; deployments look after their own scaling."""
+    match happening:
+        case Crash() | Restart() | Kill():
+            _add_death(simulation, happening)
+        case RefuseEdits() | RefuseEvictions() | Misread():
+            _add_wrong_answers(simulation, happening)
+        case FullDisk():
+            simulation.fill_disk(happening.at, happening.lasts)
+        case TouchNodes():
+            simulation.touch_nodes(happening.at, happening.how, happening.nodes, happening.lasts)
+        case Outage():
+            simulation.fail_nodes(happening.at, happening.nodes, happening.lasts)
+        case PauseWrites():
+            simulation.pause(happening.at, happening.lasts)
+        case ResumeWrites():
+            simulation.pause(happening.at, 0)
+        case JumpClock():
+            simulation.jump_clock(happening.at, happening.by, happening.lasts)
+
+
+def _add_death(simulation: Simulation, happening: Crash | Restart | Kill) -> None:
+    match happening:
+        case Crash():
+            simulation.engine.crash(
+                happening.at,
+                write=happening.write,
+                after_effect=happening.after_effect,
+                down_seconds=happening.down,
+                keeps_memory=happening.keeps_memory,
+            )
+        case Restart():
+            simulation.engine.restart(
+                happening.at,
+                down_seconds=happening.down,
+                keeps_memory=happening.keeps_memory,
+                saved=happening.saved,
+            )
+        case Kill():
+            simulation.engine.kill_after(
+                happening.at, happening.step, down_seconds=happening.down, keeps_memory=happening.keeps_memory
+            )
+
+
+def _add_wrong_answers(simulation: Simulation, happening: RefuseEdits | RefuseEvictions | Misread) -> None:
+    match happening:
+        case Misread():
+            simulation.misread(happening.at, happening.shows, happening.lasts)
+        case RefuseEdits():
+            end, effect = happening.at + happening.lasts, happening.takes_effect
+            edits = Refusal(start=happening.at, end=end, what=EDIT, takes_effect=effect)
+            simulation.api_server.refusals.append(edits)
+        case RefuseEvictions():
+            end = happening.at + happening.lasts
+            refusal = Refusal(start=happening.at, end=end, of=happening.namespace or "")
+            simulation.api_server.refusals.append(refusal)
+
+
+def _add_request(simulation: Simulation, spec: RequestSpec) -> None:
+    """Somebody creates it with its templates, and may delete it."""
+    request, templates = request_objects(spec)
+    requests, held = simulation.api_server.requests, simulation.api_server.templates
+
+    def create(at: float) -> None:
+        for template in templates:
+            held.put(template)
+        requests.add(request, at)
+
+    simulation.agenda.at(spec.at, create)
+    if spec.deleted_at is not None:
+        simulation.agenda.at(spec.deleted_at, lambda _: requests.delete(request.key))
+
+
+def _add_buffer(simulation: Simulation, spec: SpareSpec, scenario: Scenario) -> None:
+    """Somebody creates it with its template, and may delete it."""
+    buffer, template = buffer_objects(spec, scenario.deployments)
+    buffers = simulation.api_server.buffers
+
+    def create(at: float) -> None:
+        if template is not None:
+            simulation.api_server.templates.put(template)
+        buffers.put(buffer, at)
+
+    simulation.agenda.at(spec.at, create)
+    if spec.deleted_at is not None:
+        simulation.agenda.at(spec.deleted_at, lambda _: buffers.delete(buffer.key))
+
+
+def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:
+    for spec in scenario.deployments:
+        deployment = Deployment(simulation.cluster, spec.name, pod_of(spec.name, spec.pod))
+        steps = [(spec.at, spec.replicas)]
+        steps += [(s.at, s.replicas) for s in scenario.timeline if isinstance(s, Scale) and s.deployment == spec.name]
+        for at, replicas in steps:
+            simulation.agenda.at(at, partial(deployment.scale, replicas))
+
+
+def _add_jobs(simulation: Simulation, spec: JobsSpec, random: Random) -> None:
+    template = job_pod(spec.name, spec.pod)
+    at = float(spec.at)
+    for number in range(spec.count):
+        lifetime = random.uniform(spec.duration, spec.longest) if spec.longest is not None else spec.duration
+        _run_job(simulation, named(template, f"{spec.name}-{number}", at), lifetime, at)
+        at += random.expovariate(1 / spec.every) if spec.random_arrivals and spec.every else spec.every
+
+
+def _add_trace(simulation: Simulation, trace: Trace) -> None:
+    for traced, pod in zip(trace.pods, trace_pods(trace.pods), strict=True):
+        _run_job(simulation, pod, traced.lifetime, traced.created, resumes=True)
+
+
+def _run_job(simulation: Simulation, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:
+    simulation.agenda.at(at, lambda moment: simulation.jobs.run(pod, lifetime, moment, resumes=resumes))
+
+
+def _edges(options: Any) -> Iterator[float]:
+    """When anything in a provider's options starts or ends, whatever it is: keys ``start`` and ``end``."""
+    if isinstance(options, Mapping):
+        for key in ("start", "end"):
+            if key in options:
+                yield from _moment(options[key])
+        yield from chain.from_iterable(_edges(value) for value in options.values())
+    elif isinstance(options, list | tuple):
+        yield from chain.from_iterable(_edges(value) for value in options)
+
+
+def _moment(raw: Any) -> Iterator[float]:
+    try:
+        yield parse_duration(raw) if isinstance(raw, str) else float(raw)
+    except (TypeError, ValueError):
+        return  # not a time after all: the provider knows what it means

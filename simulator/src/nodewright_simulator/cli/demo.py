@@ -1,0 +1,55 @@
+"""``nodewright demo``: an autoscaler at work, in half a minute."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from nodewright.adapters.provider import installed_providers
+from nodewright.cli.screen import make_console, output_option, safe, write_json
+from nodewright.model.errors import PluginNotFound
+from nodewright_simulator.build import BuildOptions
+from nodewright_simulator.cli.simulate import save_report, save_report_somewhere, simulate
+from nodewright_simulator.cli.summary import as_json, print_result, print_setbacks
+from nodewright_simulator.openb import demo_scenario
+from nodewright_simulator.report import write_report
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario import Scenario
+
+DEFAULT_REPORT = Path("out/demo.html")
+
+
+@click.command("demo")
+@click.option("--report", metavar="FILE.html", help=f"Where the report goes. Default: {DEFAULT_REPORT}")
+@output_option
+def command(report: str | None, output: str) -> None:
+    """Replay a cut of a production trace on a simulated cloud that runs out of one kind of machine.
+
+    Writes a report to open in a browser; if out/ cannot be written here, to the folder for temporary files.
+
+    Exit codes: 0 done; 2 the fake provider is not installed.
+    """
+    scenario = demo_scenario()
+    _demand(scenario)
+    result = simulate(scenario, BuildOptions())
+    page = write_report(result, description=scenario.description)
+    written = save_report_somewhere(page, DEFAULT_REPORT) if report is None else save_report(page, Path(report))
+    if output == "json":
+        write_json(as_json(result, str(written)))
+    else:
+        print_demo(make_console(), scenario, result)
+        make_console().print(safe(f"Report, to open in a browser: {written}"), soft_wrap=True)
+
+
+def print_demo(console: Console, scenario: Scenario, result: SimulationResult) -> None:
+    """What the demo shows."""
+    print_result(console, result, scenario.description)
+    print_setbacks(console, result)
+
+
+def _demand(scenario: Scenario) -> None:
+    """Says what to install, before anything is tried."""
+    there = {plugin.name for plugin in installed_providers()}
+    missing = [name for name in scenario.providers if name not in there]
+    if missing:
+        raise PluginNotFound(f'the demo needs the provider {missing[0]}: pip install "nodewright[{missing[0]}]"')

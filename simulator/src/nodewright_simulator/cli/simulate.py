@@ -1,0 +1,227 @@
+"""``nodewright simulate``: a scenario or a trace on virtual time."""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import replace
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from nodewright.cli.dry_run.trial import Trial
+from nodewright.cli.explain.answers import KINDS, Answer, answer
+from nodewright.cli.explain.json import as_json as explanation_json
+from nodewright.cli.explain.view import print_answer
+from nodewright.cli.screen import count, make_console, output_option, safe, write_json
+from nodewright.cli.settings.load import load_settings
+from nodewright.cli.status.view import as_json as status_json
+from nodewright.cli.status.view import print_status
+from nodewright.model.duration import parse_duration
+from nodewright.model.errors import ConfigError, InvariantError
+from nodewright.model.yaml_text import load_yaml
+from nodewright_simulator.build import BuildOptions, build_simulation
+from nodewright_simulator.cli.summary import as_json, format_span, print_result, print_setbacks, print_troubles
+from nodewright_simulator.openb import is_trace, trace_scenario
+from nodewright_simulator.report import write_report
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scenario import Scenario, Seconds
+from nodewright_simulator.scenario_file import load_scenario, read_flat_settings
+from nodewright_simulator.simulation import OnProgress
+from nodewright_simulator.simulation import Progress as State
+
+
+@contextmanager
+def show_progress(console: Console, *, ends: bool) -> Iterator[OnProgress | None]:
+    """What a simulation is to call after each loop. ``ends``: its end is known, so that a bar can be drawn."""
+    if not console.is_terminal:
+        yield None
+        return
+    columns = [BarColumn(bar_width=20)] if ends else []
+    with Progress(
+        SpinnerColumn(), *columns, TextColumn("{task.description}", markup=False), console=console, transient=True
+    ) as shown:
+        task = shown.add_task("starting", total=1.0 if ends else None)
+
+        def update(state: State) -> None:
+            done = (state.now - state.start) / max(1.0, state.end - state.start)
+            shown.update(task, description=_describe(state), completed=done)
+
+        yield update
+
+
+def _describe(state: State) -> str:
+    pods = f"{state.running:,} pods run, {state.pending:,} wait"
+    return f"{format_span(state.now - state.start)}: {pods}, {count(state.nodes, 'node')}, {count(state.loops, 'loop')}"
+
+
+def check_writable(path: Path) -> None:
+    """Before a long run: can a report be written there? Raises ConfigError."""
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def save_report(page: str, path: Path) -> Path:
+    """Writes the page to ``path``; answers it in full. Raises ConfigError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return path.resolve()
+
+
+def save_report_somewhere(page: str, wanted: Path) -> Path:
+    """As ``save_report``, but where that cannot be: in the folder for temporary files."""
+    try:
+        return save_report(page, wanted)
+    except ConfigError:
+        return save_report(page, Path(tempfile.mkdtemp(prefix="nodewright-")) / wanted.name)
+
+
+def _refusal(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"--report: {path}: {error.strerror}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the command line changes in a scenario, or says of a trace."""
+
+    seed: int | None
+    compress: float | None
+    all_at_once: bool
+    given: tuple[str, ...]
+    at: str | None
+
+
+@click.command("simulate")
+@click.argument("source", metavar="SCENARIO|TRACE")
+@click.option("--report", metavar="FILE.html", help="Write one self-contained page with charts over time.")
+@click.option("--seed", type=int, help="Chance of the scenario. Default: what it says.")
+@click.option(
+    "--compress", type=click.FloatRange(0, 1_000_000, min_open=True), metavar="N", help="TRACE in 1/N of time."
+)
+@click.option("--all-at-once", is_flag=True, help="TRACE with all pods pending at the start.")
+@click.option("--set", "given", multiple=True, metavar="FLAG=VALUE", help="A setting, stronger than the scenario's.")
+@click.option("--every-tick", is_flag=True, help="Run every loop, also those that cannot change anything.")
+@click.option("--at", metavar="DURATION", help="End the run there, to look at that moment.")
+@click.option(
+    "--explain", multiple=True, metavar="KIND=NAME", help="Show at the end what nodewright explain KIND NAME would."
+)
+@click.option("--status", is_flag=True, help="Show at the end what nodewright status would.")
+@output_option
+def command(source: str, report: str | None, every_tick: bool, output: str, **given: Any) -> None:
+    """Run a scenario (a YAML file) or a trace (a folder with nodes.csv and pods.csv) on virtual time.
+
+    The same engine code as on a real cluster, deterministic under a seed.
+
+    Exit codes: 0 simulated, whatever became of the pods; 2 bad input; 1 a planned action broke a rule: a bug.
+    """
+    status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
+    wish = Wish(**given)
+    scenario = _change(_load(Path(source), wish), wish)
+    if report is not None:
+        check_writable(Path(report))
+    result = simulate(scenario, BuildOptions(every_tick=every_tick, folder=Path()))
+    written = None
+    if report is not None:
+        written = save_report(write_report(result, description=scenario.description), Path(report))
+    answers = _answer(result, scenario, questions)
+    if output == "json":
+        document = as_json(result, str(written) if written else None)
+        document |= {"status": status_json(result.status)} if status else {}
+        write_json(document | ({"explanations": [explanation_json(found) for found in answers]} if answers else {}))
+    else:
+        _print(result, scenario.description, written)
+        if status:
+            print_status(make_console(), result.status)
+        for found in answers:
+            print_answer(make_console(), found)
+    if result.violations:
+        raise InvariantError(f"{count(len(result.violations), 'planned action')} broke a rule")
+
+
+def simulate(scenario: Scenario, options: BuildOptions) -> SimulationResult:
+    """Runs it to its end, with progress on a terminal."""
+    simulation = build_simulation(scenario, options)
+    with show_progress(make_console(sys.stderr), ends=not scenario.stops_idle) as on_progress:
+        return simulation.run(on_progress)
+
+
+def _load(source: Path, wish: Wish) -> Scenario:
+    if source.is_dir():
+        if not is_trace(source):
+            raise ConfigError(f"{source}: a trace is a folder with nodes.csv and pods.csv")
+        return trace_scenario(str(source), compression=wish.compress or 1.0, all_at_once=wish.all_at_once)
+    if wish.compress is not None or wish.all_at_once:
+        flag = "--compress" if wish.compress is not None else "--all-at-once"
+        raise ConfigError(f"{flag}: is for traces; {source} is none")
+    return load_scenario(source)
+
+
+def _change(scenario: Scenario, wish: Wish) -> Scenario:
+    settings = dict(scenario.settings)
+    for text in wish.given:
+        flag, equals, value = text.removeprefix("--").partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text}: is not of the form flag=value")
+        settings[flag] = _read_value(value, f"--set {flag}")
+    load_settings({}, {}, json.dumps(settings), f"scenario {scenario.name}: settings")  # raises what is wrong
+    seed = scenario.seed if wish.seed is None else wish.seed
+    return replace(scenario, settings=settings, seed=seed, duration=_end(scenario, wish))
+
+
+def _end(scenario: Scenario, wish: Wish) -> Seconds:
+    if wish.at is None:
+        return scenario.duration
+    try:
+        return Seconds(min(scenario.duration, parse_duration(wish.at)))
+    except ValueError as error:
+        raise ConfigError(f"--at: {error}") from None
+
+
+def _read_question(text: str) -> tuple[str, str]:
+    """The kind and the name of ``node=NAME``."""
+    kind, equals, name = text.partition("=")
+    if not equals or kind not in KINDS:
+        forms = "node=NAME, pod=NAMESPACE/NAME, group=PROVIDER/ID, request=NAMESPACE/NAME or buffer=NAMESPACE/NAME"
+        raise ConfigError(f"--explain {text}: is not of the form {forms}")
+    return kind, name
+
+
+def _answer(result: SimulationResult, scenario: Scenario, questions: Sequence[tuple[str, str]]) -> list[Answer]:
+    """As the last loop saw and planned it."""
+    last = result.last_loop
+    if not questions:
+        return []
+    if last is None or last.state is None or last.plan is None:
+        raise ConfigError("--explain: the run ended before a loop had planned anything")
+    settings = read_flat_settings(scenario.settings, f"scenario {scenario.name}")
+    trial = Trial(state=last.state, plan=last.plan, settings=settings)
+    return [answer(trial, kind, name) for kind, name in questions]
+
+
+def _read_value(text: str, source: str) -> Any:
+    """A value as a scenario file would hold it."""
+    documents = load_yaml(text, source)
+    return documents[0] if documents else ""
+
+
+def _print(result: SimulationResult, description: str, written: Path | None) -> None:
+    console = make_console()
+    print_result(console, result, description)
+    print_setbacks(console, result)
+    print_troubles(console, result)
+    if written is not None:
+        console.print(safe(f"Report, to open in a browser: {written}"), soft_wrap=True)

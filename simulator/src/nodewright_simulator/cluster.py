@@ -1,0 +1,334 @@
+"""A cluster on virtual time: nodes, pods and a scheduler, in one picture that is kept current by deltas."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from nodewright.engine.ports import ClusterPicture
+from nodewright.model.cluster import DaemonSet, Deployment
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod, PodCondition, PodStatus
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.requests import node_amounts, pod_requests
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Controller
+from nodewright_simulator.journal import Journal, What
+from nodewright_simulator.scheduler import Scheduler
+
+
+class Tally:
+    """Pods, nodes and amounts (millicores for cpu, whole units otherwise), brought up to date change by change.
+
+    DaemonSet pods use room, but count neither as pods nor as keeping a node busy.
+    """
+
+    def __init__(self) -> None:
+        self.pods = 0
+        self.used: Counter[str] = Counter()
+        self.offered: Counter[str] = Counter()
+        self._nodes: Counter[str] = Counter()
+        self._busy: Counter[str] = Counter()
+        self._group_of: dict[str, str] = {}
+        self._offers: dict[str, dict[str, int]] = {}
+        self._pods_on: Counter[str] = Counter()
+
+    def nodes(self) -> Mapping[str, int]:
+        """Nodes per group."""
+        return self._nodes
+
+    def busy(self) -> dict[str, int]:
+        """Nodes with pods, per group."""
+        return dict(self._busy)
+
+    def add_node(self, node: Node, group: str) -> None:
+        self._offers[node.name] = node_amounts(node.allocatable)
+        self._group_of[node.name] = group
+        self._nodes[group] += 1
+        self.offered.update(self._offers[node.name])
+
+    def remove_node(self, name: str) -> None:
+        self._nodes[self._group_of.pop(name)] -= 1
+        self.offered.subtract(self._offers.pop(name))
+
+    def add_pod(self, pod: Pod, node: str) -> None:
+        self.used.update(pod_requests(pod, placed=True))
+        if not pod.is_daemonset_pod:
+            self.pods += 1
+            self._pods_on[node] += 1
+            if self._pods_on[node] == 1:
+                self._busy[self._group_of[node]] += 1
+
+    def remove_pod(self, pod: Pod, node: str) -> None:
+        self.used.subtract(pod_requests(pod, placed=True))
+        if not pod.is_daemonset_pod:
+            self.pods -= 1
+            self._pods_on[node] -= 1
+            if self._pods_on[node] == 0:
+                self._busy[self._group_of[node]] -= 1
+
+
+# Dead rows that a picture may hold before it is laid out anew.
+_SLACK_ROWS = 256
+
+Watch = Callable[["SimulatedPod", float], None]
+
+
+@dataclass(eq=False)
+class SimulatedPod:
+    """A pod and what becomes of it; times in epoch seconds.
+
+    ``on_start`` is called once it runs, ``on_loss`` once: when its node took it along, or somebody deleted it, however
+    long it still takes to end.
+    """
+
+    pod: Pod
+    arrived: float
+    on_start: Watch | None = None
+    on_loss: Watch | None = None
+    node: str = ""
+    started: float | None = None
+    gone: bool = False
+
+    @property
+    def is_ending(self) -> bool:
+        """Has somebody deleted it, so that it only runs on for its grace period?"""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def key(self) -> str:
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+
+class SimulatedCluster:
+    """Implements ClusterReader. Every change carries its own moment; nothing here looks at a clock.
+
+    ``controllers`` are the objects behind the pods, as in Workloads; ``deployments`` by ``namespace/name``.
+    """
+
+    def __init__(self, scheduler: Scheduler, journal: Journal, daemon_sets: tuple[DaemonSet, ...] = ()) -> None:
+        self.daemon_sets = daemon_sets
+        self._controllers: dict[tuple[str, str], Controller] = {}
+        self.deployments: dict[str, Deployment] = {}
+        self.priorities: str | None = None
+        self._scheduler = scheduler
+        self._journal = journal
+        self._live = Snapshot()
+        self._pending: dict[str, SimulatedPod] = {}
+        self._on_node: dict[str, dict[str, SimulatedPod]] = {}
+        self._tally = Tally()
+        # Pods that have not been tried since they came; all others wait until room may have grown.
+        self._untried: list[SimulatedPod] = []
+        self._room_grew = False
+
+    # What is there
+
+    def read(self, now: float) -> ClusterPicture:  # noqa: ARG002 - the picture is always current
+        pending = tuple(waiting.pod for waiting in self._pending.values())
+        picture = self._live.fork()
+        return ClusterPicture(
+            snapshot=picture, pending=pending, daemon_sets=self.daemon_sets, priorities=self.priorities
+        )
+
+    @property
+    def live(self) -> Snapshot:
+        """The current picture, to be read only."""
+        return self._live
+
+    def pending(self) -> tuple[SimulatedPod, ...]:
+        """Pods without a node, in arrival order."""
+        return tuple(self._pending.values())
+
+    @property
+    def tally(self) -> Tally:
+        """Counts of what is there, to be read only."""
+        return self._tally
+
+    @property
+    def controllers(self) -> Mapping[tuple[str, str], Controller]:
+        """Every controller that has been declared; the same mapping until that changes."""
+        found = self._controllers
+        missing = {("DaemonSet", one.key): one for one in self.daemon_sets if ("DaemonSet", one.key) not in found}
+        if missing:
+            self._controllers = found = {**found, **missing}
+        return found
+
+    def declare(self, controller: Controller) -> None:
+        """There is such a controller, from now on like this."""
+        self._controllers = {**self._controllers, (type(controller).__name__, controller.key): controller}
+
+    @property
+    def has_news(self) -> bool:
+        """Has anything changed that the scheduler has not seen yet?"""
+        return self._room_grew or bool(self._untried)
+
+    def pods(self) -> tuple[SimulatedPod, ...]:
+        """All pods, those without a node first."""
+        return (*self._pending.values(), *(held for pods in self._on_node.values() for held in pods.values()))
+
+    def count_pending(self) -> int:
+        return len(self._pending)
+
+    def pods_on(self, node: str) -> tuple[SimulatedPod, ...]:
+        return tuple(self._on_node.get(node, {}).values())
+
+    # Nodes
+
+    def add_node(self, node: Node, at: float, group: str = "") -> None:
+        self._live.add_node(node)
+        self._on_node[node.name] = {}
+        self._tally.add_node(node, group)
+        self._room_grew = True
+        self._journal.note(at, What.NODE_ADDED, node.name, group)
+
+    def change_node(self, node: Node) -> None:
+        """The node of that name is now like this; its pods stay."""
+        pods = self.pods_on(node.name)
+        self._live.remove_node(self._live.row(node.name))
+        row = self._live.add_node(node)
+        for held in pods:
+            self._live.place(self._class_of(held), row, pod=held.pod)
+        self._room_grew = True
+        self._tidy()
+
+    def remove_node(self, name: str, at: float) -> None:
+        """The node is gone, and its pods with it."""
+        lost = self._on_node.pop(name)
+        self._live.remove_node(self._live.row(name))
+        self._journal.note(at, What.NODE_REMOVED, name)
+        for held in lost.values():
+            self._tally.remove_pod(held.pod, name)
+            self._lose(held, at)
+        self._tally.remove_node(name)
+        self._tidy()
+
+    # Pods
+
+    def submit(self, submitted: SimulatedPod) -> None:
+        """A pod is created; it waits for the scheduler, or runs where its spec says."""
+        owner = submitted.pod.metadata.controller
+        self._journal.note(submitted.arrived, What.POD_ARRIVED, submitted.key, owner.kind if owner else "")
+        node = submitted.pod.spec.node_name
+        if node in self._on_node:
+            self._start(submitted, self._live.row(node), submitted.arrived)
+            return
+        self._pending[submitted.key] = submitted
+        self._untried.append(submitted)
+
+    def end(self, ended: SimulatedPod, at: float) -> None:
+        """A running pod is done by itself; its owner is not told. One that is ending anyway just goes."""
+        if ended.is_ending:
+            self.delete(ended, at)
+        elif not ended.gone:
+            self._journal.note(at, What.POD_ENDED, ended.key, ended.node)
+            self._leave(ended)
+
+    def delete(self, deleted: SimulatedPod, at: float) -> None:
+        """Somebody deletes the pod; its owner is told."""
+        if not deleted.gone:
+            self._leave(deleted)
+            self._lose(deleted, at)
+
+    def terminate(self, going: SimulatedPod, at: float, grace_seconds: float) -> None:
+        """Somebody deletes the pod, which may run on for so long; its owner is told at once."""
+        self._journal.note(at, What.POD_EVICTED, going.key, going.node)
+        row = self._live.row(going.node)
+        self._live.unplace(self._class_of(going), row, pod=going.pod)
+        ends = datetime.fromtimestamp(at + grace_seconds, tz=UTC)
+        going.pod = replace(going.pod, metadata=replace(going.pod.metadata, deletion_timestamp=ends))
+        self._live.place(self._class_of(going), row, pod=going.pod)
+        on_loss, going.on_loss = going.on_loss, None
+        if on_loss is not None:
+            on_loss(going, at)
+
+    def schedule(self, at: float) -> None:
+        """Give every pod that may fit now a node: higher priorities first, then in order of arrival."""
+        candidates = list(self._pending.values()) if self._room_grew else self._retriable()
+        self._untried, self._room_grew = [], False
+        candidates.sort(key=lambda waiting: -(waiting.pod.spec.priority or 0))
+        progress = True
+        while progress and candidates:
+            progress, candidates = self._pass(candidates, at)
+
+    def _retriable(self) -> list[SimulatedPod]:
+        """What may fit although no room grew: new pods, and pods whose place depends on other pods."""
+        new = [waiting for waiting in self._untried if not waiting.gone]
+        if not new:
+            return []
+        fresh = {id(waiting) for waiting in new}
+        dependent = (w for w in self._pending.values() if not self._class_of(w).is_plain)
+        return [w for w in dependent if id(w) not in fresh] + new
+
+    def _pass(self, candidates: list[SimulatedPod], at: float) -> tuple[bool, list[SimulatedPod]]:
+        """Try each once; answers whether another pass may place more, and what it should try."""
+        hopeless: set[PodClass] = set()
+        left: list[SimulatedPod] = []
+        placed = False
+        for waiting in candidates:
+            pod_class = self._class_of(waiting)
+            row = None if pod_class in hopeless else self._scheduler.choose(self._live, pod_class)
+            if row is not None:
+                self._start(waiting, row, at)
+                placed = True
+                continue
+            hopeless.add(pod_class)
+            self._mark_unschedulable(waiting, at)
+            if not pod_class.is_plain:
+                left.append(waiting)
+        return placed, left
+
+    def _start(self, started: SimulatedPod, row: int, at: float) -> None:
+        node = self._live.name(row)
+        self._pending.pop(started.key, None)
+        spec = replace(started.pod.spec, node_name=node)
+        started.pod = replace(started.pod, spec=spec, status=PodStatus(phase="Running"))
+        started.node, started.started = node, at
+        self._live.place(self._class_of(started), row, pod=started.pod)
+        self._on_node[node][started.key] = started
+        self._tally.add_pod(started.pod, node)
+        self._journal.note(at, What.POD_STARTED, started.key, node)
+        if started.on_start is not None:
+            started.on_start(started, at)
+
+    def _leave(self, leaving: SimulatedPod) -> None:
+        """Take the pod out of the picture."""
+        leaving.gone = True
+        if leaving.node:
+            del self._on_node[leaving.node][leaving.key]
+            self._tally.remove_pod(leaving.pod, leaving.node)
+            self._live.unplace(self._class_of(leaving), self._live.row(leaving.node), pod=leaving.pod)
+            self._room_grew = True
+        else:
+            self._pending.pop(leaving.key, None)
+        self._live.vocabulary.classes.forget(leaving.pod.metadata.uid)
+
+    def _lose(self, lost: SimulatedPod, at: float) -> None:
+        lost.gone = True
+        self._live.vocabulary.classes.forget(lost.pod.metadata.uid)
+        self._journal.note(at, What.POD_LOST, lost.key, lost.node)
+        if lost.on_loss is not None:
+            lost.on_loss(lost, at)
+
+    def _class_of(self, held: SimulatedPod) -> PodClass:
+        return self._live.class_of(held.pod, placed=bool(held.node))
+
+    def _mark_unschedulable(self, waiting: SimulatedPod, at: float) -> None:
+        if waiting.pod.status.conditions:
+            return
+        moment = datetime.fromtimestamp(at, tz=UTC)
+        condition = PodCondition(
+            type="PodScheduled", status="False", reason="Unschedulable", last_transition_time=moment
+        )
+        waiting.pod = replace(waiting.pod, status=PodStatus(phase="Pending", conditions=(condition,)))
+
+    def _tidy(self) -> None:
+        """Lay the picture out anew when most of its rows are dead."""
+        if len(self._live) < 2 * len(self._on_node) + _SLACK_ROWS:
+            return
+        fresh = self._live.sibling()
+        fresh.add_nodes([node for _, node in self._live.nodes()])
+        theirs = self._on_node.items()
+        fresh.place_pods((fresh.row(name), [held.pod for held in pods.values()]) for name, pods in theirs)
+        self._live = fresh

@@ -1,0 +1,184 @@
+"""One process of the simulated engine after another: crashes, restarts, the end of its pod, and its clocks."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from nodewright.adapters.steady_clock import SteadyClock
+from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.engine.autoscaler import Autoscaler
+from nodewright.model.clock import Clock
+from nodewright_simulator.agenda import Agenda
+from nodewright_simulator.crash import Boundary, EngineCrashed, Tripwire
+from nodewright_simulator.journal import Journal, What
+from nodewright_simulator.store import MemoryStore
+
+T = TypeVar("T")
+
+# From when the engine's pod runs until the engine does.
+_START_SECONDS = 5.0
+
+
+class Household(Protocol):
+    """Where engines live."""
+
+    def make_engine(self) -> Autoscaler: ...
+    def started(self, at: float) -> None: ...
+
+    def broke_off(self, engine: Autoscaler, answer: object) -> None:
+        """It died in the middle of its work; ``answer`` is that to its last call, None where that was not made."""
+
+    def stopped(self, engine: Autoscaler | None, at: float) -> None:
+        """There is none until the next one has ``started``; None: there was none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Death:
+    """The engine is down for so long after it died, and may lose its memory."""
+
+    down_seconds: float = 0.0
+    keeps_memory: bool = True
+    saved: str = "kept"
+
+
+class EngineLife:
+    """One engine after the other; ``alive`` is the one that runs, None while there is none.
+
+    ``wire`` is across all that an engine leaves behind, ``store`` holds its memory.
+    """
+
+    def __init__(self, household: Household, clock: Clock, agenda: Agenda, journal: Journal) -> None:
+        self._household, self._clock, self._agenda, self._journal = household, clock, agenda, journal
+        self.wire = Tripwire()
+        self.store = MemoryStore(self.wire)
+        self.alive: Autoscaler | None = None
+        self._death = _Death()
+        self._is_working = self._is_leaving = self._is_homeless = False
+
+    # What is to become of it
+
+    def crash(
+        self, at: float, *, write: int = 1, after_effect: bool = False, down_seconds: float, keeps_memory: bool
+    ) -> None:
+        """From ``at`` on it dies at its ``write``-th call that changes the cloud, before it or right after it took
+        effect, and starts again ``down_seconds`` later, with or without what it had saved.
+        """
+
+        def arm(_: float) -> None:
+            self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory)
+            self.wire.arm(write, after_effect=after_effect)
+
+        self._agenda.at(at, arm)
+
+    def kill(self, boundary: int, *, down_seconds: float, keeps_memory: bool) -> None:
+        """As ``crash``, at the boundary of that number from the beginning, counted from 1."""
+        self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory)
+        self.wire.arm_boundary(boundary)
+
+    def kill_after(self, at: float, step: int, *, down_seconds: float, keeps_memory: bool) -> None:
+        """As ``kill``, at the boundary of that number from ``at``."""
+        self._agenda.at(at, lambda _: self.kill(step, down_seconds=down_seconds, keeps_memory=keeps_memory))
+
+    def restart(self, at: float, *, down_seconds: float = 0.0, keeps_memory: bool = True, saved: str = "kept") -> None:
+        """It dies ``at``, between two loops, and starts again, with what it had ``saved``, or what became of that."""
+
+        def die(_: float) -> None:
+            self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory, saved=saved)
+            self._die()
+
+        self._agenda.at(at, die)
+
+    @property
+    def boundaries(self) -> Sequence[Boundary]:
+        """Where it could have died so far."""
+        return self.wire.passed
+
+    # How it goes
+
+    def start(self, at: float) -> None:
+        self.alive = self._household.make_engine()
+        self._journal.note(at, What.ENGINE_STARTED, "engine")
+        self._household.started(at)
+
+    def work(self, call: Callable[[Autoscaler], T]) -> T | None:
+        """Let it do something; None when there is none, or not any more."""
+        if self.alive is None:
+            return None
+        self._is_working = True
+        try:
+            return call(self.alive)
+        except EngineCrashed:
+            self._household.broke_off(self.alive, self.wire.answer)
+            self._die()
+            return None
+        finally:
+            self._is_working = False
+
+    def move_in(self, at: float) -> None:
+        """Its pod runs; if it was waiting for that, it starts."""
+        if self._is_homeless:
+            self._is_homeless = False
+            self._agenda.at(at + _START_SECONDS, self.start)
+
+    def move_out(self, at: float) -> None:
+        """Its pod is told to end: it ends at once between two loops, else after what it is doing."""
+        self._is_leaving = True
+        if not self._is_working:
+            self.end_if_leaving(at)
+
+    def end_if_leaving(self, at: float) -> None:
+        """It has done what it was about to do."""
+        if self._is_leaving and self.alive is not None:
+            self.alive.end()
+            self._is_homeless = True
+            self._stop(at, What.ENGINE_STOPPED)
+        self._is_leaving = False
+
+    def _die(self) -> None:
+        now = self._clock.now()
+        self._stop(now, What.ENGINE_CRASHED)
+        if not self._death.keeps_memory:
+            self.store.lose()
+        self.store.damage(self._death.saved)
+        self._agenda.at(now + self._death.down_seconds, self.start)
+
+    def _stop(self, at: float, how: What) -> None:
+        self._journal.note(at, how, "engine")
+        ended, self.alive = self.alive, None
+        self._household.stopped(ended, at)
+
+
+# Where the engine's clock runs slower than ours, what is due is looked at again after this long at the least.
+_STEP_SECONDS = 0.01
+
+
+class EngineClock:
+    """What time it is for the engine, beside the ``true`` time, which is that of the clouds and the cluster."""
+
+    def __init__(self, true: VirtualClock) -> None:
+        self._true = true
+        self._ahead = 0.0
+        self._jumps = False
+        self._ours: Clock = true
+
+    def expect_jumps(self) -> None:
+        """Before the first engine starts; without jumps its time is exactly the true one."""
+        self._jumps = True
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock."""
+        self._ahead += seconds
+
+    def start(self) -> Clock:
+        """Return the clock of an engine that starts now."""
+        if self._jumps:
+            self._ours = SteadyClock(lambda: self._true.now() + self._ahead, self._true.now, self._true.sleep)
+        return self._ours
+
+    def true_time(self, when: float) -> float:
+        """Return when the engine's clock will say so, by the true time, as far as its pace is known."""
+        if not self._jumps or math.isinf(when):
+            return when
+        wait = when - self._ours.now()
+        return self._true.now() + (max(wait, _STEP_SECONDS) if wait > 0 else 0.0)

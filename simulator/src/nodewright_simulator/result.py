@@ -1,0 +1,158 @@
+"""What a simulation shows: series over time, decisions, waiting times, totals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodewright.actuation import AuditRecord, Event
+from nodewright.engine.report import LoopReport
+from nodewright.engine.status import StatusReport
+from nodewright.model.removal import RemovalEnded
+from nodewright_simulator.journal import Fact
+
+# Events by their reason: a scale-up that failed, and whatever else did not go as it should.
+SCALE_UP_FAILURES = ("ScaleUpFailed", "ScaleUpTimedOut", "FailedToScaleUpGroup", "AddedNodeDoesNotFit")
+OTHER_TROUBLES = (
+    "FailedToRevertScaleUp",
+    "DeleteUnregisteredFailed",
+    "CleanUpFailed",
+    "ScaleDownFailed",
+    "DeletionBudgetExhausted",
+    "GroupQuarantined",
+    "ClusterUnhealthy",
+    "PlanViolation",
+    "PlanIsPartial",
+    "StateNotUsable",
+    "StatusNotWritten",
+    "NotDeleted",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One value per moment, each valid until the next. Shares are from 0 to 1 of what the nodes offer.
+
+    ``times`` are epoch seconds, ``cost`` is USD spent so far. A share is None while there are no nodes that
+    offer the resource.
+    """
+
+    times: Sequence[float]
+    pending: Sequence[int]
+    running: Sequence[int]
+    nodes: Mapping[str, Sequence[int]]
+    utilisation: Mapping[str, Sequence[float | None]]
+    cost: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One write to the cloud; sizes count machines, ``hedged`` those that were bought twice. ``outcome`` is done, partial,
+    refused or unknown.
+    """
+
+    at: float
+    what: str
+    group: str
+    before: int
+    after: int
+    pods: int
+    outcome: str
+    message: str = ""
+    hedged: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedEvent:
+    """A Kubernetes event and when it was recorded."""
+
+    at: float
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingTimes:
+    """How long pods waited, in seconds from their creation; ``pods`` says over how many of them."""
+
+    pods: int = 0
+    p50: float = 0.0
+    p90: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    longest: float = 0.0
+
+    @staticmethod
+    def of(seconds: Sequence[float]) -> "WaitingTimes":
+        """Percentiles by nearest rank."""
+        if not seconds:
+            return WaitingTimes()
+        ranked = sorted(seconds)
+
+        def rank(percent: int) -> float:
+            return ranked[max(0, -(-len(ranked) * percent // 100) - 1)]
+
+        return WaitingTimes(
+            pods=len(ranked), p50=rank(50), p90=rank(90), p95=rank(95), p99=rank(99), longest=ranked[-1]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeHours:
+    """Hours that machines ran. ``busy`` counts those with a pod that is no DaemonSet's.
+
+    ``oracle`` is what somebody pays who knows each group's peak of busy nodes beforehand and keeps exactly that
+    many from beginning to end.
+    """
+
+    used: float = 0.0
+    busy: float = 0.0
+    oracle: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalState:
+    """How things stood at the end."""
+
+    pending: int
+    running: int
+    nodes: Mapping[str, int]
+    ready_nodes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationResult:
+    """Everything a report is drawn from; times in epoch seconds.
+
+    ``loops`` counts runs of the engine, ``happenings`` moments at which the world changed. ``increases`` is the
+    total of machines accepted. ``violations`` are planned actions that the independent check refused.
+    ``pod_waits`` are seconds from creation to start, of each pod that started; ``still_waiting`` is about the pods that wait
+    at the end, for as long as they have waited, and ``waiting`` about both. Pods that were deleted before they started
+    are in none of them. ``removals`` are those that ended, ``status`` is how the engine saw things at the end, ``last_loop`` what it saw and
+    planned last.
+    """
+
+    title: str
+    start: float
+    end: float
+    loops: int
+    happenings: int
+    increases: int
+    series: Series
+    waiting: WaitingTimes
+    still_waiting: WaitingTimes = WaitingTimes()
+    node_hours: NodeHours
+    cost: float | None
+    final: FinalState
+    decisions: Sequence[Decision] = ()
+    events: Sequence[TimedEvent] = ()
+    violations: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    removals: Sequence[RemovalEnded] = ()
+    pod_waits: Mapping[str, float] = field(default_factory=dict)
+    journal: Sequence[Fact] = ()
+    audit: Sequence[AuditRecord] = ()
+    status: StatusReport = field(default_factory=StatusReport)
+    last_loop: LoopReport | None = field(default=None, compare=False)
+
+    @property
+    def hedged(self) -> int:
+        """Return how many machines were bought a second time, for pods of a silent group."""
+        return sum(decision.hedged for decision in self.decisions)

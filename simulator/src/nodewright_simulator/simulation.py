@@ -1,0 +1,373 @@
+"""Run the engine against a simulated cluster on virtual time, only at moments that can change something."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Protocol
+
+from nodewright.actuation.budget import ClusterLimits, cluster_limits
+from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.clusterstate.state import Memory
+from nodewright.engine.autoscaler import Autoscaler
+from nodewright.engine.brain import Planning
+from nodewright.engine.ports import Pause, Ports, ProviderPort
+from nodewright.engine.report import LoopReport
+from nodewright.engine.status import StatusReport, make_status
+from nodewright.model.pod import Pod
+from nodewright.model.settings import Settings
+from nodewright.planner.explain import buffers_planned, requests_seen
+from nodewright.spec.simulation import NodeStart
+from nodewright_simulator.agenda import Agenda, Happening
+from nodewright_simulator.api_server import ApiServer
+from nodewright_simulator.cluster import SimulatedCluster
+from nodewright_simulator.controllers import Deployment, Jobs
+from nodewright_simulator.engine_process import EngineClock, EngineLife
+from nodewright_simulator.journal import Journal, What
+from nodewright_simulator.kubelets import Kubelets
+from nodewright_simulator.node_faults import ready_nodes, touch, turn, undo
+from nodewright_simulator.recorder import Meter, Recorder
+from nodewright_simulator.result import SimulationResult
+from nodewright_simulator.scheduler import Preference, Scheduler
+
+
+class Pacing:
+    """The grid of ticks on which loops fall, one scan interval apart, shifted by each loop that ran.
+
+    A tick matters when the world changed since the last loop, when a timer has passed, or when the last loop
+    left work unsettled. All others would change nothing, so that leaving them out gives the same outcome.
+    """
+
+    def __init__(self, start: float, interval: float, *, every_tick: bool = False) -> None:
+        self._interval = interval
+        self._every_tick = every_tick
+        self._due = start
+        self._changed = -math.inf
+        self._timer = math.inf
+
+    def changed(self, at: float) -> None:
+        """The world changed."""
+        self._changed = min(self._changed, at)
+
+    def ran(self, due: float, *, settled: bool, timer: float) -> None:
+        """A loop ran; the next tick is ``due``. ``timer``: see ``LoopReport.next_timer``."""
+        self._due = due
+        self._changed = math.inf if settled else -math.inf
+        self._timer = timer
+
+    def next_loop(self) -> float:
+        """When the engine runs next, unless the world changes before; infinity: only if it does."""
+        if self._every_tick:
+            return self._due
+        wake = math.inf
+        if self._changed < math.inf:
+            wake = self._tick(math.ceil((self._changed - self._due) / self._interval) if self._is_late() else 0)
+        if self._timer < math.inf:
+            wake = min(wake, self._tick(math.floor((self._timer - self._due) / self._interval) + 1))
+        return wake
+
+    def _is_late(self) -> bool:
+        return self._changed > self._due
+
+    def _tick(self, number: int) -> float:
+        return self._due + max(0, number) * self._interval
+
+
+class SimulatedProvider(ProviderPort, Protocol):
+    """A provider that can be simulated (capability SIMULATION)."""
+
+    @property
+    def name(self) -> str: ...
+    def running_machines(self) -> Sequence[NodeStart]: ...
+    def next_change(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to simulate. ``end`` in epoch seconds.
+
+    ``every_tick`` runs a loop each scan interval, as a real engine does, to compare with. ``stops_idle`` ends
+    the run once nothing is left to happen and no pod waits. ``resources`` are those whose utilisation is
+    measured.
+    """
+
+    end: float
+    title: str = "simulation"
+    settings: Settings = field(default_factory=Settings)
+    seed: int = 0
+    every_tick: bool = False
+    stops_idle: bool = False
+    preference: Preference = Preference.LEAST_ALLOCATED
+    resources: tuple[str, ...] = ("cpu", "memory", "nvidia.com/gpu")
+    brain: Planning = field(default_factory=Planning)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a run has come; times in epoch seconds."""
+
+    now: float
+    start: float
+    end: float
+    pending: int
+    running: int
+    nodes: int
+    loops: int
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Simulation:
+    """A cluster, clouds and an engine. Put workloads on ``agenda`` and ``cluster``, then ``run`` once."""
+
+    def __init__(self, clock: VirtualClock, providers: Sequence[SimulatedProvider], options: RunOptions) -> None:
+        self.agenda = Agenda()
+        self.journal = Journal()
+        self.cluster = SimulatedCluster(Scheduler(options.preference), self.journal)
+        self.jobs = Jobs(self.cluster, self.agenda)
+        self.engine = EngineLife(self, clock, self.agenda, self.journal)
+        self.kubelets = Kubelets(
+            self.cluster, self.agenda, self.journal, providers, templates=options.settings.templates
+        )
+        self.api_server = ApiServer(self.cluster, self.agenda, clock, self.engine.wire)
+        self._clock = clock
+        self._engine_clock = EngineClock(clock)
+        self._options = options
+        self._start = clock.now()
+        self._meter = Meter(self.cluster, self._start, options.resources)
+        self._recorder = Recorder(clock)
+        guarded = tuple(self.engine.wire.guard(provider) for provider in providers)
+        self._world = Ports(
+            cluster=self.api_server,
+            providers=guarded,
+            store=self.engine.store,
+            events=self._recorder,
+            audit=self._recorder.audit,
+        )
+        interval = options.settings.loop.scan_interval
+        self._pacing = Pacing(self._start, interval, every_tick=options.every_tick)
+        self._cloud_due = self._start
+        self._happenings = 0
+
+    def host_engine(self, pod: Pod) -> None:
+        """The engine runs in a pod like this one from when that first runs. It ends with its pod, once it has done
+        what it was about to do, and goes on where the next one runs.
+        """
+        Deployment(self.cluster, "nodewright", pod, on_start=self.engine.move_in, on_loss=self.engine.move_out).scale(
+            1, self._start
+        )
+
+    def steer(self, at: float, change: Happening) -> None:
+        """Somebody else changes a cloud or the cluster."""
+
+        def happen(moment: float) -> None:
+            change(moment)
+            self.kubelets.sync(moment)
+            self._cloud_due = self.kubelets.next_change()
+
+        self.agenda.at(at, happen)
+
+    def fail_nodes(self, at: float, nodes: int, seconds: float) -> None:
+        """The oldest so many ready nodes are not ready for so long."""
+
+        def fail(moment: float) -> None:
+            names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
+            turn(self.cluster, names, ready=False, at=moment)
+            self.agenda.at(moment + seconds, lambda due: turn(self.cluster, names, ready=True, at=due))
+
+        self.agenda.at(at, fail)
+
+    def touch_nodes(self, at: float, how: str, nodes: int, seconds: float) -> None:
+        """Somebody does that to the oldest so many ready nodes, and it is over after so long."""
+
+        def begin(moment: float) -> None:
+            names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
+            deleted = touch(self.cluster, names, how, moment)
+            if deleted:
+                self.agenda.at(moment + seconds, lambda due: self.kubelets.register_again(deleted, due))
+            else:
+                self.agenda.at(moment + seconds, lambda _: undo(self.cluster, names, how))
+
+        self.agenda.at(at, begin)
+
+    def misread(self, at: float, shows: str, seconds: float) -> None:
+        """The list of the cluster is wrong for so long."""
+        self.agenda.at(at, lambda moment: self.api_server.misreads.begin(shows, moment + seconds))
+        self.agenda.at(at + seconds, lambda _: None)  # worth a look
+
+    def fill_disk(self, at: float, seconds: float) -> None:
+        """No state can be saved for so long."""
+
+        def fill(moment: float, *, full: bool) -> None:
+            del moment
+            self.engine.store.fail = full
+
+        self.agenda.at(at, lambda moment: fill(moment, full=True))
+        self.agenda.at(at + seconds, lambda moment: fill(moment, full=False))
+
+    def jump_clock(self, at: float, by: float, lasts: float | None) -> None:
+        """Somebody sets the wall clock of the engine's machine, for so long or for good."""
+        self._engine_clock.expect_jumps()
+        self.agenda.at(at, lambda _: self._engine_clock.jump(by))
+        if lasts is not None:
+            self.agenda.at(at + lasts, lambda _: self._engine_clock.jump(-by))
+
+    def pause(self, at: float, seconds: float) -> None:
+        """Somebody orders a pause; one of no length ends the pause that there is."""
+
+        def order(moment: float) -> None:
+            self.engine.store.save_pause(Pause(since=moment, until=moment + seconds) if seconds else None)
+            self.journal.note(moment, What.PAUSED if seconds else What.RESUMED, "writes")
+
+        self.agenda.at(at, order)
+
+    def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
+        """Everything up to the end."""
+        self.engine.start(self._start)
+        moment = self._next_moment()
+        while moment <= self._options.end and not self._is_idle(moment):
+            self._clock.advance_to(moment)
+            if self._world_due() <= moment:
+                self._let_happen(moment)
+            elif self._removals_due() <= moment:
+                self._step_removals()
+            elif self._pacing.next_loop() <= moment:
+                self._loop()
+                if on_progress is not None:
+                    on_progress(self._progress())
+            moment = self._next_moment()
+        return self._finish(moment)
+
+    # The world
+
+    def _next_moment(self) -> float:
+        return min(self._world_due(), self._removals_due(), self._pacing.next_loop())
+
+    def _removals_due(self) -> float:
+        if self.engine.alive is None:
+            return math.inf
+        return self._engine_clock.true_time(self.engine.alive.next_step_at())
+
+    def _world_due(self) -> float:
+        return min(self.agenda.next_due(), self._cloud_due)
+
+    def _let_happen(self, at: float) -> None:
+        """All that the clouds and the cluster do at one moment, then the scheduler."""
+        self._meter.advance(at)
+        if self._cloud_due <= at:
+            self.kubelets.sync(at)
+            self._cloud_due = self.kubelets.next_change()
+        if self.agenda.next_due() <= at:
+            self.agenda.run_next()
+        self.cluster.schedule(at)
+        self._meter.sample(self.kubelets.machine_counts())
+        self._pacing.changed(at)
+        self._happenings += 1
+
+    def _is_idle(self, moment: float) -> bool:
+        """Has everything that was going to happen, happened?"""
+        if moment == math.inf:
+            return True
+        done = self._options.stops_idle and self.agenda.next_due() == self._removals_due() == math.inf
+        return done and self._cloud_due > moment and not self.cluster.count_pending()
+
+    # The engine
+
+    def make_engine(self) -> Autoscaler:
+        """A new one, of what the last one saved."""
+        options = self._options
+        return Autoscaler(
+            self._world, self._engine_clock.start(), options.settings, Random(options.seed), brain=options.brain
+        )
+
+    def started(self, at: float) -> None:
+        self._pacing.ran(at, settled=False, timer=math.inf)
+
+    def broke_off(self, engine: Autoscaler, answer: object) -> None:
+        self._recorder.take_crash(answer, engine.under_way())
+
+    def stopped(self, engine: Autoscaler | None, at: float) -> None:
+        if engine is not None:
+            self._recorder.take_removals(engine.unreported())
+        self._pacing.ran(math.inf, settled=True, timer=math.inf)
+        self._cloud_due = min(self._cloud_due, at)
+
+    def _loop(self) -> None:
+        report, engine = self.engine.work(lambda engine: engine.run_once()), self.engine.alive
+        if report is None or engine is None:
+            return
+        self._learn(report)
+        self._recorder.take(report)
+        due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
+        self._pacing.ran(due, settled=report.is_settled, timer=timer)
+        asked = report.plan is not None and bool(report.plan.provisioning.questions)
+        self._after_writes(wrote=asked or bool(report.outcomes))
+
+    def _step_removals(self) -> None:
+        outcomes = self.engine.work(lambda engine: engine.step_removals()) or ()
+        self._recorder.take_outcomes(outcomes)
+        self._pacing.changed(self._clock.now())
+        self._after_writes(wrote=bool(outcomes))
+
+    def _after_writes(self, *, wrote: bool) -> None:
+        """The clouds and the scheduler have something to do now."""
+        self.engine.end_if_leaving(self._clock.now())
+        if wrote or self.cluster.has_news:
+            self._cloud_due = min(self._cloud_due, self._clock.now())
+
+    def _learn(self, report: LoopReport) -> None:
+        """Nodes look as their group's template, and cost what the provider says."""
+        if report.state is None:
+            return
+        seen = report.state.observation.groups
+        templates = {ref: group.template for ref, group in seen.items() if group.template is not None}
+        self.kubelets.learn(templates, self._clock.now())
+        self._meter.prices.update(
+            {ref: group.hourly_price for ref, group in seen.items() if group.hourly_price is not None}
+        )
+
+    # The result
+
+    def _progress(self) -> Progress:
+        return Progress(
+            now=self._clock.now(),
+            start=self._start,
+            end=self._options.end,
+            pending=self.cluster.count_pending(),
+            running=self.cluster.tally.pods,
+            nodes=sum(self.cluster.tally.nodes().values()),
+            loops=self._recorder.loops,
+        )
+
+    def _finish(self, moment: float) -> SimulationResult:
+        """Time runs on to the end, unless the run stopped because nothing was left to happen."""
+        stopped_early = self._options.stops_idle and self._is_idle(moment)
+        end = self._clock.now() if stopped_early else max(self._options.end, self._clock.now())
+        self._meter.advance(end)
+        if self.engine.alive is not None:
+            self._recorder.take_removals(self.engine.alive.unreported())
+        self._meter.sample(self.kubelets.machine_counts())
+        result = self._recorder.result(
+            title=self._options.title,
+            span=(self._start, end),
+            happenings=self._happenings,
+            meter=self._meter,
+            cluster=self.cluster,
+            journal=self.journal,
+        )
+        return replace(result, status=self._status(end))
+
+    def _status(self, at: float) -> StatusReport:
+        """How the engine sees things, as a running one would tell."""
+        state, limits = self._recorder.state, self._options.settings.deletion_limits
+        status = make_status(
+            state.memory if state is not None else Memory(),
+            at,
+            pause=self.engine.store.load_pause(),
+            limits=cluster_limits(state, limits) if state is not None else ClusterLimits(),
+            removing=self.engine.alive.under_way() if self.engine.alive is not None else (),
+            capacity=requests_seen(state, self._recorder.plan) if state is not None else None,
+        )
+        plan = self._recorder.plan
+        return replace(status, buffers=buffers_planned(plan) if plan is not None else None)

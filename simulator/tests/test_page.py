@@ -1,0 +1,117 @@
+"""The report holds the figures, and nothing that comes from outside is markup in it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from nodewright_simulator.charts import TimeAxis, pick_points
+from nodewright_simulator.report import summary, table, write_report
+from nodewright_simulator.result import Series, SimulationResult, WaitingTimes
+
+
+class Elements(HTMLParser):
+    """The elements of a page and its text outside scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags = ["document"]
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1] not in ("script", "style"):
+            self.text += data
+
+
+def test_shows_figures_failures_and_decisions(run: SimulationResult) -> None:
+    text = Elements(write_report(run, description="What it is about")).text
+    for expected in ("A run", "What it is about", "1m10s", "0 → 2", "$1.50", "2.5", "83%", "a rule", "cannot be read"):
+        assert expected in text
+
+
+def test_markup_in_names_stays_text(run: SimulationResult, evil_run: SimulationResult) -> None:
+    page = write_report(evil_run, description="<script>alert(1)</script>")
+    elements = Elements(page)
+    assert "<img src=x onerror=alert(1)>" in elements.text
+    assert sorted(elements.tags) == sorted(Elements(write_report(run)).tags)
+    assert "\u202e" not in page
+
+
+def test_plotly_gets_escaped_names(evil_run: SimulationResult) -> None:
+    """plotly reads markup in texts, so that a name is escaped for it, and once more for the script around it."""
+    page = write_report(evil_run)
+    assert "onerror=alert(1)" in page
+    assert not re.search(r"<img src=x", page)
+    assert r"\u003cimg" not in page
+
+
+def test_nothing_is_named_that_could_be_fetched(run: SimulationResult) -> None:
+    page = write_report(run)
+    assert not re.search(r"<(script|img|iframe|link)[^>]*\b(src|href)=[\"'](?!data:)", page)
+    assert len(page) < 8 * 2**20
+
+
+def test_no_cost_chart_without_prices(make_run: Callable[..., SimulationResult]) -> None:
+    assert "Cost so far" in write_report(make_run())
+    assert "Cost so far" not in write_report(make_run(cost=None))
+
+
+@pytest.mark.parametrize(
+    ("span", "unit", "place"), [(3600.0, "minutes", 30.0), (86_400.0, "hours", 0.5), (864_000.0, "days", 0.0208)]
+)
+def test_the_unit_suits_the_span(span: float, unit: str, place: float) -> None:
+    axis = TimeAxis.spanning(1000.0, 1000.0 + span)
+    assert (axis.unit, axis.place(2800.0)) == (unit, place)
+    assert axis.say(1000.0 + 90_061) == "1d 01:01:01"
+
+
+def test_few_points_are_all_drawn(run: SimulationResult) -> None:
+    assert list(pick_points(run.series)) == [0, 1, 2, 3]
+
+
+def test_of_many_points_the_peaks_are_kept() -> None:
+    count = 20_000
+    pending = [0] * count
+    pending[7_777] = 99
+    series = Series(
+        times=tuple(float(n) for n in range(count)),
+        pending=pending,
+        running=range(count),
+        nodes={},
+        utilisation={},
+        cost=[0.0] * count,
+    )
+    points = pick_points(series, most=600)
+    assert len(points) <= 650
+    assert {0, 7_777, count - 1} <= set(points)
+    assert list(points) == sorted(points)
+
+
+def test_a_long_table_says_how_much_it_leaves_out() -> None:
+    html = table(("n",), [(str(n),) for n in range(1000)])
+    assert html.count("<tr>") == 401
+    assert "600 more" in html
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    waits = WaitingTimes.of([float(n) for n in range(1, 101)])
+    assert (waits.p50, waits.p90, waits.p95, waits.p99, waits.longest) == (50.0, 90.0, 95.0, 99.0, 100.0)
+    assert WaitingTimes.of([]) == WaitingTimes()
+    assert WaitingTimes.of([7.0]).p50 == 7.0
+
+
+def test_pods_that_still_wait_are_told_beside_the_longest_wait(run: SimulationResult) -> None:
+    waits = [0.0, 10.0, 70.0, 7200.0]
+    unlucky = replace(run, waiting=WaitingTimes.of(waits), still_waiting=WaitingTimes.of([7200.0]))
+    notes = {what: (figure, note) for what, figure, note in summary(unlucky)}
+    assert notes["Longest wait"] == ("2h", "1 pod still waits, for 2h so far")
+    assert notes["Pods started"][0] == "3"
+    fine = {what: note for what, _, note in summary(run)}
+    assert fine["Longest wait"] == "from creation to start"
