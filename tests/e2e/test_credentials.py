@@ -20,8 +20,8 @@ from nodewright.adapters.kube.cache import ObjectCache
 from nodewright.adapters.kube.connection import Connection, connect
 from nodewright.adapters.kube.reflector import Reflector
 from nodewright.adapters.kube.resources import Resource
-from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
+from nodewright.model.timestamps import format_moment
 
 REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 EXEC = "client.authentication.k8s.io/v1"

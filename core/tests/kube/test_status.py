@@ -11,7 +11,7 @@ from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_map import UPDATED_ANNOTATION, StatusMap
 from nodewright.clusterstate.state import Backoff, ClusterState, Memory, ScaleUpRequest
 from nodewright.model.capability import Capability
-from nodewright.model.moment import format_moment
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
 from nodewright.testkit.world import NOW, World, ref

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from nodewright.model.complaint import printable
 from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Kube
 from nodewright.model.objects import KINDS, ClusterObjects
+from nodewright.model.printable import printable
 
 
 def field_names(owner: type[Kube], seen: set[type[Kube]]) -> set[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from nodewright.model.complaint import printable
+from nodewright.model.printable import printable
 from nodewright_simulator.result import SCALE_UP_FAILURES, Series, SimulationResult
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0

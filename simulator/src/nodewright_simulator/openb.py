@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable
 from nodewright_simulator.scenario import Scenario, Seconds, TraceSpec
 
 GPU_RESOURCE = "nvidia.com/gpu"

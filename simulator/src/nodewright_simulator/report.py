@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from nodewright.model.complaint import printable
 from nodewright.model.duration import format_duration
+from nodewright.model.printable import printable
 from nodewright_simulator.charts import TimeAxis, draw_charts, plotly_script
 from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, SimulationResult, WaitingTimes
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from nodewright.model.complaint import printable, suggest
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable, suggest
 from nodewright.model.quantity import Quantity
-from nodewright.model.section import Section
 from nodewright.model.settings import Settings
+from nodewright.model.settings_base import Section
 from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 from nodewright_simulator.scenario import (

@@ -24,9 +24,9 @@ from nodewright.model.action import (
 )
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
-from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.plan import Expansion, Misfit, Plan, ScaleUpReport
 from nodewright.planner.provisioning_requests.pods import is_stand_in
 from nodewright.validate import Violation

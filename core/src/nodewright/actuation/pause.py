@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nodewright.model.moment import format_moment
+from nodewright.model.timestamps import format_moment
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):

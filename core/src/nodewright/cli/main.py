@@ -13,8 +13,8 @@ from importlib import import_module
 import click
 
 from nodewright.cli.pipe import ReaderGone, abandon_output
-from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import InvariantError, NodewrightError, PluginNotFound, ProviderError
+from nodewright.model.printable import printable, suggest
 
 DONE, BUG, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 _LONGEST_MESSAGE = 2000

@@ -9,7 +9,7 @@ from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.model.action import CreateNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
-from nodewright.model.moment import format_moment
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import RequestFacts, RequestPhase
 from nodewright.planner.plan import Expansion
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nodewright.cli.pipe import ReaderGone
-from nodewright.model.complaint import printable
+from nodewright.model.printable import printable
 
 _PIPE_WIDTH = 120
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.state import Backoff, GroupState, Readiness, UnhealthyCluster, has_resumed
 from nodewright.model.group import GroupRef
-from nodewright.model.moment import format_moment
 from nodewright.model.settings import LoopSettings, Settings
+from nodewright.model.timestamps import format_moment
 
 _MOST_NAMED = 5
 # Unready nodes of up to that share of the rest of an unhealthy cluster are a few: more, and no group explains the failure.

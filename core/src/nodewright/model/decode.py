@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from nodewright.model.complaint import find_misfit, printable, show
-from nodewright.model.entries import BROKEN, Entry, read_entries, refuse_json
+from nodewright.model.config_entries import BROKEN, Entry, read_entries, refuse_json
 from nodewright.model.errors import ConfigError
 from nodewright.model.objects import KINDS, ClusterObjects, Kind
+from nodewright.model.printable import find_misfit, printable, show
 from nodewright.model.quantity import Quantity
 
 T = TypeVar("T")

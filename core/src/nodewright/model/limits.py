@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable
 from nodewright.model.settings import LimitSettings
 
 GIB = 2**30

@@ -5,7 +5,7 @@ What is decided does not depend on them. How they are named: settings.py, which 
 
 from typing import Any
 
-from nodewright.model.section import Duration, Section
+from nodewright.model.settings_base import Duration, Section
 
 
 class ClusterSettings(Section, frozen=True, kw_only=True):

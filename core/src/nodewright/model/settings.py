@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodewright.model.group import GroupOptions
 from nodewright.model.process_settings import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
-from nodewright.model.section import Count, Duration, Ratio, Section
+from nodewright.model.settings_base import Count, Duration, Ratio, Section
 
 SizeCorrection = Literal["prompt", "ca", "seed"]
 Profile = Literal["nodewright", "ca"]
@@ -341,3 +342,17 @@ class Settings(Section, frozen=True, kw_only=True):
         hedging = self.failures.hedging
         wanted = hedging == "on" or (hedging == "auto" and self.failures.learns_provision_time)
         return wanted and self.size_correction == "prompt"
+
+
+def default_options(settings: Settings) -> GroupOptions:
+    """Return the options of a node group for which the provider sets none."""
+    failures, scale_down = settings.failures, settings.scale_down
+    return GroupOptions(
+        max_node_provision_seconds=failures.ordinary_provision_seconds,
+        max_node_startup_seconds=failures.max_node_startup_time,
+        scale_down_unneeded_seconds=scale_down.scale_down_unneeded_time,
+        scale_down_unready_seconds=scale_down.scale_down_unready_time,
+        scale_down_utilization_threshold=scale_down.scale_down_utilization_threshold,
+        scale_down_gpu_utilization_threshold=scale_down.scale_down_gpu_utilization_threshold,
+        ignore_daemonsets_utilization=scale_down.ignore_daemonsets_utilization,
+    )

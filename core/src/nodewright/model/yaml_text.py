@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from nodewright.model.complaint import printable, show
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable, show
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 100

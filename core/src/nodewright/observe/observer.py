@@ -4,10 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from nodewright.clusterstate.state import Memory
 from nodewright.model.action import DeleteNodeGroup, Done, Outcome
-from nodewright.model.default_options import default_options
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, default_options
 from nodewright.observe.groups import KEPT_SECONDS, ProviderWatch
 from nodewright.observe.ports import ClusterReader, ProviderReads
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen

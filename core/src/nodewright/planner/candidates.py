@@ -13,9 +13,9 @@ from nodewright.estimator.limits import node_limit
 from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef, GroupSpec
-from nodewright.model.moment import format_moment
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import Settings
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.deadline import deadline
 from nodewright.planner.gallery import NodeGroupFit
 from nodewright.planner.quota import Quota

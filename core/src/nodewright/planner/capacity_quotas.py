@@ -14,9 +14,9 @@ from nodewright.model.capacity_quota import (
     CapacityQuotaStatus,
     QuotaAmounts,
 )
-from nodewright.model.complaint import printable
 from nodewright.model.condition import Condition, as_of
 from nodewright.model.meta import LabelSelector
+from nodewright.model.printable import printable
 from nodewright.model.quantity import NANO, Quantity
 from nodewright.model.settings import Settings
 from nodewright.planner.quota import NodeQuota, is_plain, usage

@@ -10,11 +10,11 @@ from nodewright.clusterstate.samples import STANDARD_RESOURCES, is_stable, sampl
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.group import GroupRef
-from nodewright.model.moment import format_moment
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import Settings
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.pending import Bought
 from nodewright.planner.plan import Misfit, ScaleUpReport

@@ -7,7 +7,6 @@ needs is importable from here; what many need beside it is in ``options``, ``met
 
 from nodewright.model.capability import Capability
 from nodewright.model.clock import Clock
-from nodewright.model.complaint import printable
 from nodewright.model.errors import (
     AccessDenied,
     CloudBusy,
@@ -37,6 +36,7 @@ from nodewright.model.group import (
 )
 from nodewright.model.limits import NodeGroupSpec, parse_node_group_spec
 from nodewright.model.node import Node, Taint
+from nodewright.model.printable import printable
 from nodewright.model.quantity import Quantity
 from nodewright.spec.context import ProviderContext
 from nodewright.spec.diagnosis import ApiCalls, DiagnosisHooks, Finding, FindingLevel

@@ -16,8 +16,8 @@ from urllib3.exceptions import HTTPError
 
 from nodewright.adapters.kube.api import ApiError, Lines, Request, read_status
 from nodewright.adapters.kube.credentials import THIS_POD, Credentials, Pod, load_credentials
-from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable
 
 # Every kind keeps one connection for its watch; the others are for calls.
 _POOL = 48

@@ -17,8 +17,8 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, KubeConfigMerger
 from yaml import YAMLError
 
-from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable
 
 _BEARER = "BearerToken"
 # What the client raises where a kubeconfig is YAML, but of another shape than it expects.

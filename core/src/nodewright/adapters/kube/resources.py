@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Raw
 
 from nodewright.adapters.kube.api import ApiError, Query
+from nodewright.model.config_entries import BROKEN
 from nodewright.model.decode import decode_amount, decode_object
-from nodewright.model.entries import BROKEN
 from nodewright.model.errors import ConfigError
 from nodewright.model.meta import Object, ObjectMeta
 from nodewright.model.objects import KINDS

@@ -11,7 +11,7 @@ from typing import Any
 from nodewright.clusterstate.health import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
 from nodewright.engine.status import GroupStatus, make_status
-from nodewright.model.moment import format_moment
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan
 

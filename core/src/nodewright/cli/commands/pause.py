@@ -9,7 +9,7 @@ from nodewright.cli.clock import SystemClock
 from nodewright.cli.status.place import Choice, state_options, warn_without_engine
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.moment import format_moment
+from nodewright.model.timestamps import format_moment
 
 _LONGEST = 366 * 86_400.0
 

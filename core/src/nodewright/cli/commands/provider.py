@@ -13,8 +13,8 @@ from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.model.capability import Capability
-from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable, suggest
 from nodewright.model.process_settings import ProviderSettings
 from nodewright.testkit.contract import (
     CHECKS,

@@ -13,8 +13,8 @@ from nodewright.adapters.shadow import Comparison, Shadow, Verdict
 from nodewright.adapters.shadow.health import HealthShadow
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.engine.report import LoopReport
-from nodewright.model.moment import format_moment
 from nodewright.model.settings import Settings
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.plan import Plan
 
 _KEPT = 500

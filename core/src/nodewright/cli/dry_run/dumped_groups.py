@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from nodewright.cli.dry_run.groups import GroupEntry
 from nodewright.model.capability import Capability
-from nodewright.model.complaint import printable
 from nodewright.model.errors import ConfigError, NodeGroupNotFound
 from nodewright.model.group import FailedInstance, GroupOptions, Instance, NodeGroup, NodeTemplate, ProviderInfo
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node, Taint
+from nodewright.model.printable import printable
 from nodewright.model.quantity import Quantity
 
 PROVIDER = "dump"

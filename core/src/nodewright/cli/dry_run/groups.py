@@ -6,9 +6,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodewright.model.complaint import printable, show, suggest
 from nodewright.model.errors import ConfigError
 from nodewright.model.node import Node
+from nodewright.model.printable import printable, show, suggest
 from nodewright.model.quantity import Quantity
 from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options

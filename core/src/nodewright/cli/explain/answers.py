@@ -12,10 +12,10 @@ from nodewright.cli.plan.verdicts import find_verdicts
 from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.deferrals import is_deferred
 from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
-from nodewright.model.complaint import printable, suggest
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
+from nodewright.model.printable import printable, suggest
 from nodewright.planner.explain import (
     BufferFacts,
     GroupFacts,

@@ -13,7 +13,7 @@ from nodewright.cli.explain.answers import (
     RequestExplanation,
 )
 from nodewright.cli.request_view import request_json
-from nodewright.model.moment import format_moment
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import GroupFacts, NodeExplanation, PodOutlook
 
 SCHEMA = 1

@@ -18,8 +18,8 @@ from nodewright.cli.explain.answers import (
 from nodewright.cli.request_view import request_line
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.duration import format_duration
-from nodewright.model.moment import format_moment
 from nodewright.model.reason import Unremovable
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Refusal, Usage
 from nodewright.planner.scale_down.drainability import DrainOutcome
 

@@ -12,9 +12,9 @@ from nodewright.cli.plan.verdicts import Verdict, find_verdicts, rounds
 from nodewright.cli.plan.warnings import find_warnings
 from nodewright.cli.request_view import request_expansions, request_json
 from nodewright.clusterstate.state import GroupState
-from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion, PlannedAction
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.duration import format_duration
-from nodewright.model.moment import format_moment
 from nodewright.model.reason import Unremovable
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.plan import ScaleDownReport
 
 _GOES, _UNNEEDED, _STAYS = "goes now", "unneeded", "stays"

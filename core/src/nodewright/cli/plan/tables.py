@@ -16,8 +16,8 @@ from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.clusterstate.state import GroupState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
-from nodewright.model.moment import format_moment
 from nodewright.model.pod import Pod
+from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import buffers_planned, requests_planned
 from nodewright.planner.plan import Expansion, ScaleUpReport
 

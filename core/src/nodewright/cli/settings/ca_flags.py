@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta
 
 from nodewright.cli.settings.values import Setting
-from nodewright.model.section import Count, Duration, Ratio
+from nodewright.model.settings_base import Count, Duration, Ratio
 
 _AtLeastOne = Annotated[int, Meta(ge=1)]
 _NOT_THERE = "is not there yet: "

@@ -7,9 +7,9 @@ from typing import Any
 from nodewright.adapters.web import is_loopback, parse_address
 from nodewright.cli.settings.ca_flags import CA_FLAGS
 from nodewright.cli.settings.names import SETTINGS, Layer
-from nodewright.model.complaint import printable
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import printable
 from nodewright.model.settings import Settings
 
 _LEAST_CACHE_AGE = 120.0

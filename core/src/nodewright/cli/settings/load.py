@@ -26,7 +26,6 @@ from nodewright.cli.settings.names import (
     Layer,
 )
 from nodewright.cli.settings.values import Setting, read_text, read_yaml
-from nodewright.model.complaint import printable, show, suggest
 from nodewright.model.errors import ConfigError
 from nodewright.model.limits import (
     parse_drain_priorities,
@@ -35,6 +34,7 @@ from nodewright.model.limits import (
     parse_min_max,
     parse_node_group_spec,
 )
+from nodewright.model.printable import printable, show, suggest
 from nodewright.model.process_settings import ProviderSettings
 from nodewright.model.settings import Settings
 from nodewright.model.yaml_text import load_yaml

@@ -8,8 +8,8 @@ import msgspec
 from nodewright.cli.settings.ca_flags import CA_FLAGS
 from nodewright.cli.settings.values import Setting
 from nodewright.model.process_settings import ProviderSettings
-from nodewright.model.section import Section
 from nodewright.model.settings import Settings
+from nodewright.model.settings_base import Section
 
 PREFIX = "NODEWRIGHT_"
 CONFIG_VARIABLE = "NODEWRIGHT_CONFIG"

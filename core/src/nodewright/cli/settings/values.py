@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
-from nodewright.model.complaint import find_misfit, printable, show, suggest
 from nodewright.model.duration import format_duration, parse_duration
+from nodewright.model.printable import find_misfit, printable, show, suggest
 
 _TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
 _FALSE = frozenset(("0", "f", "F", "false", "False", "FALSE"))

@@ -13,8 +13,8 @@ from nodewright.clusterstate.health import describe_unhealthy
 from nodewright.clusterstate.state import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
 from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport
 from nodewright.model.duration import format_duration
-from nodewright.model.moment import format_moment
 from nodewright.model.removal import Removing
+from nodewright.model.timestamps import format_moment
 
 SCHEMA = 1
 

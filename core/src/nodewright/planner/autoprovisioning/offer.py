@@ -11,10 +11,9 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.new_groups import any_new_group
 from nodewright.clusterstate.state import Backoff, ClusterState, GroupState
-from nodewright.model.default_options import default_options
 from nodewright.model.group import ErrorClass, GroupRef, GroupSpec, MachineType, NodeGroup
 from nodewright.model.pod import PodSpec
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, default_options
 from nodewright.model.template_node import make_template_node
 from nodewright.planner.autoprovisioning.wants import Want, find_wants
 from nodewright.planner.candidates import ScaleUpContext

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from nodewright.model.capacity_buffer import CapacityBufferSpec, Figure
-from nodewright.model.complaint import show
+from nodewright.model.printable import show
 from nodewright.model.quantity import Quantity
 from nodewright.planner.capacity_buffers.shape import Unresolved
 

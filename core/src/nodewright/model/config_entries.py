@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from nodewright.model.complaint import explain, show
 from nodewright.model.errors import ConfigError
+from nodewright.model.printable import explain, show
 from nodewright.model.yaml_text import load_yaml
 
 BROKEN = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
