@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE
 
-from nodewright.actuation.removals.marks import CORDONED_ANNOTATION
+from nodewright.actuation.taints import CORDONED_ANNOTATION
 from nodewright.model.meta import LabelSelector
 from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright_simulator.api_server import EDIT, BudgetRule, Refusal

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodewright.actuation import Actor, AuditLog, AuditRecord, Inbox
+from nodewright.actuation import AuditLog, AuditRecord, CloudWriter, Inbox
 from nodewright.actuation.audit import Write
 from nodewright.model.action import (
     CreateNodeGroup,
@@ -78,7 +78,7 @@ DELETE = DeleteInstances(group=B, expected_target=4, instance_ids=("i-1", "i-2")
 
 def test_a_write_is_recorded_before_and_after() -> None:
     clock, ledger = FakeClock(100.0), Ledger()
-    Actor([Cloud(clock)], clock, Inbox(), ledger).act([increase("ns/p")], "50.000-7")
+    CloudWriter([Cloud(clock)], clock, Inbox(), ledger).act([increase("ns/p")], "50.000-7")
     before, after = ledger.kept
     assert before == AuditRecord(
         time=100.0,
@@ -96,7 +96,7 @@ def test_a_write_is_recorded_before_and_after() -> None:
 
 def test_the_log_keeps_one_record_a_write() -> None:
     clock, log = FakeClock(), AuditLog()
-    Actor([Cloud(clock)], clock, Inbox(), log).act([increase(), WITHDRAW, DELETE], "L")
+    CloudWriter([Cloud(clock)], clock, Inbox(), log).act([increase(), WITHDRAW, DELETE], "L")
     found = [(r.request, r.action, r.expected_target, r.target, r.instance_ids, r.reason) for r in log.records()]
     assert found == [
         ("L/1", "IncreaseSize", 1, 3, (), "enforced minimum size"),
@@ -108,7 +108,7 @@ def test_the_log_keeps_one_record_a_write() -> None:
 
 def test_many_pods_are_counted() -> None:
     clock, log = FakeClock(), AuditLog()
-    Actor([Cloud(clock)], clock, Inbox(), log).act([increase(*(f"n/{k}" for k in range(8)))], "L")
+    CloudWriter([Cloud(clock)], clock, Inbox(), log).act([increase(*(f"n/{k}" for k in range(8)))], "L")
     assert log.records()[0].reason == "pending pods n/0, n/1, n/2 and 5 more"
 
 
@@ -123,7 +123,7 @@ def test_what_became_of_it(error: ProviderError, outcome: str, message: str) -> 
     clock, log = FakeClock(), AuditLog()
     cloud = Cloud(clock)
     cloud.error = error
-    Actor([cloud], clock, Inbox(), log).act([increase()], "L")
+    CloudWriter([cloud], clock, Inbox(), log).act([increase()], "L")
     (record,) = log.records()
     assert (record.outcome, record.accepted, record.message) == (outcome, 0, message)
 
@@ -133,7 +133,7 @@ def test_a_part_is_called_a_part(action: Write) -> None:
     clock, log = FakeClock(), AuditLog()
     cloud = Cloud(clock)
     cloud.at_most = 1
-    Actor([cloud], clock, Inbox(), log).act([action], "L")
+    CloudWriter([cloud], clock, Inbox(), log).act([action], "L")
     assert [(record.outcome, record.accepted) for record in log.records()] == [("partial", 1)]
 
 
@@ -141,7 +141,7 @@ def test_no_record_no_write() -> None:
     clock = FakeClock()
     cloud = Cloud(clock)
     with pytest.raises(NodewrightError, match="disk is full"):
-        Actor([cloud], clock, Inbox(), Ledger(room=0)).act([increase()], "L")
+        CloudWriter([cloud], clock, Inbox(), Ledger(room=0)).act([increase()], "L")
     assert cloud.calls == 0
 
 
@@ -149,7 +149,7 @@ def test_an_outcome_that_cannot_be_recorded_is_not_lost() -> None:
     clock, inbox = FakeClock(), Inbox()
     cloud = Cloud(clock)
     with pytest.raises(NodewrightError, match="disk is full"):
-        Actor([cloud], clock, inbox, Ledger(room=1)).act([increase(), DELETE], "L")
+        CloudWriter([cloud], clock, inbox, Ledger(room=1)).act([increase(), DELETE], "L")
     assert cloud.calls == 1
     assert [outcome.action for outcome in inbox.drain()] == [increase()]
 
@@ -163,7 +163,7 @@ def test_groups_that_are_made_and_deleted_are_told() -> None:
         IncreaseSize(group=A, expected_target=0, target=2),
         DeleteNodeGroup(group=B, reason="empty for 10m"),
     )
-    Actor([cloud], clock, Inbox(), log).act(actions, "loop")
+    CloudWriter([cloud], clock, Inbox(), log).act(actions, "loop")
     told = [(record.action, record.group, record.target, record.reason, record.outcome) for record in log.records()]
     assert told == [
         ("CreateNodeGroup", "p/a", 0, "machine type big", "done"),

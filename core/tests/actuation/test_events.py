@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nodewright.actuation import Event, EventFilter, alerts, draw_events
-from nodewright.actuation.actor import Ended
+from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.actuation.ports import STATUS_NAME
 from nodewright.clusterstate.state import ClusterState, GroupState, Memory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
@@ -27,7 +27,9 @@ def state(*, new_failures: tuple[FailedInstance, ...] = (), timed_out: int = 0) 
     return ClusterState(observation=Observation(now=0.0, snapshot=Snapshot()), memory=Memory(), groups={A: group})
 
 
-def events(plan: Plan | None = None, *outcomes: Ended, of: ClusterState | None = None) -> list[tuple[str, str, str]]:
+def events(
+    plan: Plan | None = None, *outcomes: WriteOutcome, of: ClusterState | None = None
+) -> list[tuple[str, str, str]]:
     drawn = draw_events(of or state(), plan or Plan(), outcomes)
     return [(event.type, event.reason, event.message) for event in drawn]
 

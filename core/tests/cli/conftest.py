@@ -14,7 +14,7 @@ from nodewright.model.meta import Object
 from nodewright.model.objects import KINDS
 
 
-class Ended(NamedTuple):
+class WriteOutcome(NamedTuple):
     """One finished command."""
 
     code: int
@@ -26,7 +26,7 @@ class Ended(NamedTuple):
         return json.loads(self.out)
 
 
-Nodewright = Callable[..., Ended]
+Nodewright = Callable[..., WriteOutcome]
 WriteDump = Callable[..., str]
 
 
@@ -34,10 +34,10 @@ WriteDump = Callable[..., str]
 def nodewright() -> Nodewright:
     """``nodewright("plan", "dump.json")`` as main() runs it, on a wide screen."""
 
-    def call(*args: object) -> Ended:
+    def call(*args: object) -> WriteOutcome:
         with CliRunner().isolation(env={"COLUMNS": "200"}) as (out, err, _):
             code = run([str(arg) for arg in args])
-            return Ended(code, out.getvalue().decode(), err.getvalue().decode())
+            return WriteOutcome(code, out.getvalue().decode(), err.getvalue().decode())
 
     return call
 

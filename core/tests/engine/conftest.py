@@ -93,7 +93,7 @@ class CapacityBufferState:
             raise self.read_error
         return ClusterPicture(snapshot=Snapshot(), problem=self.problem)
 
-    def look(self, node: str) -> NodeView:
+    def get_node_view(self, node: str) -> NodeView:
         self.order.append(f"look {node}")
         return NodeView(node=None)
 

@@ -1,7 +1,7 @@
 """One report for a running engine, a simulation and a saved state."""
 
 from nodewright.actuation import Pause
-from nodewright.actuation.budget import ClusterLimits
+from nodewright.actuation.write_gate import ClusterLimits
 from nodewright.clusterstate.learned import ArrivalHistory
 from nodewright.clusterstate.state import Backoff, Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.engine.status import Detection, make_status

@@ -9,7 +9,7 @@ from core.tests.kube.conftest import ApiServer
 
 from nodewright import spec
 from nodewright.actuation.audit import AuditLog
-from nodewright.actuation.conditions import StatusWriter
+from nodewright.actuation.status_writes import StatusWriter
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.request_writes import RequestWrites
 from nodewright.model.action import IncreaseSize
@@ -69,7 +69,7 @@ def served_by(plan: Plan) -> list[str]:
     return [one.request.key for one in plan.actions if isinstance(one, IncreaseSize) and one.request is not None]
 
 
-def make_clerk(server: ApiServer, providers: Sequence[Oracle] = ()) -> StatusWriter:
+def make_writer(server: ApiServer, providers: Sequence[Oracle] = ()) -> StatusWriter:
     cluster: Any = RequestWrites(server)  # the rest of a cluster is not asked
     return StatusWriter(cluster, providers, FakeClock(NOW), AuditLog())
 
@@ -87,9 +87,9 @@ def test_of_a_request_that_cannot_be_told_so_nothing_is_bought_and_the_others_go
     assert served_by(plan) == ["default/first", "default/second"]
     serve(server, "first", "second")
     server.faults.append(ApiError("no", status=status))
-    clerk = make_clerk(server)
-    assert served_by(clerk.open(plan)) == ["default/second"]
-    told = {(event.name, event.reason) for event in clerk.take_events()}
+    writer = make_writer(server)
+    assert served_by(writer.write_pending(plan)) == ["default/second"]
+    told = {(event.name, event.reason) for event in writer.take_events()}
     assert ("default/first", "StatusNotWritten") in told
     assert ("default/second", "Accepted") in told
 
@@ -101,5 +101,7 @@ def test_what_a_provider_says_at_length_is_cut_to_what_a_condition_holds(server:
         spec.ProvisioningVerdict(accepted=False, reason="TooLarge", message=long),
         ProviderUnavailable(long),
     ):
-        make_clerk(server, [Oracle(answer)]).ask(plan_for("first", kind="queued.example.com").provisioning, "1")
+        make_writer(server, [Oracle(answer)]).call_providers(
+            plan_for("first", kind="queued.example.com").provisioning, "1"
+        )
         assert b'"' + b"x" * 32_768 + b'"' in (server.writes[-1].body or b"")

@@ -8,7 +8,7 @@ from core.tests.kube.conftest import ApiServer
 from msgspec.structs import replace
 
 from nodewright.actuation.ports import EvictionAnswer
-from nodewright.actuation.removals.marks import hard_tainted, hard_untainted
+from nodewright.actuation.taints import with_deletion_taint, without_deletion_taint
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.guard import GuardedApi
 from nodewright.adapters.kube.writes import KubeWrites
@@ -32,7 +32,7 @@ def writes(server: ApiServer) -> KubeWrites:
 
 
 def mark(node: Node) -> Node:
-    return hard_tainted(node, 1000.0, cordon=True)
+    return with_deletion_taint(node, 1000.0, cordon=True)
 
 
 def test_an_edit_leaves_everything_else_alone(server: ApiServer, writes: KubeWrites) -> None:
@@ -49,7 +49,7 @@ def test_an_edit_leaves_everything_else_alone(server: ApiServer, writes: KubeWri
     }
     assert held["spec"]["unschedulable"] is True
     assert held["metadata"]["annotations"]["mine"] == "1"
-    writes.edit_node("a", lambda node: hard_untainted(node, uncordon=True, whoever=False))
+    writes.edit_node("a", lambda node: without_deletion_taint(node, uncordon=True, force_uncordon=False))
     assert server.objects[NODE]["spec"] == {"taints": [FOREIGN], "podCIDR": "x"}
     assert server.objects[NODE]["metadata"]["annotations"] == {"mine": "1"}
 
@@ -77,14 +77,14 @@ def test_a_node_that_is_not_there(server: ApiServer, writes: KubeWrites) -> None
     assert writes.edit_node("b", mark) is None
     server.after_read = lambda: server.drop(NODE)
     assert writes.edit_node("a", mark) is None
-    assert writes.look("a").node is None
+    assert writes.get_node_view("a").node is None
 
 
 def test_a_look_is_past_every_cache(server: ApiServer, writes: KubeWrites) -> None:
     server.put("/api/v1/pods/p", {"metadata": {"name": "p", "namespace": "shop"}, "spec": {"nodeName": "a"}})
     server.put("/api/v1/pods/q", {"metadata": {"name": "q", "namespace": "shop"}, "status": {"phase": "Failed"}})
-    sight = writes.look("a")
-    assert [pod.key for pod in sight.pods] == ["shop/p"]
+    view = writes.get_node_view("a")
+    assert [pod.key for pod in view.pods] == ["shop/p"]
     assert server.reads[-1].query == {"fieldSelector": "spec.nodeName=a"}
 
 
@@ -141,4 +141,4 @@ def test_nothing_is_written_without_a_lease(server: ApiServer) -> None:
     remaining[0] = 0.0
     with pytest.raises(ApiError, match="does not lead"):
         writes.evict(POD, 30)
-    assert writes.look("a").node is not None
+    assert writes.get_node_view("a").node is not None

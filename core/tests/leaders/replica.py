@@ -75,9 +75,9 @@ class ClusterLine:
     def read(self, now: float) -> ClusterPicture:
         return self._world.api.read(now)
 
-    def look(self, node: str) -> NodeView:
+    def get_node_view(self, node: str) -> NodeView:
         self._meet()
-        return self._world.api.look(node)
+        return self._world.api.get_node_view(node)
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         self._write()

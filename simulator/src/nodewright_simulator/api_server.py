@@ -146,7 +146,7 @@ class ApiServer:
             buffers=self.buffers.read(self._cluster.deployments),
         )
 
-    def look(self, node: str) -> NodeView:
+    def get_node_view(self, node: str) -> NodeView:
         row = self._cluster.live.find_row(node)
         if row is None:
             return NodeView(node=None)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from nodewright.actuation import AuditLog
-from nodewright.actuation.actor import Ended
 from nodewright.actuation.audit import ASKED, SERVE, AuditRecord
+from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.actuation.ports import Event
 from nodewright.clusterstate.readiness import is_ready
 from nodewright.clusterstate.state import ClusterState
@@ -177,7 +177,7 @@ class Recorder:
         if report.problem:
             self._problems.append(report.problem)
 
-    def take_outcomes(self, outcomes: Iterable[Ended]) -> None:
+    def take_outcomes(self, outcomes: Iterable[WriteOutcome]) -> None:
         """What was written to clouds."""
         for outcome in outcomes:
             self._decisions.append(describe(outcome))
@@ -254,7 +254,7 @@ def _over(held: Removing, at: float) -> RemovalEnded:
     return RemovalEnded(removal=held.removal, at=at, started=held.started, result=RemovalResult.OK, message=_DIED)
 
 
-def describe(outcome: Ended) -> Decision:
+def describe(outcome: WriteOutcome) -> Decision:
     """An outcome as a line of the report."""
     action = outcome.action
     before = after = action.expected_target

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Protocol
 
-from nodewright.actuation.budget import ClusterLimits, cluster_limits
+from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.clusterstate.state import Memory
 from nodewright.engine.autoscaler import Autoscaler

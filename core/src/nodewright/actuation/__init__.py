@@ -1,27 +1,27 @@
-"""All writes to the world."""
+"""All writes to clouds and to the API server."""
 
-from nodewright.actuation.actor import Actor
 from nodewright.actuation.audit import AuditLog, AuditRecord, AuditSink
+from nodewright.actuation.cloud_writes import CloudWriter
 from nodewright.actuation.events import EventFilter, alerts, draw_events, loss_of_state, wall_clock_jumped
 from nodewright.actuation.inbox import Inbox
-from nodewright.actuation.pause import Pause
 from nodewright.actuation.ports import (
     ClusterWrites,
     Event,
     EventSink,
     Eviction,
     EvictionAnswer,
+    NodeReader,
     NodeView,
     ProviderWrites,
     ServesRequests,
 )
-from nodewright.actuation.restraint import WriteGate
+from nodewright.actuation.write_gate import Pause, WriteGate
 
 __all__ = [
-    "Actor",
     "AuditLog",
     "AuditRecord",
     "AuditSink",
+    "CloudWriter",
     "ClusterWrites",
     "Event",
     "EventFilter",
@@ -29,6 +29,7 @@ __all__ = [
     "Eviction",
     "EvictionAnswer",
     "Inbox",
+    "NodeReader",
     "NodeView",
     "Pause",
     "ProviderWrites",

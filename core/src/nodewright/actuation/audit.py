@@ -1,4 +1,4 @@
-"""What was asked of a cloud, by whom and why: one record for each write."""
+"""The audit: one record for each write to a cloud, with who asked for it and why."""
 
 from typing import Protocol
 
@@ -26,12 +26,12 @@ SERVE = "Provision"
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One cloud write. ``time`` in epoch seconds; sizes count machines, and pods where a provider is asked to serve a
-    request (``Provision``; ``group`` is then the provider). A group that is made or deleted has none.
+    """One cloud write. ``time`` in epoch seconds. Sizes count machines, or pods where a provider serves a request
+    (``Provision``; ``group`` is then the provider). Making or deleting a group has no sizes.
 
-    A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and with what
-    became of it: ``done``, ``partial``, ``refused`` or ``unknown``. One that stays ``asked`` was the last that its
-    engine did.
+    A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and afterwards
+    with its result: ``done``, ``partial``, ``refused`` or ``unknown``. If a record stays ``asked``, the engine ended
+    during that call.
     """
 
     time: float
@@ -49,7 +49,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditSink(Protocol):
-    """Where records go. Raises NodewrightError when one cannot be kept: then the write is not made."""
+    """Stores audit records. ``record`` raises NodewrightError if a record cannot be stored; then the write is not made."""
 
     def record(self, record: AuditRecord) -> None: ...
 
@@ -72,8 +72,8 @@ class AuditLog:
         return tuple(self._records)
 
 
-def asked(action: Write, *, time: float, loop: str, request: str) -> AuditRecord:
-    """The record of a write that is about to be made."""
+def request_record(action: Write, *, time: float, loop: str, request: str) -> AuditRecord:
+    """Return the record of a write that is about to be made."""
     match action:
         case DeleteInstances():
             ids, target = action.instance_ids, action.expected_target - len(action.instance_ids)
@@ -94,8 +94,8 @@ def asked(action: Write, *, time: float, loop: str, request: str) -> AuditRecord
     )
 
 
-def asked_to_serve(question: ProviderCall, *, time: float, loop: str) -> AuditRecord:
-    """The record of a request that a provider is about to be handed."""
+def provision_record(question: ProviderCall, *, time: float, loop: str) -> AuditRecord:
+    """Return the record of a ProvisioningRequest that a provider is about to be asked to serve."""
     request = question.request
     return AuditRecord(
         time=time,
@@ -109,8 +109,8 @@ def asked_to_serve(question: ProviderCall, *, time: float, loop: str) -> AuditRe
     )
 
 
-def answered(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
-    """The record with what became of the write."""
+def with_outcome(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
+    """Return the record with the outcome of the write."""
     size = 1 if isinstance(outcome.action, GroupWrite) else abs(record.target - record.expected_target)
     match outcome:
         case Done():
@@ -122,8 +122,8 @@ def answered(record: AuditRecord, outcome: Outcome, time: float) -> AuditRecord:
     return msgspec.structs.replace(record, time=time, outcome=became, accepted=accepted, message=message)
 
 
-def heard(record: AuditRecord, answer: Condition | None, time: float) -> AuditRecord:
-    """The record with what the provider said; None: a dry run kept the request from it."""
+def with_provider_result(record: AuditRecord, answer: Condition | None, time: float) -> AuditRecord:
+    """Return the record with the provider's answer; None: a dry run did not call the provider."""
     became = "unknown" if answer is None else "done" if answer.type == PROVISIONED and answer.is_true else "refused"
     accepted = record.target if became == "done" else 0
     message = f"{answer.reason}: {answer.message}" if answer is not None else "not sent: a dry run"

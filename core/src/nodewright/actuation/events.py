@@ -1,10 +1,13 @@
-"""The events of one loop, drawn from the values of its state, plan and outcomes (behaviour/up.md §7.2)."""
+"""Kubernetes events: those of one loop, from its state, plan and outcomes, and those of removals.
+
+Reasons and messages follow cluster-autoscaler where it has the same event: users' alerts match on them.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodewright.actuation.actor import Ended
-from nodewright.actuation.ports import STATUS_KIND, STATUS_NAME, WARNING, Event
+from nodewright.actuation.cloud_writes import WriteOutcome
+from nodewright.actuation.ports import NORMAL, STATUS_KIND, STATUS_NAME, WARNING, Event
 from nodewright.clusterstate.failures import NO_MACHINE
 from nodewright.clusterstate.health import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState
@@ -22,10 +25,12 @@ from nodewright.model.action import (
     grown_groups,
     has_refused_growth,
 )
+from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
+from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult
 from nodewright.model.timestamps import format_moment
 from nodewright.planner.plan import Expansion, Misfit, Plan, ScaleUpReport
 from nodewright.planner.provisioning_requests.pods import is_stand_in
@@ -35,8 +40,10 @@ _MAX_MESSAGES = 3
 _POD = "Pod"
 
 
-def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> Iterator[Event]:
-    """What failed, what was done about it, and for every pending pod whether it helps."""
+def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
+    """Yield the events of a loop: failures, what was done about them, and for each pending pod whether a group grows for
+    it.
+    """
     for group in state.groups.values():
         yield from _failure_events(group)
     if plan.halted:
@@ -60,15 +67,38 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[Ended]) -> I
         yield from _pod_events(plan.hedge, outcomes)
 
 
+def buffer_events(plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
+    """Yield, in cluster-autoscaler's words, for which buffers groups grow and which buffers no group helps."""
+    grown = grown_groups(outcomes)
+    for report in plan.spare:
+        done = " ".join(str(one) for one in report.expansions if one.group in grown)
+        for name, count in Counter(map(_buffer_name, report.triggered)).items() if done else ():
+            message = f"capacity buffer {count} fake pods triggered scale-up: [{{{done}}}]"
+            yield Event(kind=BUFFER_KIND, name=name, reason="TriggeredScaleUp", message=message)
+    if grown or has_refused_growth(outcomes):
+        return
+    unhelped = Counter(_buffer_name(one.pod) for report in plan.spare for one in report.unhelped)
+    reasons = {holding.buffer.key: holding.why for holding in plan.buffers.holdings}
+    for name, count in unhelped.items():
+        message = f"capacity buffer {count} fake pods didn't trigger scale-up: {reasons.get(name, '')}"
+        yield Event(kind=BUFFER_KIND, name=name, reason="NotTriggerScaleUp", message=message)
+
+
+def _buffer_name(pod: Pod) -> str:
+    """Return the ``namespace/name`` of the buffer that a virtual pod belongs to."""
+    controller = pod.metadata.controller
+    return f"{pod.metadata.namespace}/{controller.name if controller is not None else ''}"
+
+
 def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
-    """One for every planned action that the independent check refused."""
+    """Yield one event for every planned action that the independent check refused."""
     for violation in violations:
         message = f"Dropped a planned {type(violation.action).__name__} of {violation.action.group}: {violation.rule}"
         yield _of_status("PlanViolation", message, WARNING)
 
 
 def wall_clock_jumped(seconds: float) -> Event:
-    """Say that somebody set the wall clock while the process ran, by so many seconds (negative: back)."""
+    """Return the event for a wall clock that was set while the process ran, by ``seconds`` (negative: back)."""
     way = "forward" if seconds > 0 else "back"
     message = (
         f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations do not follow it. Times in "
@@ -78,7 +108,7 @@ def wall_clock_jumped(seconds: float) -> Event:
 
 
 def loss_of_state(warning: str) -> Iterator[Event]:
-    """For memory of a former engine that cannot be used."""
+    """Yield an event if the memory that a former engine saved cannot be used."""
     if warning:
         yield _of_status("StateNotUsable", warning, WARNING)
 
@@ -143,7 +173,9 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
         yield _of_status("ScaleUpFailed", f"{what}; source errors: {shown}", WARNING)
 
 
-def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state: ClusterState) -> Iterator[Event]:
+def _outcome_events(
+    outcome: WriteOutcome, expansions: dict[GroupRef, Expansion], state: ClusterState
+) -> Iterator[Event]:
     match outcome.action:
         case IncreaseSize():
             yield from _increase_events(outcome, outcome.action, expansions, state)
@@ -161,9 +193,9 @@ def _outcome_events(outcome: Ended, expansions: dict[GroupRef, Expansion], state
 
 
 def _increase_events(
-    outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion], state: ClusterState
+    outcome: WriteOutcome, action: IncreaseSize, expansions: dict[GroupRef, Expansion], state: ClusterState
 ) -> Iterator[Event]:
-    """A busy cloud is told when it begins to be busy, not for each call that meets it."""
+    """Yield the events of a size increase. A busy cloud is reported when it starts to be busy, not for each call."""
     if not (isinstance(outcome, Failed) and outcome.is_busy):
         yield _increase_event(outcome, action, expansions)
     elif action.group not in state.memory.deferrals:
@@ -174,7 +206,7 @@ def _increase_events(
         yield _of_status("HedgedScaleUp", f"{hedged} of the new nodes of group {action.group} are {action.reason}")
 
 
-def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
+def _increase_event(outcome: WriteOutcome, action: IncreaseSize, expansions: dict[GroupRef, Expansion]) -> Event:
     group, current = action.group, action.expected_target
     if isinstance(outcome, Done) and outcome.accepted:
         limit = f" (max: {expansions[group].maximum})" if group in expansions else ""
@@ -184,8 +216,8 @@ def _increase_event(outcome: Ended, action: IncreaseSize, expansions: dict[Group
     return _of_status("FailedToScaleUpGroup", f"Scale-up failed for group {group}: {why}", WARNING)
 
 
-def _group_events(outcome: Ended, action: GroupWrite) -> Iterator[Event]:
-    """In CA's words."""
+def _group_events(outcome: WriteOutcome, action: GroupWrite) -> Iterator[Event]:
+    """Yield the events of created and deleted node groups, in cluster-autoscaler's words."""
     made = isinstance(action, CreateNodeGroup)
     if not isinstance(outcome, Done):
         reason, verb = ("FailedToCreateNodeGroup", "create") if made else ("FailedToDeleteNodeGroup", "delete")
@@ -199,8 +231,8 @@ def _group_events(outcome: Ended, action: GroupWrite) -> Iterator[Event]:
         yield _of_status("DeletedNodeGroup", message)
 
 
-def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterState) -> Iterator[Event]:
-    """What became of machines. That failed ones go is part of their failure; that they do not, is news."""
+def _deletion_events(outcome: WriteOutcome, action: DeleteInstances, state: ClusterState) -> Iterator[Event]:
+    """Return events for deleted instances. Deleting a failed instance is silent; failing to delete it is reported."""
     reason = "CleanUpFailed" if action.failure_ids else "DeleteUnregisteredFailed"
     for instance_id in action.instance_ids:
         tried = state.memory.deletion_tried.get((action.group, instance_id))
@@ -220,7 +252,7 @@ def _deletion_events(outcome: Ended, action: DeleteInstances, state: ClusterStat
             yield _of_status("DeleteUnregistered", message)
 
 
-def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Event]:
+def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
     grown = grown_groups(outcomes)
     done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
     if done:
@@ -245,7 +277,7 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[Ended]) -> Iterator[Ev
 
 
 def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:
-    """The reasons of all groups, the same ones counted together."""
+    """Return the reasons of all groups, equal ones counted together."""
     if result == ScaleUpResult.NODE_LIMIT:
         return "pod didn't trigger scale-up: max total nodes in cluster reached"
     counted = Counter(str(reason) for reason in unhelped.reasons.values())
@@ -258,7 +290,10 @@ def _of_status(reason: str, message: str, kind: str = "Normal") -> Event:
 
 
 def _subject(pod: Pod) -> tuple[str, str]:
-    """Kind and ``namespace/name`` of what an event is about: nobody could look up a pod that a request stands for."""
+    """Return the kind and ``namespace/name`` of the object that an event is about.
+
+    A pod that stands in for a ProvisioningRequest does not exist in the API server: the event is about the request.
+    """
     owner = pod.metadata.controller
     if owner is not None and is_stand_in(pod):
         return owner.kind, f"{pod.metadata.namespace}/{owner.name}"
@@ -266,8 +301,9 @@ def _subject(pod: Pod) -> tuple[str, str]:
 
 
 class EventFilter:
-    """Lets an event through once per ``seconds`` for each reason, source and object; the status object counts by
-    message. Remembers the last ``capacity`` of them.
+    """Lets an event through once per ``seconds`` for each reason, kind and object name.
+
+    Events on the status object are told apart by message. The filter remembers the last ``capacity`` events.
     """
 
     def __init__(self, seconds: float = 300.0, capacity: int = 8192) -> None:
@@ -276,6 +312,7 @@ class EventFilter:
         self._last: dict[tuple[str, ...], float] = {}
 
     def pass_through(self, events: Iterable[Event], now: float) -> Iterator[Event]:
+        """Yield the events that were not let through within the last ``seconds``; ``now`` in epoch seconds."""
         for event in events:
             key = (event.message,) if event.name == STATUS_NAME else (event.reason, event.kind, event.name)
             last = self._last.pop(key, None)
@@ -285,3 +322,54 @@ class EventFilter:
                 del self._last[next(iter(self._last))]
             if fresh:
                 yield event
+
+
+def removal_started_events(removal: NodeRemoval) -> tuple[Event, ...]:
+    """Return an event on the status object that tells which node goes, and one on the node."""
+    if removal.drains:
+        what = f"Scale-down: removing node {removal.node}, utilization: {removal.utilization:.4g}, "
+        event = _of_status("ScaleDown", f"{what}pods to reschedule: {', '.join(removal.pods)}")
+    else:
+        event = _of_status("ScaleDownEmpty", f"Scale-down: removing empty node {removal.node}")
+    return event, _of_node(removal.node, "ScaleDown", "marked the node as toBeDeleted/unschedulable")
+
+
+def removal_ended_event(over: RemovalEnded) -> Event:
+    """Return the event on the node that tells how its removal ended."""
+    node, message = over.removal.node, over.message
+    match over.result:
+        case RemovalResult.OK:
+            return _of_node(node, "ScaleDown", "node removed by cluster autoscaler")
+        case RemovalResult.FAILED_TO_MARK:
+            problem = f"failed to mark the node as toBeDeleted/unschedulable: {message}"
+        case RemovalResult.FAILED_TO_EVICT:
+            problem = f"failed to drain the node: {message}"
+        case _:
+            problem = f"failed to delete the node: {message}"
+    return _of_node(node, "ScaleDownFailed", problem, WARNING)
+
+
+def eviction_event(pod: str) -> Event:
+    """Return the event on a pod that is about to be evicted (``namespace/name``)."""
+    return Event(kind="Pod", name=pod, reason="ScaleDown", message="deleting pod for node scale down")
+
+
+def eviction_failed_event(pod: str) -> Event:
+    """Return the event on a pod that could not be evicted, or did not terminate."""
+    message = "failed to delete pod for ScaleDown"
+    return Event(kind="Pod", name=pod, reason="ScaleDownFailed", message=message, type=WARNING)
+
+
+def deletion_delay_expired_event(node: str) -> Event:
+    """Return the event on a node that is deleted although a delay-deletion annotation is still present."""
+    message = "delay-deletion annotation still present after the timeout; deleting anyway"
+    return _of_node(node, "ScaleDown", message, WARNING)
+
+
+def taint_removed_event(node: str, key: str) -> Event:
+    """Return the event on a node from which a stale taint was removed."""
+    return _of_node(node, "ClusterAutoscalerCleanup", f"removed {key} taint from node {node}")
+
+
+def _of_node(name: str, reason: str, message: str, kind: str = NORMAL) -> Event:
+    return Event(kind="Node", name=name, reason=reason, message=message, type=kind)

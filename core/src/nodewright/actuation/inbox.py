@@ -1,4 +1,4 @@
-"""How outcomes come back: what ended since the last loop, for the next fold."""
+"""The inbox: outcomes since the last loop, which the next loop folds into its state."""
 
 from collections import deque
 
@@ -7,7 +7,7 @@ from nodewright.model.removal import RemovalEnded
 
 
 class Inbox:
-    """Outcomes, and removals that are over, in the order in which they came; safe to post to from other threads."""
+    """Outcomes of cloud calls and ended removals, in order of arrival. Other threads may post to it."""
 
     def __init__(self) -> None:
         self._outcomes: deque[Outcome] = deque()
@@ -17,7 +17,7 @@ class Inbox:
         self._outcomes.append(outcome)
 
     def drain(self) -> tuple[Outcome, ...]:
-        """Everything posted so far; it is taken out."""
+        """Take out and return all outcomes."""
         taken = []
         while self._outcomes:
             taken.append(self._outcomes.popleft())
@@ -28,11 +28,11 @@ class Inbox:
 
     @property
     def ended(self) -> tuple[RemovalEnded, ...]:
-        """Removals that are over of which no loop knows yet."""
+        """Return the ended removals that no loop has taken yet."""
         return tuple(self._ended)
 
     def drain_ended(self) -> tuple[RemovalEnded, ...]:
-        """Every removal that is over; it is taken out."""
+        """Take out and return all ended removals."""
         taken = []
         while self._ended:
             taken.append(self._ended.popleft())

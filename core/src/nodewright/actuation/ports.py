@@ -1,4 +1,4 @@
-"""What acting needs of the world, as Protocols: the adapters implement them."""
+"""Ports of the actuation package, as Protocols; the adapters implement them."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -24,7 +24,7 @@ STATUS_NAME = "kube-system/cluster-autoscaler-status"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One Kubernetes event. ``name`` is ``namespace/name`` where the kind has namespaces."""
+    """One Kubernetes event. ``name`` is ``namespace/name`` where the kind is namespaced."""
 
     kind: str
     name: str
@@ -34,13 +34,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_not_written(kind: str, name: str, error: KubeApiError) -> Event:
-    """A status that the API server did not take; ``name`` as in Event."""
+    """Return the event for a status that the API server did not accept; ``name`` as in Event."""
     message = f"Its status could not be written: {error}"
     return Event(kind=kind, name=name, reason="StatusNotWritten", message=message, type=WARNING)
 
 
 class EventSink(Protocol):
-    """Where events go. Recording never fails the loop."""
+    """Receives events. ``record`` never raises: a lost event must not fail the loop."""
 
     def record(self, event: Event) -> None: ...
 
@@ -58,22 +58,22 @@ class ProviderWrites(Protocol):
         self, group_id: str, instance_ids: Sequence[str], expected_target: int
     ) -> tuple[str, ...]: ...
     def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
-        """None: a dry run kept it from the cloud."""
+        """Create a node group. Return None in a dry run, which does not call the cloud."""
 
     def delete_node_group(self, group_id: str) -> bool: ...
 
 
 class ServesRequests(Protocol):
-    """A provider, as far as it serves requests of classes of its own; raises ProviderError."""
+    """The part of a provider that serves ProvisioningRequests of its own classes; raises ProviderError."""
 
     @property
     def name(self) -> str: ...
     def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict | None:
-        """None: a dry run kept the request from the cloud."""
+        """Serve a request. Return None in a dry run, which does not call the cloud."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server says of a node now: the node (None: it is gone), what runs on it, and who has a say in it."""
+    """A node as the API server shows it now (None: it is gone), its pods, and the workloads that own or protect them."""
 
     node: Node | None
     pods: tuple[Pod, ...] = ()
@@ -81,7 +81,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvictionAnswer(StrEnum):
-    """What became of the wish to evict a pod."""
+    """The API server's answer to an eviction request. GONE: the pod no longer exists."""
 
     ACCEPTED = "accepted"
     GONE = "gone"
@@ -89,37 +89,45 @@ class EvictionAnswer(StrEnum):
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server's answer; when it refused, why, and for how many seconds it wants to be left alone."""
+    """The API server's answer; if it refused, the reason and the seconds to wait before the next attempt."""
 
     answer: EvictionAnswer
     message: str = ""
     retry_after: float = 0.0
 
 
-class ClusterWrites(Protocol):
-    """What removing nodes needs of the API server. Each raises KubeApiError."""
+class NodeReader(Protocol):
+    """Reads one node directly from the API server, past every cache. Raises KubeApiError."""
 
-    def look(self, node: str) -> NodeView:
-        """The node and its pods as they are at this moment."""
+    def get_node_view(self, node: str) -> NodeView:
+        """Return the node, its pods and their workloads as they are now."""
+
+
+class ClusterWrites(Protocol):
+    """Writes to the API server: nodes, evictions and the status of custom resources. Each raises KubeApiError."""
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
-        """Change taints, cordon and annotations of a node: read it, edit, write; after a conflict all over again, for
-        5 s at most. Answers the node as it was before; None: there is none of that name.
+        """Change taints, cordon and annotations of a node: read it, apply ``edit``, write it. After a conflict start
+        again, for at most 5 s.
+
+        Return the node as it was before the edit; None if there is no node of that name.
         """
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
-        """Ask for the eviction of this very pod."""
+        """Request the eviction of this pod, and of no later pod with the same name."""
 
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:
-        """Write these conditions beside those of others; not ``is_apply``: the whole status, as ``request`` has it."""
+        """Write these conditions with server-side apply, beside those of other writers. Without ``is_apply`` write the
+        whole status of ``request``.
+        """
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
         """Write the buffer's whole status."""
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
-        """Write the quota's status, beside the conditions of others."""
+        """Write the quota's status, beside conditions of other writers."""
 
     def delete_request(self, request: ProvisioningRequest) -> None:
-        """Delete this very request, if it is still there."""
+        """Delete this request if it still exists, and no later one with the same name."""

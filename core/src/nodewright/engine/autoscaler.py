@@ -5,19 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from nodewright.actuation import Actor, EventFilter, Inbox, WriteGate, alerts, draw_events, loss_of_state
-from nodewright.actuation.actor import ActorRules, Ended
-from nodewright.actuation.buffers import buffer_events, write_buffers
-from nodewright.actuation.conditions import StatusWriter
-from nodewright.actuation.quotas import write_quotas
-from nodewright.actuation.removals import (
-    AbandonedRemovals,
-    Actuator,
-    ActuatorPorts,
-    clean_up,
-    find_leftovers,
-    move_soft_taints,
-)
+from nodewright.actuation import CloudWriter, EventFilter, Inbox, WriteGate, alerts, draw_events, loss_of_state
+from nodewright.actuation.actuator import Actuator, ActuatorPorts
+from nodewright.actuation.cloud_writes import CloudWriteRules, WriteOutcome
+from nodewright.actuation.events import buffer_events
+from nodewright.actuation.status_writes import StatusWriter
+from nodewright.actuation.taints import StartupCleanup
 from nodewright.clusterstate.evidence import with_evidence
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.in_flight import as_if_made, held, unsettled
@@ -52,7 +45,7 @@ class _Step:
 
     state: ClusterState | None = None
     plan: Plan | None = None
-    outcomes: tuple[Ended, ...] = ()
+    outcomes: tuple[WriteOutcome, ...] = ()
     violations: tuple[Violation, ...] = field(default_factory=tuple)
     problem: str = ""
     begun: tuple[NodeRemoval, ...] = ()
@@ -72,15 +65,15 @@ class Autoscaler:
         self._inbox = Inbox()
         self._observer = Observer(world.cluster, world.providers, settings)
         self._covering = Covering(world.store, world.gate, clock)
-        self._actor = Actor(
+        self._cloud_writer = CloudWriter(
             world.providers,
             clock,
             self._inbox,
             world.audit,
-            rules=ActorRules(stops_at_refusal=settings.stops_at_refusal, defers_busy=not settings.is_ca),
+            rules=CloudWriteRules(stops_at_refusal=settings.stops_at_refusal, defers_busy=not settings.is_ca),
             cover=self._cover,
         )
-        self._clerk = StatusWriter(world.cluster, world.providers, clock, world.audit)
+        self._status_writer = StatusWriter(world.cluster, world.providers, clock, world.audit)
         self._filter = EventFilter(0.0) if settings.cluster.record_duplicated_events else EventFilter()
         loaded = world.store.load()
         self._memory: Memory = loaded.memory
@@ -90,20 +83,23 @@ class Autoscaler:
         self._loops = 0
         # Whether each of the last two loops grew a group, began a removal or served a request.
         self._did_something = (False, False)
-        outlet = ActuatorPorts(
-            cluster=world.cluster, calls=self._actor, inbox=self._inbox, events=world.events, clock=clock
+        ports = ActuatorPorts(
+            reader=world.cluster,
+            cluster=world.cluster,
+            calls=self._cloud_writer,
+            inbox=self._inbox,
+            events=world.events,
+            clock=clock,
         )
-        self._removals = Actuator(outlet, settings, self._name)
-        # Nodes that a former engine left tainted; None: nobody has looked yet.
-        self._inherited: frozenset[str] | None = None
-        self._called_off = AbandonedRemovals()
-        # Removals that the loop at work has just learned of.
+        self._actuator = Actuator(ports, settings, self._name)
+        self._startup_cleanup = StartupCleanup(world.cluster, world.events)
+        # Ended removals that the current loop has taken from the inbox.
         self._learned: tuple[RemovalEnded, ...] = ()
         self._is_halted = False
 
     def use(self, settings: Settings) -> None:
         """Other settings from the next loop on. The profile, providers, and whatever the world was built from stay."""
-        self._removals.use(settings)
+        self._actuator.use(settings)
         self._observer.use(settings)
         self._settings = settings
 
@@ -121,9 +117,9 @@ class Autoscaler:
             step.problem = f"{type(error).__name__}: {error}"
         timer = math.inf
         if step.state is not None and step.plan is not None:
-            unfinished = self._inherited or self._inbox.ended
+            unfinished = self._startup_cleanup.is_pending or self._inbox.ended
             timer = started if unfinished else next_timer(step.state, step.plan, self._settings)
-            timer = min(timer, self._called_off.next_at(), self._next_release())
+            timer = min(timer, self._startup_cleanup.next_at(), self._next_release())
         ended, self._learned = self._clock.now(), ()
         report = LoopReport(
             started=started,
@@ -142,7 +138,7 @@ class Autoscaler:
 
     def under_way(self) -> tuple[Removing, ...]:
         """Nodes on their way out."""
-        return tuple(self._removals.under_way().values())
+        return tuple(self._actuator.under_way().values())
 
     def unreported(self) -> tuple[RemovalEnded, ...]:
         """Removals that are over and of which no report has told."""
@@ -179,11 +175,11 @@ class Autoscaler:
 
     def next_step_at(self) -> float:
         """When ``step_removals`` is due (epoch seconds); infinity: no removal waits for time to pass."""
-        return self._removals.next_at()
+        return self._actuator.next_at()
 
-    def step_removals(self) -> tuple[Ended, ...]:
+    def step_removals(self) -> tuple[WriteOutcome, ...]:
         """What is due for the removals under way; answers how calls to clouds ended, which the next loop learns too."""
-        return self._removals.step(self._held_until(self._clock.now()))
+        return self._actuator.step(self._held_until(self._clock.now()))
 
     def _held_until(self, now: float) -> float:
         """Until when (epoch seconds) nothing is evicted or deleted: during a pause, and while nothing is planned in an
@@ -207,29 +203,25 @@ class Autoscaler:
         step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
         step.state = replace(state, memory=self._memory)
         self._covering.save(self._with_intent(state, plan), plan.actions, self._settings)
-        step.plan = plan = self._clerk.open(plan)
-        written = [
-            *write_quotas(self._world.cluster, plan.quotas),
-            *write_buffers(self._world.cluster, plan.buffers.writes),
-        ]
+        step.plan = plan = self._status_writer.write_pending(plan)
         step.outcomes, step.plan = self._act(plan)
         plan = step.plan
-        self._clerk.ask(plan.provisioning, self._loop_name)
-        self._clerk.close(plan.provisioning, step.outcomes)
+        self._status_writer.call_providers(plan.provisioning, self._loop_name)
+        self._status_writer.write_results(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
         events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
-        events += [*buffer_events(plan, step.outcomes), *self._clerk.take_events(), *written]
+        events += [*buffer_events(plan, step.outcomes), *self._status_writer.take_events()]
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
         step.begun = self._scale_down(state, plan.scale_down, step.outcomes)
 
-    def _act(self, plan: Plan) -> tuple[tuple[Ended, ...], Plan]:
+    def _act(self, plan: Plan) -> tuple[tuple[WriteOutcome, ...], Plan]:
         """Make the plan's calls; return how they ended, and the plan without deletions that a last look forbade."""
         if self._settings.size_correction == "ca":
-            return self._actor.act(plan.actions, self._loop_name), plan
+            return self._cloud_writer.act(plan.actions, self._loop_name), plan
         last = LastLook(self._world.cluster, self._clock)
-        outcomes = self._actor.act(plan.actions, self._loop_name, last.allows)
+        outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.allows)
         if not last.withheld:
             return outcomes, plan
         withheld = [held.action for held in last.withheld]
@@ -252,19 +244,13 @@ class Autoscaler:
         return with_removals(memory, (*under_way, *plan.scale_down.removals))
 
     def _scale_down(
-        self, state: ClusterState, report: ScaleDownReport, outcomes: Sequence[Ended]
+        self, state: ClusterState, report: ScaleDownReport, outcomes: Sequence[WriteOutcome]
     ) -> tuple[NodeRemoval, ...]:
-        """Start removals and move soft taints; answers which removals began."""
-        self._removals.learn(state, outcomes)
-        self._removals.call_off(state.memory.scale_down.quarantined_until.keys(), "its group is quarantined")
-        if not state.is_halted:
-            self._removals.call_off(state.left_out, "the cluster is unhealthy through its group")
-        begun = self._removals.start(report.removals)
-        never = [removal for removal in report.removals if removal not in begun]
-        self._memory = without_charge(self._memory, machines_of(never))
-        limits = self._settings.scale_down
-        move_soft_taints(self._world.cluster, self._clock, mark=report.mark, unmark=report.unmark, settings=limits)
-        return begun
+        """Carry out the scale-down part of the plan; return the removals that started."""
+        started = self._actuator.scale_down(state, report, outcomes)
+        never_started = [removal for removal in report.removals if removal not in started]
+        self._memory = without_charge(self._memory, machines_of(never_started))
+        return started
 
     def _restrain(self, plan: Plan, state: ClusterState, problem: str) -> Plan:
         """The plan with only what may be done now; what it deletes is remembered."""
@@ -312,7 +298,7 @@ class Autoscaler:
 
     def _look(self, now: float) -> tuple[ClusterState, str]:
         """The new state, and why it must not be acted upon; when the cluster cannot be read what came in waits."""
-        removing, ended, outcomes = self._removals.under_way(), self._inbox.drain_ended(), self._inbox.drain()
+        removing, ended, outcomes = self._actuator.under_way(), self._inbox.drain_ended(), self._inbox.drain()
         self._learned = ended
         failed = (over.removal for over in ended if over.result != RemovalResult.OK)
         memory = without_charge(self._memory, machines_of(failed))
@@ -331,7 +317,7 @@ class Autoscaler:
 
         try:
             state, problem = look()
-            if not problem and self._clean_up(state):
+            if not problem and self._startup_cleanup.run(state, self._settings):
                 state, problem = look()
         except NodewrightError:
             for outcome in outcomes:
@@ -341,18 +327,7 @@ class Autoscaler:
             self._learned = ()
             raise
         if not problem:
-            settled = self._called_off.take_settled(state)
+            settled = self._startup_cleanup.take_settled(state)
             state = replace(state, memory=without_charge(state.memory, settled))
         self._memory = state.memory
         return state, problem
-
-    def _clean_up(self, state: ClusterState) -> bool:
-        """Take off what a former engine left on nodes; answers whether anything was done about it."""
-        if self._inherited is not None and not self._inherited:
-            return False
-        leftovers = find_leftovers(state, self._settings, self._inherited)
-        self._inherited = leftovers.names
-        self._called_off.note(state, leftovers)
-        for event in clean_up(self._world.cluster, leftovers, self._settings):
-            self._world.events.record(event)
-        return bool(leftovers.hard or leftovers.soft)

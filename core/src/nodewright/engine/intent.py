@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.actuation.budget import Machine
+from nodewright.actuation.write_gate import Machine
 from nodewright.clusterstate.grants import opened_grants
 from nodewright.clusterstate.in_flight import WriteInFlight
 from nodewright.clusterstate.requests import opened

@@ -10,6 +10,7 @@ from nodewright.actuation import (
     EventSink,
     Eviction,
     EvictionAnswer,
+    NodeReader,
     NodeView,
     Pause,
     ProviderWrites,
@@ -30,6 +31,7 @@ __all__ = [
     "Eviction",
     "EvictionAnswer",
     "Loaded",
+    "NodeReader",
     "NodeView",
     "Pause",
     "Ports",
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 
-class ClusterPort(ClusterReader, ClusterWrites, Protocol):
+class ClusterPort(ClusterReader, NodeReader, ClusterWrites, Protocol):
     """All that the engine asks of the API server."""
 
 

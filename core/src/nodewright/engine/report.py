@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from nodewright.actuation.actor import Ended
+from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.errors import TargetChanged
@@ -27,7 +27,7 @@ class LoopReport:
     loop: str = ""
     state: ClusterState | None = None
     plan: Plan | None = None
-    outcomes: tuple[Ended, ...] = ()
+    outcomes: tuple[WriteOutcome, ...] = ()
     violations: tuple[Violation, ...] = ()
     problem: str = ""
     begun: tuple[NodeRemoval, ...] = ()

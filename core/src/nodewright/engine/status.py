@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from nodewright.actuation import Pause
-from nodewright.actuation.budget import ClusterLimits
+from nodewright.actuation.write_gate import ClusterLimits
 from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.deferrals import is_deferred
 from nodewright.clusterstate.deletions import recent_deletions

@@ -1,1 +1,1 @@
-"""Estimates how many new nodes pending pods need (CA: estimator)."""
+"""Packs pending pods on template nodes."""

@@ -1,1 +1,1 @@
-"""Chooses among scale-up options (CA: expander)."""
+"""Chooses among scale-up options."""

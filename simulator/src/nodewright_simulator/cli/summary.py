@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from nodewright.actuation.removals.deleter import REMOVAL
+from nodewright.actuation.drain import REMOVAL_REASON_PREFIX
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.clusterstate.failures import NO_MACHINE
 from nodewright.model.removal import RemovalEnded, RemovalResult
@@ -154,7 +154,8 @@ def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
         refused[decision.group] += decision.outcome in ("refused", "unknown")
         if decision.what == "increase":
             asked[decision.group] += max(0, decision.after - decision.before)
-        elif not decision.message.startswith(REMOVAL):  # what is withdrawn or deleted otherwise never came up
+        # Machines that were withdrawn, or deleted for another reason, never became nodes.
+        elif not decision.message.startswith(REMOVAL_REASON_PREFIX):
             failed[decision.group] += max(0, decision.before - decision.after)
     peaks = {group: max(counts, default=0) for group, counts in result.series.nodes.items()}
     found = [

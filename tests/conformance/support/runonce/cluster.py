@@ -33,7 +33,7 @@ class Cluster(ClusterReader, ClusterWrites):
         objects = self._objects()
         return replace(DumpedCluster(objects).read(now), workloads=Workloads.of(objects))
 
-    def look(self, node: str) -> NodeView:
+    def get_node_view(self, node: str) -> NodeView:
         objects = self._objects()
         found = next((held for held in objects.nodes if held.name == node), None)
         pods = tuple(pod for pod in objects.pods if pod.spec.node_name == node and not pod.is_terminal)

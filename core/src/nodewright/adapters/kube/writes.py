@@ -36,7 +36,7 @@ class KubeWrites(RequestWrites, QuotaWrites, BufferWrites):
         self._nodes: Resource[Node] = Resource("Node")
         self._pods: Resource[Pod] = Resource("Pod")
 
-    def look(self, node: str) -> NodeView:
+    def get_node_view(self, node: str) -> NodeView:
         """The node and its pods as they are at this moment, past every cache."""
         found = self._read_node(node)
         if found is None:

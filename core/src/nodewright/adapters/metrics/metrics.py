@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from nodewright.actuation.actor import Ended
+from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.adapters.metrics.groups import MADE, GroupMetrics
 from nodewright.adapters.metrics.nodes import NodeMetrics
 from nodewright.adapters.metrics.surroundings import Sources, Surroundings
@@ -266,7 +266,7 @@ class Metrics:
         for room in ("held", "coming", "missing"):
             self._spare.labels(room).set(sum(getattr(one, room) for one in found))
 
-    def _observe_outcomes(self, outcomes: Iterable[Ended]) -> None:
+    def _observe_outcomes(self, outcomes: Iterable[WriteOutcome]) -> None:
         for outcome in outcomes:
             match outcome:
                 case Done(action=IncreaseSize(hedged=hedged)):

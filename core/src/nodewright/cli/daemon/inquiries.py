@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from nodewright.actuation import Pause
-from nodewright.actuation.budget import cluster_limits
+from nodewright.actuation.write_gate import cluster_limits
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.explain.answers import KINDS, answer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodewright.actuation import WriteGate
-from nodewright.actuation.restraint import SECOND_LOOK, ChargedDeletions
+from nodewright.actuation.write_gate import SECOND_LOOK, ChargedDeletions
 from nodewright.clusterstate.state import ClusterState, Memory, MostNodes, ScaleDownMemory
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.group import FailedInstance

@@ -6,9 +6,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nodewright.actuation.drain import (
+    ActiveRemoval,
+    EmitEvent,
+    Evict,
+    Finish,
+    Step,
+    after_eviction,
+    after_unknown_deletion,
+    begin_removal,
+    next_step,
+    postponed,
+)
 from nodewright.actuation.ports import Eviction, EvictionAnswer, NodeView
-from nodewright.actuation.removals.removal import ActiveRemoval, EmitEvent, Evict, Finish, Step
-from nodewright.actuation.removals.step import answered, asked_to_delete, begin, next_step, postponed
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
@@ -54,7 +64,7 @@ class Run:
         self.calls: list[tuple[float, str, int]] = []
         self.told: list[str] = []
         self.ended: Finish | None = None
-        self.going = begin(removal(*(pods if planned is None else planned)), NODE, START, self.settings)
+        self.going = begin_removal(removal(*(pods if planned is None else planned)), NODE, START, self.settings)
 
     def leave(self, *names: str) -> None:
         self.pods = [held for held in self.pods if held.name not in names]
@@ -63,8 +73,8 @@ class Run:
         """Everything that is due up to a moment."""
         while self.ended is None and self.going.next_at <= moment:
             self.now = max(self.now, self.going.next_at)
-            sight = NodeView(node=self.node, pods=tuple(self.pods), workloads=self.workloads)
-            self.going, steps = next_step(self.going, sight, self.now, self.settings)
+            view = NodeView(node=self.node, pods=tuple(self.pods), workloads=self.workloads)
+            self.going, steps = next_step(self.going, view, self.now, self.settings)
             for step in steps:
                 self._do(step)
         return self
@@ -78,7 +88,7 @@ class Run:
             case Evict():
                 self.calls.append((self.now - START, step.pod.name, step.grace_seconds))
                 answer = self.answers.get(step.pod.name, ACCEPTED)
-                self.going = answered(self.going, step.pod.key, answer, self.now)
+                self.going = after_eviction(self.going, step.pod.key, answer, self.now)
 
 
 def test_nothing_before_the_delay_after_the_taint() -> None:
@@ -256,7 +266,7 @@ def test_a_node_that_is_gone_ends_its_removal() -> None:
 
 def test_after_a_call_without_an_answer_the_nodes_end_is_awaited() -> None:
     run = Run().until(START + 5)
-    run.going = asked_to_delete(run.going, START + 6)
+    run.going = after_unknown_deletion(run.going, START + 6)
     run.until(START + 100)
     assert run.ended is None
     run.node = None
@@ -266,7 +276,7 @@ def test_after_a_call_without_an_answer_the_nodes_end_is_awaited() -> None:
 
 def test_a_node_that_is_still_there_after_five_minutes_is_given_back() -> None:
     run = Run().until(START + 5)
-    run.going = asked_to_delete(run.going, START + 6)
+    run.going = after_unknown_deletion(run.going, START + 6)
     run.until(START + 1000)
     assert run.now == START + 306
     assert run.ended is not None
@@ -294,10 +304,10 @@ def test_a_hold_that_came_after_the_taint_does_not_count() -> None:
 def test_holds_may_be_ignored() -> None:
     held = {"delay-deletion.cluster-autoscaler.kubernetes.io/x": ""}
     node = replace(NODE, metadata=replace(NODE.metadata, annotations=held))
-    assert begin(removal(), node, START, settings()).holds
-    assert not begin(removal(), node, START, settings(node_deletion_delay_timeout=0)).holds
+    assert begin_removal(removal(), node, START, settings()).may_be_delayed
+    assert not begin_removal(removal(), node, START, settings(node_deletion_delay_timeout=0)).may_be_delayed
 
 
 def test_the_first_question_is_asked_before_anything_is_due() -> None:
-    going: ActiveRemoval = begin(removal(), NODE, START, settings())
+    going: ActiveRemoval = begin_removal(removal(), NODE, START, settings())
     assert next_step(going, NodeView(node=NODE), START, settings()) == (going, ())

@@ -1,9 +1,9 @@
-"""Carries out a plan's actions. A refusal is an outcome, never an exception."""
+"""Make a plan's calls to clouds. A refusal is an outcome, never an exception."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from nodewright.actuation.audit import AuditSink, Write, answered, asked
+from nodewright.actuation.audit import AuditSink, Write, request_record, with_outcome
 from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import ProviderWrites
 from nodewright.model.action import (
@@ -29,25 +29,27 @@ from nodewright.model.errors import (
 )
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef
 
-Ended = Done | Failed | Unknown
+WriteOutcome = Done | Failed | Unknown
 
 
-class ActorRules(NamedTuple):
-    """With ``stops_at_refusal`` no other group grows for pods for whose sake one has been refused, as in CA. Without
-    ``defers_busy`` a busy cloud is a refusal like any other, as in CA.
+class CloudWriteRules(NamedTuple):
+    """Where the writer follows cluster-autoscaler.
+
+    ``stops_at_refusal``: after a refused increase no other group grows for the same pods. ``defers_busy`` off: a busy
+    cloud is a refusal like any other.
     """
 
     stops_at_refusal: bool = False
     defers_busy: bool = True
 
 
-_USUAL = ActorRules()
+_USUAL = CloudWriteRules()
 
 
-class Actor:
-    """Makes the calls, one after the other, records each in the audit and posts how it ended.
+class CloudWriter:
+    """Makes calls to clouds one after the other, records each in the audit and posts its outcome to the inbox.
 
-    ``cover`` saves that a write is about to be made; where it raises NodewrightError, the write is not made.
+    ``cover`` saves that a write is about to be made; if it raises NodewrightError, the write is not made.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Actor:
         inbox: Inbox,
         audit: AuditSink,
         *,
-        rules: ActorRules = _USUAL,
+        rules: CloudWriteRules = _USUAL,
         cover: Callable[[Write], None] = lambda _: None,
     ) -> None:
         self._providers: Mapping[str, ProviderWrites] = {provider.name: provider for provider in providers}
@@ -70,14 +72,16 @@ class Actor:
 
     def act(
         self, actions: Sequence[Write], loop: str = "", allows: Callable[[DeleteInstances], bool] | None = None
-    ) -> tuple[Ended, ...]:
-        """Every action in order; ``loop`` names this loop in the audit. ``allows`` is asked right before each deletion
-        whether it may go on. After one that was not done, or not in full,
-        its group is left alone until the next loop, for what follows was planned for a target that the group does not
-        have; unless that was foreseen, and it was planned for the target as it is. No group is made that is not to grow.
+    ) -> tuple[WriteOutcome, ...]:
+        """Carry out the actions in order; return the outcomes of the calls that were made.
+
+        ``loop`` names this loop in the audit. ``allows`` is asked right before each deletion whether it may go on.
+        After a call that did not succeed in full, later actions of its group are skipped: they were planned for a
+        target that the group does not have. A refused decrease leaves the target as it was, and actions planned for
+        that target go on. No group is created that is not to grow.
         """
         growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
-        outcomes: list[Ended] = []
+        outcomes: list[WriteOutcome] = []
         targets: dict[GroupRef, int | None] = {}
         refused: set[tuple[tuple[str, ...], int]] = set()
         for number, action in enumerate(actions, start=1):
@@ -90,7 +94,7 @@ class Actor:
             if isinstance(action, DeleteInstances) and allows is not None and not allows(action):
                 continue
             self._cover(action)
-            record = asked(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
+            record = request_record(action, time=self._clock.now(), loop=loop, request=f"{loop}/{number}")
             self._audit.record(record)
             outcome = self._attempt(action)
             if not isinstance(outcome, Done) or (isinstance(action, CreateNodeGroup) and not outcome.accepted):
@@ -101,10 +105,10 @@ class Actor:
                 targets[action.group] = action.expected_target + outcome.accepted
             self._inbox.post(outcome)
             outcomes.append(outcome)
-            self._audit.record(answered(record, outcome, self._clock.now()))
+            self._audit.record(with_outcome(record, outcome, self._clock.now()))
         return tuple(outcomes)
 
-    def _attempt(self, action: Write) -> Ended:
+    def _attempt(self, action: Write) -> WriteOutcome:
         started = self._clock.now()
         try:
             return Done(action=action, started=started, accepted=self._call(action))
@@ -147,14 +151,14 @@ class Actor:
             raise ProviderError(f"no provider {name} is loaded", provider=name, code="unknownProvider") from None
 
 
-def _unchanged_target(outcome: Ended) -> int | None:
-    """The target after a decrease that was refused; None when nobody knows it, or nothing else is planned for it."""
+def _unchanged_target(outcome: WriteOutcome) -> int | None:
+    """Return the target after a refused decrease; None if the target is unknown or no later action was planned for it."""
     refused = isinstance(outcome, Failed) and outcome.code != TargetChanged.code
     return outcome.action.expected_target if refused and isinstance(outcome.action, DecreaseTargetSize) else None
 
 
 def classify(error: ProviderError) -> tuple[ErrorClass, FailureScope]:
-    """What a refusal says of the cloud, and how far it reaches."""
+    """Return what a refusal says about the cloud, and how far it reaches."""
     scope = error.scope if isinstance(error, Shortage) else FailureScope.GROUP
     if isinstance(error, OutOfCapacity):
         return ErrorClass.OUT_OF_RESOURCES, scope

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.actuation import Actor, AuditLog, Inbox
-from nodewright.actuation.actor import ActorRules
+from nodewright.actuation import AuditLog, CloudWriter, Inbox
 from nodewright.actuation.audit import Write
+from nodewright.actuation.cloud_writes import CloudWriteRules
 from nodewright.model.action import (
     CreateNodeGroup,
     DecreaseTargetSize,
@@ -95,7 +95,7 @@ def one_of_each() -> list[Write]:
 
 def test_each_action_is_its_call() -> None:
     provider, clock, inbox = Provider(), FakeClock(50.0), Inbox()
-    outcomes = Actor([provider], clock, inbox, AuditLog()).act(one_of_each())
+    outcomes = CloudWriter([provider], clock, inbox, AuditLog()).act(one_of_each())
     assert provider.calls == [
         ("increase", "a", 1, 3),
         ("atomic", "c", 1, 3),
@@ -122,7 +122,7 @@ def test_each_action_is_its_call() -> None:
 def test_a_refusal_is_an_outcome(error: ProviderError, error_class: ErrorClass, scope: FailureScope, code: str) -> None:
     provider = Provider()
     provider.raises["a"] = error
-    (outcome,) = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
+    (outcome,) = CloudWriter([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.scope, outcome.code) == (error_class, scope, code)
     assert outcome.message == str(error)
@@ -132,7 +132,7 @@ def test_a_busy_cloud_is_told_apart_unless_it_is_to_be_as_in_ca() -> None:
     provider = Provider()
     provider.raises["a"] = Throttled("slow down", retry_after=7)
     for defers, told in ((True, 7.0), (False, None)):
-        actor = Actor([provider], FakeClock(), Inbox(), AuditLog(), rules=ActorRules(defers_busy=defers))
+        actor = CloudWriter([provider], FakeClock(), Inbox(), AuditLog(), rules=CloudWriteRules(defers_busy=defers))
         (outcome,) = actor.act([increase(A)])
         assert isinstance(outcome, Failed)
         assert (outcome.code, outcome.retry_after, outcome.is_busy) == ("throttled", told, defers)
@@ -141,7 +141,7 @@ def test_a_busy_cloud_is_told_apart_unless_it_is_to_be_as_in_ca() -> None:
 def test_a_call_without_an_answer_is_unknown() -> None:
     provider = Provider()
     provider.raises["a"] = OutcomeUnknown("silence")
-    (outcome,) = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
+    (outcome,) = CloudWriter([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Unknown)
     assert outcome.message == "silence"
 
@@ -150,7 +150,7 @@ def test_a_call_without_an_answer_is_unknown() -> None:
 def test_a_failure_stops_its_group_and_no_other(error: ProviderError) -> None:
     provider = Provider()
     provider.raises["a"] = error
-    outcomes = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), increase(A), increase(B)])
+    outcomes = CloudWriter([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), increase(A), increase(B)])
     assert [call[1] for call in provider.calls] == ["a", "b"]
     assert isinstance(outcomes[1], Done)
 
@@ -163,7 +163,7 @@ def test_a_refused_decrease_lets_through_what_was_planned_for_the_same_target() 
         increase(A),
         DeleteInstances(group=A, expected_target=3, instance_ids=("i",), reason="late", force=True),
     ]
-    Actor([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
+    CloudWriter([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
     assert provider.calls == [("decrease", "a", 3, 2), ("force", "a", ("i",), 3)]
 
 
@@ -173,7 +173,7 @@ def test_what_follows_a_partly_accepted_increase_waits_for_the_next_loop(accepte
     provider = Provider()
     provider.at_most = accepted
     further = IncreaseSize(group=A, expected_target=3, target=4)
-    outcomes = Actor([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), further])
+    outcomes = CloudWriter([provider], FakeClock(), Inbox(), AuditLog()).act([increase(A), further])
     assert len(provider.calls) == len(outcomes) == called
 
 
@@ -181,14 +181,14 @@ def test_what_follows_a_partly_accepted_increase_waits_for_the_next_loop(accepte
 def test_ca_does_not_go_on_with_an_expansion_that_was_refused(stops: bool, called: list[str]) -> None:
     provider = Provider()
     provider.raises["a"] = OutOfCapacity("none left")
-    Actor([provider], FakeClock(), Inbox(), AuditLog(), rules=ActorRules(stops_at_refusal=stops)).act(
+    CloudWriter([provider], FakeClock(), Inbox(), AuditLog(), rules=CloudWriteRules(stops_at_refusal=stops)).act(
         [increase(A), increase(B)]
     )
     assert [call[1] for call in provider.calls] == called
 
 
 def test_an_action_of_a_provider_that_is_not_loaded_fails() -> None:
-    (outcome,) = Actor([], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
+    (outcome,) = CloudWriter([], FakeClock(), Inbox(), AuditLog()).act([increase(A)])
     assert isinstance(outcome, Failed)
     assert outcome.code == "unknownProvider"
 
@@ -198,7 +198,7 @@ def test_a_bug_is_not_an_outcome() -> None:
         def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
             raise ZeroDivisionError(group_id, expected_target, target)
 
-    act: Callable[..., Any] = Actor([Broken()], FakeClock(), Inbox(), AuditLog()).act
+    act: Callable[..., Any] = CloudWriter([Broken()], FakeClock(), Inbox(), AuditLog()).act
     with pytest.raises(ZeroDivisionError):
         act([increase(A)])
 
@@ -209,7 +209,7 @@ GROW = IncreaseSize(group=A, expected_target=0, target=2)
 
 def attempt(provider: Provider, *actions: Write) -> list[str]:
     """The calls that were made."""
-    Actor([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
+    CloudWriter([provider], FakeClock(), Inbox(), AuditLog()).act(actions)
     return [call[0] for call in provider.calls]
 
 

@@ -5,17 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodewright.actuation.removals.batch import find_batches
-from nodewright.actuation.removals.marks import (
+from nodewright.actuation.actuator import find_batches
+from nodewright.actuation.drain import ActiveRemoval, make_waves, running_pods, sort_into
+from nodewright.actuation.taints import (
     CORDONED_ANNOTATION,
-    hard_tainted,
-    hard_untainted,
-    soft_tainted,
-    soft_untainted,
+    with_candidate_taint,
+    with_deletion_taint,
+    without_candidate_taint,
+    without_deletion_taint,
 )
-from nodewright.actuation.removals.pods import make_waves, running_pods
-from nodewright.actuation.removals.priorities import sort_into
-from nodewright.actuation.removals.removal import ActiveRemoval
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import parse_drain_priorities
@@ -76,14 +74,14 @@ def test_expendable_and_ended_pods_are_missed_by_nobody() -> None:
 
 def test_a_node_is_marked_and_given_back_as_it_was() -> None:
     node = build_node("n")
-    marked = hard_tainted(node, 1234.9, cordon=True)
+    marked = with_deletion_taint(node, 1234.9, cordon=True)
     assert [(t.key, t.value, t.effect) for t in marked.spec.taints] == [(TO_BE_DELETED_TAINT, "1234", "NoSchedule")]
     assert marked.spec.unschedulable
-    assert hard_untainted(marked, uncordon=True, whoever=False) == node
+    assert without_deletion_taint(marked, uncordon=True, force_uncordon=False) == node
 
 
 def test_without_the_flag_nothing_is_cordoned() -> None:
-    marked = hard_tainted(build_node("n"), 1.0, cordon=False)
+    marked = with_deletion_taint(build_node("n"), 1.0, cordon=False)
     assert not marked.spec.unschedulable
     assert CORDONED_ANNOTATION not in marked.metadata.annotations
 
@@ -92,31 +90,31 @@ def test_row_71_what_a_human_cordoned_stays_so_unless_as_in_ca() -> None:
     """down.md C 71."""
     node = build_node("n")
     node = replace(node, spec=replace(node.spec, unschedulable=True))
-    marked = hard_tainted(node, 1.0, cordon=True)
-    assert hard_untainted(marked, uncordon=True, whoever=False) == node
-    assert not hard_untainted(marked, uncordon=True, whoever=True).spec.unschedulable
+    marked = with_deletion_taint(node, 1.0, cordon=True)
+    assert without_deletion_taint(marked, uncordon=True, force_uncordon=False) == node
+    assert not without_deletion_taint(marked, uncordon=True, force_uncordon=True).spec.unschedulable
 
 
 def test_row_72_a_mark_from_elsewhere_stays_as_it_is() -> None:
     """down.md C 72: it counts as success, nothing is cordoned, the old time is kept."""
     node = build_node("n", taints=[build_taint(TO_BE_DELETED_TAINT, "NoSchedule", "17")])
-    assert hard_tainted(node, 1000.0, cordon=True) is node
+    assert with_deletion_taint(node, 1000.0, cordon=True) is node
 
 
 def test_what_is_not_marked_is_not_touched() -> None:
     node = build_node("n")
     cordoned = replace(node, spec=replace(node.spec, unschedulable=True))
-    assert hard_untainted(cordoned, uncordon=True, whoever=True) is cordoned
-    assert soft_untainted(node) is node
+    assert without_deletion_taint(cordoned, uncordon=True, force_uncordon=True) is cordoned
+    assert without_candidate_taint(node) is node
 
 
 def test_a_soft_taint_keeps_its_time() -> None:
-    once = soft_tainted(build_node("n"), 100.0)
+    once = with_candidate_taint(build_node("n"), 100.0)
     assert [(t.key, t.value, t.effect) for t in once.spec.taints] == [
         (DELETION_CANDIDATE_TAINT, "100", "PreferNoSchedule")
     ]
-    assert soft_tainted(once, 200.0) is once
-    assert soft_untainted(once) == build_node("n")
+    assert with_candidate_taint(once, 200.0) is once
+    assert without_candidate_taint(once) == build_node("n")
 
 
 # Batches

@@ -1,0 +1,408 @@
+"""Drain one node, as pure steps: which pods are evicted in which order, and what happens next.
+
+A removal is a state machine: TAINTED → DRAINING → READY → DELETING (docs/adr/0009-scale-down.md). ``next_step`` takes
+the removal and what the API server says now, and returns the removal's next state and the steps to take. The actuator
+takes them.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from nodewright.actuation.events import deletion_delay_expired_event, eviction_event, eviction_failed_event
+from nodewright.actuation.ports import Event, Eviction, EvictionAnswer, NodeReader, NodeView
+from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.model.action import DeleteInstances
+from nodewright.model.limits import DrainRank, parse_drain_priorities
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage, Removing
+from nodewright.model.settings import DrainSettings, PodSettings, Settings
+from nodewright.planner.pending import is_expendable
+from nodewright.planner.scale_down.drainability import evaluate_pods
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.snapshot.workloads import Workloads
+from nodewright.validate.kinds import kind_of
+from nodewright.validate.room import Room
+
+# How long after a refused eviction the next attempt follows.
+EVICTION_RETRY_SECONDS = 10.0
+# How often a removal that waits for the cluster is looked at.
+POLL_SECONDS = 5.0
+# How much longer than its grace period an evicted pod may take to be gone.
+EVICTION_HEADROOM_SECONDS = 30.0
+# Annotations with this prefix ask for the node's deletion to be delayed.
+DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
+# The reason of a DeleteInstances that removes drained or empty nodes begins so.
+REMOVAL_REASON_PREFIX = "scale-down: "
+_DAEMON_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+_FAKE_ANNOTATION, _FAKE = "podtype", "fakepod"
+_HIGHEST = 2**31 - 1
+
+
+class EvictionWave(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods (``namespace/name``) that are evicted together, each with at most ``grace_seconds`` to terminate.
+
+    The next wave waits until all pods of ``full`` are gone. For ``best_effort`` (DaemonSet pods) only the eviction is
+    requested.
+    """
+
+    grace_seconds: int
+    full: tuple[str, ...] = ()
+    best_effort: tuple[str, ...] = ()
+
+
+class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
+    """A removal under way; times in epoch seconds, pods as ``namespace/name``.
+
+    ``waves`` are still to be evicted; the first of them started at ``stage_since``. Of that wave, the API server has
+    not yet accepted the eviction of ``unaccepted``; ``terminating`` are awaited since ``accepted_at``.
+    ``may_be_delayed``: a delay-deletion annotation was set when the removal began, and is respected from
+    ``stage_since`` on. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``next_at`` is when
+    the next step is due (inf: when the deletion batch is due).
+    """
+
+    removal: NodeRemoval
+    stage: RemovalStage
+    started: float
+    next_at: float
+    may_be_delayed: bool = False
+    waves: tuple[EvictionWave, ...] = ()
+    stage_since: float = 0.0
+    unaccepted: tuple[str, ...] = ()
+    terminating: tuple[str, ...] = ()
+    accepted_at: float = 0.0
+    refusal: str = ""
+    evicted: tuple[str, ...] = ()
+    ready_at: float = math.inf
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return self.removal.node
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether only the cloud call is left to make."""
+        return self.stage == RemovalStage.READY and self.ready_at < math.inf
+
+    @property
+    def as_removing(self) -> Removing:
+        """Return what planning and status need to know of this removal."""
+        return Removing(removal=self.removal, stage=self.stage, started=self.started)
+
+
+class Evict(msgspec.Struct, frozen=True, kw_only=True):
+    """Request the eviction of a pod, which gets ``grace_seconds`` to terminate."""
+
+    pod: Pod
+    grace_seconds: int
+
+
+class EmitEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Record an event."""
+
+    event: Event
+
+
+class Finish(msgspec.Struct, frozen=True, kw_only=True):
+    """End the removal. Unless it succeeded the node is untainted."""
+
+    result: RemovalResult
+    message: str = ""
+
+
+Step = Evict | EmitEvent | Finish
+Transition = tuple[ActiveRemoval, tuple[Step, ...]]
+
+
+def find_ranks(settings: DrainSettings) -> tuple[DrainRank, ...]:
+    """Return the configured drain priorities; without a configuration one rank for all pods. Raises ConfigError."""
+    return parse_drain_priorities(settings.drain_priority_config) or (
+        DrainRank(_HIGHEST, settings.max_graceful_termination_sec),
+    )
+
+
+def sort_into(ranks: tuple[DrainRank, ...], pods: Iterable[Pod]) -> list[tuple[DrainRank, list[Pod]]]:
+    """Group pods by rank, lowest rank first. A pod below the lowest rank belongs to the lowest."""
+    found: dict[DrainRank, list[Pod]] = {}
+    for pod in pods:
+        priority = pod.spec.priority or 0
+        own = next((rank for rank in reversed(ranks) if rank.priority <= priority), ranks[0])
+        found.setdefault(own, []).append(pod)
+    return sorted(found.items())
+
+
+def running_pods(pods: Iterable[Pod], settings: PodSettings) -> tuple[Pod, ...]:
+    """Return the pods that have not ended and are not expendable."""
+    return tuple(pod for pod in pods if not pod.is_terminal and not is_expendable(pod.spec.priority, settings))
+
+
+def make_waves(pods: Iterable[Pod], settings: DrainSettings, *, is_empty: bool) -> tuple[EvictionWave, ...]:
+    """Return the waves in which pods are evicted, lowest priority first.
+
+    On a node that counts as empty only DaemonSet pods may be evicted. With configured drain priorities DaemonSet pods
+    are awaited like other pods.
+    """
+    real = [pod for pod in pods if not pod.is_mirror and pod.metadata.annotations.get(_FAKE_ANNOTATION) != _FAKE]
+    daemons = [pod for pod in real if pod.is_daemonset_pod and _may_evict_daemon(pod, settings, is_empty=is_empty)]
+    others = [] if is_empty else [pod for pod in real if not pod.is_daemonset_pod]
+    awaited = not is_empty and bool(settings.drain_priority_config)
+    best_effort = set() if awaited else {pod.key for pod in daemons}
+    return tuple(
+        EvictionWave(
+            grace_seconds=rank.grace_seconds,
+            full=tuple(pod.key for pod in members if pod.key not in best_effort),
+            best_effort=tuple(pod.key for pod in members if pod.key in best_effort),
+        )
+        for rank, members in sort_into(find_ranks(settings), (*others, *daemons))
+    )
+
+
+def grace_of(pod: Pod, wave: EvictionWave) -> int:
+    """Return the seconds that the pod gets to terminate."""
+    return min(pod.grace_seconds, wave.grace_seconds) if wave.grace_seconds > 0 else pod.grace_seconds
+
+
+def _may_evict_daemon(pod: Pod, settings: DrainSettings, *, is_empty: bool) -> bool:
+    said = pod.metadata.annotations.get(_DAEMON_EVICTION_ANNOTATION)
+    if said is not None:
+        return said == "true"
+    return settings.daemonset_eviction_for_empty_nodes if is_empty else settings.daemonset_eviction_for_occupied_nodes
+
+
+def begin_removal(removal: NodeRemoval, node: Node, now: float, settings: Settings) -> ActiveRemoval:
+    """Return the removal of a node that has just been tainted; ``node`` is the node before the taint."""
+    return ActiveRemoval(
+        removal=removal,
+        stage=RemovalStage.TAINTED,
+        started=now,
+        next_at=now + settings.drain.node_delete_delay_after_taint,
+        may_be_delayed=settings.drain.node_deletion_delay_timeout > 0 and _has_delay_annotation(node),
+    )
+
+
+def next_step(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Return the removal's next state and the steps to take; none before ``active.next_at``."""
+    problem = _identity_problem(active.removal, view)
+    if now < active.next_at:
+        return active, ()
+    if problem and active.stage != RemovalStage.DELETING:
+        return active, (Finish(result=RemovalResult.INTERNAL, message=problem),)
+    return _move(active, view, now, settings)
+
+
+def after_eviction(active: ActiveRemoval, pod: str, eviction: Eviction, now: float) -> ActiveRemoval:
+    """Return the removal after the API server's answer to one eviction."""
+    if eviction.answer == EvictionAnswer.REFUSED:
+        retry = now + max(EVICTION_RETRY_SECONDS, eviction.retry_after)
+        return replace(active, refusal=f"{pod}: {eviction.message}", next_at=max(active.next_at, retry))
+    left = tuple(other for other in active.unaccepted if other != pod)
+    terminating = (*active.terminating, pod) if pod in active.waves[0].full else active.terminating
+    active = replace(active, unaccepted=left, terminating=terminating, evicted=(*active.evicted, pod))
+    # Once every eviction of the wave is accepted, see at once which pods are gone.
+    return active if left else replace(active, accepted_at=now, next_at=now)
+
+
+def after_unknown_deletion(active: ActiveRemoval, now: float) -> ActiveRemoval:
+    """Return the removal after a deletion call of unknown outcome: wait for the node to disappear."""
+    return replace(active, stage=RemovalStage.DELETING, stage_since=now, next_at=now + POLL_SECONDS, ready_at=math.inf)
+
+
+def postponed(active: ActiveRemoval, seconds: float) -> ActiveRemoval:
+    """Return the removal with all its deadlines ``seconds`` later."""
+    ready_at = active.ready_at if active.is_ready else math.inf
+    stage_since, accepted_at = active.stage_since + seconds, active.accepted_at + seconds
+    return replace(
+        active, stage_since=stage_since, accepted_at=accepted_at, next_at=active.next_at + seconds, ready_at=ready_at
+    )
+
+
+def _move(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    match active.stage:
+        case RemovalStage.TAINTED:
+            return _recheck(active, view, now, settings)
+        case RemovalStage.DRAINING if active.unaccepted:
+            return _evict(active, view, now, settings)
+        case RemovalStage.DRAINING:
+            return _await_termination(active, view, now, settings)
+        case RemovalStage.READY:
+            return _await_delay_annotations(active, view, now, settings)
+        case RemovalStage.DELETING:
+            return _await_deletion(active, view, now)
+
+
+def _identity_problem(removal: NodeRemoval, view: NodeView) -> str:
+    """Return why the node is not the one that was planned for; empty if it is."""
+    if view.node is None:
+        return "the node is gone"
+    provider_id = view.node.spec.provider_id
+    if provider_id.lower() != removal.instance_id.lower():
+        return f"it is another machine by now: {provider_id}"
+    return ""
+
+
+def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Check the node once more before the first eviction: since the plan pods may have arrived and budgets may have
+    shrunk.
+    """
+    pods = running_pods(view.pods, settings.pods)
+    problem = _why_not(active.removal, pods, view.workloads, settings, now)
+    if problem:
+        return active, (Finish(result=RemovalResult.INTERNAL, message=problem),)
+    if active.removal.places:  # under profile "ca" a plan has no places and no order
+        order = {key: position for position, key in enumerate(active.removal.pods)}
+        pods = tuple(sorted(pods, key=lambda pod: order.get(pod.key, len(order))))
+    waves = make_waves(pods, settings.drain, is_empty=not active.removal.drains)
+    return _next_wave(replace(active, waves=waves), view, now, settings)
+
+
+def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, settings: Settings, now: float) -> str:
+    """Return why the node must stay; empty if it may go."""
+    if removal.drains:
+        budgets = DisruptionBudgets.of(workloads, settings)
+        verdict = evaluate_pods(pods, workloads, budgets, settings.drain, now, as_ca=settings.is_ca)
+    else:
+        verdict = evaluate_pods(pods, Workloads(), None, settings.drain, now, as_ca=settings.is_ca)
+    if verdict.blocking is not None:
+        return f"pod {verdict.blocking.pod} keeps it: {verdict.blocking.message or verdict.blocking.code.value}"
+    present = [pod.key for pod in (*verdict.pods, *verdict.on_completion)]
+    # Without planned places (profile "ca"), a drain also evicts pods that arrived since the plan, as CA does.
+    known = set(present if removal.drains and not removal.places else removal.pods)
+    new = [pod for pod in present if pod not in known]
+    return f"new pods run on it, {new[0]} for one" if new else ""
+
+
+def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Start the first remaining wave. After the last one wait for delay-deletion annotations, then delete."""
+    if not active.waves:
+        return _drained(active, view, now, settings)
+    wave = active.waves[0]
+    unaccepted = (*wave.full, *wave.best_effort)
+    draining = replace(active, stage=RemovalStage.DRAINING, stage_since=now, unaccepted=unaccepted, terminating=())
+    draining, calls = _evict(draining, view, now, settings)
+    return draining, (*(EmitEvent(event=eviction_event(pod)) for pod in unaccepted), *calls)
+
+
+def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Request every eviction that was not accepted yet, until ``--max-pod-eviction-time`` is over. Each pod is asked at
+    least once.
+    """
+    wave = active.waves[0]
+    if now > active.stage_since and now >= active.stage_since + settings.drain.max_pod_eviction_time:
+        return _give_up(active, view, now, settings)
+    present = {pod.key: pod for pod in view.pods}
+    gone = [pod for pod in active.unaccepted if pod not in present]
+    active = replace(active, next_at=now + EVICTION_RETRY_SECONDS)
+    for pod in gone:
+        active = after_eviction(active, pod, Eviction(answer=EvictionAnswer.GONE), now)
+    calls = [Evict(pod=present[pod], grace_seconds=grace_of(present[pod], wave)) for pod in active.unaccepted]
+    return active, tuple(calls)
+
+
+def _give_up(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Give up on pods that were not evicted in time: the removal fails, unless all of them are best effort."""
+    refused = [pod for pod in active.unaccepted if pod in active.waves[0].full]
+    if not refused:
+        return _await_termination(replace(active, unaccepted=(), accepted_at=now), view, now, settings)
+    steps: list[Step] = [EmitEvent(event=eviction_failed_event(pod)) for pod in refused]
+    message = f"{len(refused)} pods could not be evicted; {active.refusal}"
+    return active, (*steps, Finish(result=RemovalResult.FAILED_TO_EVICT, message=message))
+
+
+def _await_termination(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Wait for evicted pods to terminate within their grace period."""
+    present = {pod.key for pod in view.pods}
+    terminating = tuple(pod for pod in active.terminating if pod in present)
+    if not terminating:
+        return _next_wave(replace(active, waves=active.waves[1:], terminating=(), refusal=""), view, now, settings)
+    if now >= active.accepted_at + active.waves[0].grace_seconds + EVICTION_HEADROOM_SECONDS:
+        message = f"{len(terminating)} evicted pods do not end, {terminating[0]} for one"
+        steps = [EmitEvent(event=eviction_failed_event(pod)) for pod in terminating]
+        return active, (*steps, Finish(result=RemovalResult.FAILED_TO_EVICT, message=message))
+    return replace(active, terminating=terminating, next_at=now + POLL_SECONDS), ()
+
+
+def _drained(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Continue after the last wave."""
+    return _await_delay_annotations(replace(active, stage=RemovalStage.READY, stage_since=now), view, now, settings)
+
+
+def _await_delay_annotations(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
+    """Wait for delay-deletion annotations to be removed, at most ``--node-deletion-delay-timeout``."""
+    ready = replace(active, next_at=math.inf, ready_at=now)
+    if not active.may_be_delayed or view.node is None or not _has_delay_annotation(view.node):
+        return ready, ()
+    if now >= active.stage_since + settings.drain.node_deletion_delay_timeout:
+        return ready, (EmitEvent(event=deletion_delay_expired_event(active.name)),)
+    return replace(active, next_at=now + POLL_SECONDS), ()
+
+
+def _await_deletion(active: ActiveRemoval, view: NodeView, now: float) -> Transition:
+    """Wait for the node to disappear after a deletion of unknown outcome; then the deletion has succeeded."""
+    if view.node is None:
+        return active, (Finish(result=RemovalResult.OK),)
+    if now >= active.stage_since + DELETION_SECONDS:
+        return active, (
+            Finish(result=RemovalResult.FAILED_TO_DELETE, message="the call did not answer, the node stays"),
+        )
+    return replace(active, next_at=now + POLL_SECONDS), ()
+
+
+def _has_delay_annotation(node: Node) -> bool:
+    return any(key.startswith(DELAY_DELETION_PREFIX) for key in node.metadata.annotations)
+
+
+def as_deletion(removals: Sequence[NodeRemoval], expected_target: int) -> DeleteInstances:
+    """Return the cloud call that ends removals of one group."""
+    reasons = dict.fromkeys(str(removal.reason) for removal in removals)
+    return DeleteInstances(
+        group=removals[0].group,
+        expected_target=expected_target,
+        instance_ids=tuple(removal.instance_id for removal in removals),
+        reason=f"{REMOVAL_REASON_PREFIX}{', '.join(reasons)}",
+    )
+
+
+class PlacementRecheck:
+    """Checks right before the first eviction whether the planned places of pods are still free.
+
+    Some seconds pass between the plan and the first eviction. Each destination node is read once from the API server,
+    then filled with the pods that are to move there. Valid for one round of steps: in the next round the moved pods
+    run there themselves.
+    """
+
+    def __init__(self, reader: NodeReader, settings: Settings) -> None:
+        self._reader = reader
+        self._seen: set[str] = set()
+        self._snapshot = Snapshot()
+        self._room = Room(self._snapshot, (), settings.pods.expendable_pods_priority_cutoff)
+
+    def take(self, removal: NodeRemoval, pods: Iterable[Pod]) -> str:
+        """Reserve the planned places of the pods that run on a node; return why one is not free any more, empty if all
+        are. Raises KubeApiError.
+        """
+        wanted = dict(zip(removal.pods, removal.places, strict=False))
+        for pod in pods:
+            place = wanted.get(pod.key)
+            if not place or pod.metadata.deletion_timestamp is not None:
+                continue
+            self._add_node(place)
+            why = self._room.take(kind_of(self._snapshot, pod), place)
+            if why:
+                return f"pod {pod.key} has no place any more: {why}"
+        return ""
+
+    def _add_node(self, name: str) -> None:
+        if name in self._seen:
+            return
+        view = self._reader.get_node_view(name)
+        self._seen.add(name)
+        if view.node is None:
+            return
+        row = self._snapshot.add_node(view.node)
+        for pod in view.pods:
+            self._snapshot.place(self._snapshot.class_of(pod, placed=True), row, pod=pod)

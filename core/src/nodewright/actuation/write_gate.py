@@ -1,0 +1,310 @@
+"""The write gate: which planned writes are made now, and which wait for a pause, a deletion budget or a second look."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import msgspec
+from msgspec.structs import replace as changed
+
+from nodewright.actuation.drain import as_deletion
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.action import DeleteInstances
+from nodewright.model.duration import format_duration
+from nodewright.model.group import GroupRef
+from nodewright.model.reason import ScaleDownResult
+from nodewright.model.removal import NodeRemoval, RemovalReason
+from nodewright.model.settings import SafetySettings
+from nodewright.model.timestamps import format_moment
+from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
+
+_ALWAYS = 10
+_SHARE = 0.05
+_ALWAYS_EMPTY = 50
+_SHARE_EMPTY = 0.25
+Machine = tuple[GroupRef, str]
+SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
+
+
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause that an operator ordered: no cloud writes from ``since`` until ``until``, epoch seconds."""
+
+    since: float
+    until: float
+
+    def holds(self, now: float) -> bool:
+        """Return whether the pause is still on at ``now`` (epoch seconds)."""
+        return now < self.until
+
+    def __str__(self) -> str:
+        return f"paused until {format_moment(self.until)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletionLimits:
+    """How many machines may be deleted within ``window`` seconds (0: any number); ``name`` appears in messages.
+
+    ``of_group``: how many of one group; a group that is missing there has no limit of its own. ``is_alert``: reaching
+    the limit is an event for the operator.
+    """
+
+    name: str
+    window: float
+    of_cluster: int
+    of_group: Mapping[GroupRef, int]
+    is_alert: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterLimits:
+    """How many machines of all groups may be deleted within a window: nodes without pods to move, and all others.
+
+    None: any number, or not known.
+    """
+
+    of_others: int | None = None
+    of_empty: int | None = None
+
+
+class DeletionBudget:
+    """What may still be deleted in one loop. A machine that never ran is free. A machine that was charged before and
+    still exists is charged once, at the later time.
+
+    ``charged`` is what the next loops must remember, earlier deletions included.
+    """
+
+    def __init__(self, state: ClusterState, limits: DeletionLimits, charged: Mapping[Machine, float]) -> None:
+        self.charged: dict[Machine, float] = dict(charged)
+        self._state = state
+        self._limits = limits
+        self._used = Counter(ref for ref, _ in self.charged)
+
+    @cached_property
+    def _with_node(self) -> set[str]:
+        """Return the provider ids of all nodes, in lower case. Computed only if a creation failed."""
+        return {node.spec.provider_id.lower() for _, node in self._state.observation.snapshot.nodes()}
+
+    def take(self, action: DeleteInstances) -> tuple[DeleteInstances | None, HeldBack | None]:
+        """Return the part of the deletion that the budget allows, and the rest with the reason why it waits."""
+        allowed = [place for place, machine in enumerate(self._machines(action)) if self._charge(machine)]
+        if len(allowed) == len(action.instance_ids):
+            return action, None
+        rest = [place for place in range(len(action.instance_ids)) if place not in set(allowed)]
+        return (_part(action, allowed) if allowed else None), self._hold_back(_part(action, rest))
+
+    def take_whole(self, action: DeleteInstances) -> HeldBack | None:
+        """Charge the whole deletion, or return why all of it waits.
+
+        A deletion larger than the limit is allowed while nothing else is charged: otherwise a large zero-or-max group
+        could never be removed.
+        """
+        new = [machine for machine in self._machines(action) if machine not in self.charged]
+        used, limits = self._used, self._limits
+        fits = used.total() + len(new) <= limits.of_cluster
+        fits = fits and used[action.group] + len(new) <= self._most_of(action.group)
+        if limits.window and used.total() and not fits:
+            return self._hold_back(action)
+        self._used[action.group] += len(new)
+        self.charged.update(dict.fromkeys(self._machines(action) if limits.window else (), self._state.now))
+        return None
+
+    def _hold_back(self, action: DeleteInstances) -> HeldBack:
+        why, until = self._why(action.group), self._frees_at(action.group)
+        return HeldBack(action=action, reason=why, until=until, is_alert=self._limits.is_alert)
+
+    def _machines(self, action: DeleteInstances) -> Iterator[Machine]:
+        return ((action.group, instance_id) for instance_id in action.instance_ids)
+
+    def _charge(self, machine: Machine) -> bool:
+        """Return whether the machine may be deleted; charge it unless it is free."""
+        ref, _ = machine
+        if not self._limits.window or self._never_ran(machine):
+            return True
+        if machine not in self.charged:
+            if self._used[ref] >= self._most_of(ref) or self._used.total() >= self._limits.of_cluster:
+                return False
+            self._used[ref] += 1
+        self.charged[machine] = self._state.now
+        return True
+
+    def _never_ran(self, machine: Machine) -> bool:
+        """Return whether the machine is a failed creation without a node, or was watched and never became a node."""
+        ref, instance_id = machine
+        if machine in self._state.memory.never_ran:
+            return True
+        failures = self._state.groups[ref].seen.failed or ()
+        failed = {failure.instance_id or failure.failure_id for failure in failures}
+        return instance_id in failed and instance_id.lower() not in self._with_node
+
+    def _most_of(self, ref: GroupRef) -> int:
+        return self._limits.of_group.get(ref, self._limits.of_cluster)
+
+    def _is_used_up_by_group(self, ref: GroupRef) -> bool:
+        return ref in self._limits.of_group and self._used[ref] >= self._most_of(ref)
+
+    def _why(self, ref: GroupRef) -> str:
+        of_group = self._is_used_up_by_group(ref)
+        whose, most = (f"group {ref}", self._most_of(ref)) if of_group else ("the cluster", self._limits.of_cluster)
+        window = format_duration(self._limits.window)
+        return f"the {self._limits.name} of {whose} is used up: {most} machines within {window}"
+
+    def _frees_at(self, ref: GroupRef) -> float:
+        of_group = self._is_used_up_by_group(ref)
+        moments = [at for (charged, _), at in self.charged.items() if charged == ref or not of_group]
+        return min(moments, default=self._state.now) + self._limits.window
+
+
+def deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLimits:
+    """Return the limits of all deletions except those of nodes without pods to move."""
+    fixed = settings.max_deletions_per_window
+    return DeletionLimits(
+        name="deletion budget",
+        window=settings.deletion_window,
+        of_cluster=_cluster_limit(state, settings) or 0,
+        of_group={ref: fixed or _default(group.readiness.registered) for ref, group in state.groups.items()},
+        is_alert=True,
+    )
+
+
+def empty_deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLimits:
+    """Return the limits of deletions of ready nodes without pods to move. Reaching them is no alert."""
+    return DeletionLimits(
+        name="deletion budget for empty nodes",
+        window=settings.empty_deletion_window,
+        of_cluster=_empty_cluster_limit(state, settings) or 0,
+        of_group={},
+        is_alert=False,
+    )
+
+
+def cluster_limits(state: ClusterState, settings: SafetySettings) -> ClusterLimits:
+    """Return how many machines of all groups each of the two budgets allows within its window."""
+    return ClusterLimits(of_others=_cluster_limit(state, settings), of_empty=_empty_cluster_limit(state, settings))
+
+
+def _cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
+    if not settings.deletion_window:
+        return None
+    return settings.max_deletions_per_window or _default(_nodes(state))
+
+
+def _empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
+    """Return the limit for empty nodes: a share of the most nodes seen lately, so that it does not shrink with each
+    deletion.
+    """
+    if not settings.empty_deletion_window:
+        return None
+    nodes = max(_nodes(state), state.memory.scale_down.most_nodes.nodes)
+    return settings.max_empty_deletions_per_window or max(_ALWAYS_EMPTY, int(_SHARE_EMPTY * nodes))
+
+
+def _nodes(state: ClusterState) -> int:
+    return sum(group.readiness.registered for group in state.groups.values())
+
+
+def _default(nodes: int) -> int:
+    return max(_ALWAYS, int(_SHARE * nodes))
+
+
+def _part(action: DeleteInstances, places: list[int]) -> DeleteInstances:
+    """Return the deletion of some of the machines, each with its failure."""
+    ids, failures = action.instance_ids, action.failure_ids
+    return changed(
+        action,
+        instance_ids=tuple(ids[place] for place in places),
+        failure_ids=tuple(failures[place] for place in places) if failures else (),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChargedDeletions:
+    """Machine → when its deletion was requested (epoch seconds), as far as it still counts. ``empty``: nodes without
+    pods.
+    """
+
+    deletions: Mapping[Machine, float]
+    empty: Mapping[Machine, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteGate:
+    """Decides which planned writes are made now. ``paused`` says why no write may be made; empty: writes are allowed.
+
+    ``has_looked`` is false in the first loop of an engine: how long a machine has been without a node is then known
+    from saved memory alone, which never authorises a deletion.
+    """
+
+    settings: SafetySettings = field(default_factory=SafetySettings)
+    paused: str = ""
+    paused_until: float = 0.0
+    has_looked: bool = True
+
+    def apply(self, plan: Plan, state: ClusterState) -> tuple[Plan, ChargedDeletions]:
+        """Return the plan with only the writes that may be made now, and the deletions that must be remembered."""
+        charged = ChargedDeletions(deletions=state.memory.deletions, empty=state.memory.empty_deletions)
+        if self.paused:
+            writes = (*plan.actions, *(_as_planned([removal], state) for removal in plan.scale_down.removals))
+            held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
+            report = _reduced(plan.scale_down, ())
+            unasked = replace(plan.provisioning, questions=())
+            plan = replace(plan, actions=(), scale_down=report, provisioning=unasked, held_back=held)
+            return replace(plan, paused=self.paused), charged
+        if not plan.scale_down.removals and not any(isinstance(action, DeleteInstances) for action in plan.actions):
+            return plan, charged
+        budget = DeletionBudget(state, deletion_limits(state, self.settings), charged.deletions)
+        empty_budget = DeletionBudget(state, empty_deletion_limits(state, self.settings), charged.empty)
+        allowed: list[PlannedAction] = []
+        waiting: list[HeldBack] = []
+        for action in plan.actions:
+            now, later = self._split(action, budget, state)
+            allowed += [now] if now is not None else []
+            waiting += [later] if later is not None else []
+        empty = [removal for removal in plan.scale_down.removals if removal.reason == RemovalReason.EMPTY]
+        others = [removal for removal in plan.scale_down.removals if removal.reason != RemovalReason.EMPTY]
+        going: set[str] = set()
+        for own, removals in ((empty_budget, empty), (budget, others)):
+            within, later_removals = _within(own, removals, state)
+            going.update(removal.node for removal in within)
+            waiting += later_removals
+        report = _reduced(plan.scale_down, tuple(r for r in plan.scale_down.removals if r.node in going))
+        plan = replace(plan, actions=tuple(allowed), scale_down=report, held_back=tuple(waiting))
+        return plan, ChargedDeletions(deletions=budget.charged, empty=empty_budget.charged)
+
+    def _split(
+        self, action: PlannedAction, budget: DeletionBudget, state: ClusterState
+    ) -> tuple[PlannedAction | None, HeldBack | None]:
+        if not isinstance(action, DeleteInstances):
+            return action, None
+        if not self.has_looked and not action.failure_ids:
+            return None, HeldBack(action=action, reason=SECOND_LOOK, until=state.now)
+        return budget.take(action)
+
+
+def _as_planned(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteInstances:
+    """Return the cloud call that these removals of one group will lead to."""
+    return as_deletion(removals, state.groups[removals[0].group].seen.target or 0)
+
+
+def _reduced(report: ScaleDownReport, removals: tuple[NodeRemoval, ...]) -> ScaleDownReport:
+    """Return the report with only these removals, and the result that follows."""
+    none_left = report.removals and not removals
+    return replace(report, removals=removals, result=ScaleDownResult.NO_NODE_DELETED if none_left else report.result)
+
+
+def _within(
+    budget: DeletionBudget, removals: Sequence[NodeRemoval], state: ClusterState
+) -> tuple[tuple[NodeRemoval, ...], list[HeldBack]]:
+    """Return the removals that the budget allows, and the held-back rest. A zero-or-max group goes as a whole or not at
+    all.
+    """
+    waiting: list[HeldBack] = []
+    refused: set[str] = set()
+    for group in dict.fromkeys(removal.group for removal in removals):
+        own = [removal for removal in removals if removal.group == group]
+        action = _as_planned(own, state)
+        held = budget.take_whole(action) if own[0].batch > 1 else budget.take(action)[1]
+        if held is not None and isinstance(held.action, DeleteInstances):
+            waiting.append(held)
+            refused.update(held.action.instance_ids)
+    return tuple(removal for removal in removals if removal.instance_id not in refused), waiting
