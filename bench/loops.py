@@ -8,7 +8,7 @@ from estimates import shared
 from measure import Benchmark, Loop, Prepared, Result, scaled
 from nodewright.model.pod import Pod
 from nodewright.model.settings import LimitSettings, ScaleDownSettings, ScaleUpSettings, Settings
-from nodewright.planner.pending import take_fitting
+from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import grown

@@ -12,7 +12,7 @@ import numpy as np
 
 from nodewright.adapters.store.file import FileStore
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.brain import Planning
 from nodewright.engine.intent import with_intent
 from nodewright.model.settings import Settings

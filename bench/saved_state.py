@@ -10,7 +10,7 @@ from measure import Benchmark, Prepared, Result, scaled
 from nodewright.adapters.kube.api import ApiError, Lines, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.store import ConfigMapStore
-from nodewright.clusterstate.state import Memory, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit.builders import build_node

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.group import GroupRef
 from nodewright_simulator.crash import Boundary, EngineCrashed, Tripwire
 from nodewright_simulator.store import MemoryStore

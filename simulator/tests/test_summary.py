@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nodewright.actuation import Event
-from nodewright.clusterstate.failures import NO_MACHINE
+from nodewright.clusterstate.backoff import NO_MACHINE
 from nodewright_simulator.cli.summary import GroupSums, as_json, find_setbacks, format_clock, format_span, sum_groups
 from nodewright_simulator.result import (
     Decision,

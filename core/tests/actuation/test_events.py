@@ -5,7 +5,8 @@ from dataclasses import replace
 from nodewright.actuation import Event, EventFilter, alerts, draw_events
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.actuation.ports import STATUS_NAME
-from nodewright.clusterstate.state import ClusterState, GroupState, Memory
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped

@@ -7,7 +7,8 @@ import pytest
 
 from nodewright.actuation import WriteGate
 from nodewright.actuation.write_gate import SECOND_LOOK, ChargedDeletions
-from nodewright.clusterstate.state import ClusterState, Memory, MostNodes, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, MostNodes, ScaleDownMemory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.group import FailedInstance
 from nodewright.model.reason import ScaleDownResult

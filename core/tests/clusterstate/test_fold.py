@@ -6,11 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from nodewright.clusterstate.backoff import is_active
-from nodewright.clusterstate.failures import backed_off
+from nodewright.clusterstate.backoff import allowance, backed_off, is_active
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.probation import allowance
-from nodewright.clusterstate.state import Backoff, ClusterState, Failure, Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, Memory, ScaleUpRequest
+from nodewright.clusterstate.state import ClusterState, Failure
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
 from nodewright.model.group import (
     ErrorClass,

@@ -8,7 +8,8 @@ import pytest
 
 from nodewright import spec
 from nodewright.actuation import AuditLog
-from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.brain import Planning
 from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, NodeView, Pause, Ports

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.clusterstate.state import Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.engine.daemon import BatchWindow
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from nodewright.clusterstate.in_flight import WriteInFlight
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.engine.covering import START_SECONDS, Covering
 from nodewright.model.action import Action, DecreaseTargetSize, DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError

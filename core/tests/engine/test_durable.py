@@ -4,7 +4,7 @@ import pytest
 from core.tests.engine.conftest import CapacityBufferState
 
 from nodewright.actuation import Pause
-from nodewright.clusterstate.state import Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError

@@ -7,8 +7,8 @@ from hypothesis import given
 
 from nodewright.actuation import WriteGate
 from nodewright.adapters.store import decode_memory, encode_memory
-from nodewright.clusterstate.recall import recalled
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.clock_skew import without_future_times
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import Instance
 from nodewright.model.settings import Settings
@@ -25,7 +25,7 @@ FORGED = memories(refs=(POOL, ref("other"), ref("gone")), ids=(*NODES, *BOOTING,
 
 def plan(memory: Memory, *, has_looked: bool) -> Plan:
     """What an engine does that finds this memory: four nodes, two machines that boot, and one more place."""
-    world = World(memory=recalled(decode_memory(encode_memory(memory)), NOW))
+    world = World(memory=without_future_times(decode_memory(encode_memory(memory)), NOW))
     ids = (*NODES, *BOOTING)
     world.add_group("pool", 4, target=7, instances=tuple(Instance(id=instance_id) for instance_id in ids))
     world.add_group("other", 0)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nodewright.adapters.store.codec import decode_memory, encode_memory
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.state import Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.engine.intent import with_intent
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
 from nodewright.testkit.world import NOW, World, ref, settings_with

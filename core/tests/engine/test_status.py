@@ -2,8 +2,7 @@
 
 from nodewright.actuation import Pause
 from nodewright.actuation.write_gate import ClusterLimits
-from nodewright.clusterstate.learned import ArrivalHistory
-from nodewright.clusterstate.state import Backoff, Memory, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, ScaleDownMemory, ScaleUpRequest
 from nodewright.engine.status import Detection, make_status
 from nodewright.model.capability import Capability
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing

@@ -6,16 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from nodewright.clusterstate.state import (
-    Backoff,
-    ClusterState,
-    GroupState,
-    IncorrectSize,
-    Memory,
-    Readiness,
-    SampleNode,
-    ScaleUpRequest,
-)
+from nodewright.clusterstate.memory import Backoff, IncorrectSize, Memory, SampleNode, ScaleUpRequest
+from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
 from nodewright.engine.timers import next_timer
 from nodewright.model.group import GroupOptions, GroupRef, Instance
 from nodewright.model.node import Node, NodeCondition

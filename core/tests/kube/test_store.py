@@ -12,7 +12,7 @@ from nodewright.actuation import Pause
 from nodewright.adapters.kube.api import ApiError, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.store import SHARD_BYTES, STATE_NAME, ConfigMapStore
-from nodewright.clusterstate.state import Backoff, Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, Memory, ScaleUpRequest
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
 from nodewright.testkit.world import NOW, World

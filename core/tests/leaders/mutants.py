@@ -9,7 +9,7 @@ from core.tests.leaders.replica import Replica
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.lease import Leadership
 from nodewright.adapters.kube.store import ConfigMapStore
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.ports import Loaded
 from nodewright.model.write_fence import WriteFence
 

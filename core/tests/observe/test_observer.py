@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.clusterstate.state import Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef, NodeGroup

@@ -2,7 +2,7 @@
 
 from core.tests.planner.buffering import ON, add_buffer, book, holding, make_world, said
 
-from nodewright.clusterstate.state import ScaleDownMemory
+from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.provisioning_request import TemplateReference

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from nodewright.clusterstate.provisioning import ProvisioningMemory, Retry
+from nodewright.clusterstate.memory import ProvisioningMemory, Retry
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
     CHECK_CAPACITY,

@@ -5,21 +5,26 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from nodewright.clusterstate.in_flight import WriteInFlight
-from nodewright.clusterstate.learned import ArrivalHistory, Awaited, Bin
-from nodewright.clusterstate.provisioning import GrantPart, ProvisioningMemory, Reservation, Retry
-from nodewright.clusterstate.purchases import Purchase
-from nodewright.clusterstate.state import (
+from nodewright.clusterstate.memory import (
+    ArrivalHistory,
+    Awaited,
     Backoff,
+    Bin,
     Deferral,
     Flapping,
+    GrantPart,
     IncorrectSize,
     Memory,
     Moves,
+    ProvisioningMemory,
+    Purchase,
+    Reservation,
+    Retry,
     ScaleDownMemory,
     ScaleUpRequest,
     Setback,
     UnhealthyCluster,
+    WriteInFlight,
 )
 from nodewright.model.capability import Capability
 from nodewright.model.group import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
 from nodewright.adapters.store.document import KIND, SCHEMA
-from nodewright.clusterstate.state import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
+from nodewright.clusterstate.memory import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup
 from nodewright.snapshot.node_pods import NodePods

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.adapters.store import FileStore, encode_memory
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
 

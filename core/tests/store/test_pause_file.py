@@ -6,7 +6,7 @@ import pytest
 
 from nodewright.actuation import Pause
 from nodewright.adapters.store import FileStore
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef
 

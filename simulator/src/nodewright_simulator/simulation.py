@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nodewright.actuation.write_gate import ClusterLimits, cluster_limits
 from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.brain import Planning
 from nodewright.engine.ports import Pause, Ports, ProviderPort

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
 from nodewright_simulator.crash import SAVE, Tripwire

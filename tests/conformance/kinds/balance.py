@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nodewright.planner.balance import balance_sizes
+from nodewright.planner.scale_up.balancing import balance_sizes
 
 
 def check(case: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from nodewright.model.decode import convert_object
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.settings import ScaleUpSettings
-from nodewright.planner.similar import are_similar, share_a_label
+from nodewright.planner.scale_up.balancing import are_similar, share_a_label
 from nodewright_aws.provider import IGNORED_LABELS as AWS
 from nodewright_azure.provider import IGNORED_LABELS as AZURE
 from nodewright_azure.provider import POOL_LABELS as AZURE_POOLS

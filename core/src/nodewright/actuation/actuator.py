@@ -30,7 +30,7 @@ from nodewright.actuation.events import removal_ended_event, removal_started_eve
 from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import ClusterWrites, EventSink, Eviction, EvictionAnswer, NodeReader
 from nodewright.actuation.taints import update_soft_taints, with_deletion_taint, without_deletion_taint
-from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import Done, Failed, GroupWrite, IncreaseSize, SizeWrite, Unknown
 from nodewright.model.clock import Clock

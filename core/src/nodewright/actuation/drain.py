@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from nodewright.actuation.events import deletion_delay_expired_event, eviction_event, eviction_failed_event
 from nodewright.actuation.ports import Event, Eviction, EvictionAnswer, NodeReader, NodeView
-from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.model.action import DeleteInstances
 from nodewright.model.limits import DrainRank, parse_drain_priorities
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import DrainSettings, PodSettings, Settings
-from nodewright.planner.pending import is_expendable
 from nodewright.planner.scale_down.drainability import evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 from nodewright.validate.kinds import kind_of

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.actuation.ports import NORMAL, STATUS_KIND, STATUS_NAME, WARNING, Event
-from nodewright.clusterstate.failures import NO_MACHINE
-from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.backoff import NO_MACHINE
+from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.action import (

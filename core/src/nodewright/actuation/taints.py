@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nodewright.actuation.events import taint_removed_event
 from nodewright.actuation.ports import ClusterWrites, Event, EventSink
 from nodewright.actuation.write_gate import Machine
-from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.clusterstate.deletions import DELETION_SECONDS
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError

@@ -3,31 +3,35 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.clusterstate.activity import with_activity
-from nodewright.clusterstate.arrivals import after_timeouts, find_arrived, learn_provision_times, with_patience
-from nodewright.clusterstate.backoff import without_stale
-from nodewright.clusterstate.case import GroupContext, Judge
-from nodewright.clusterstate.deferrals import deferrals_after
-from nodewright.clusterstate.deletions import find_never_ran, recent_deletions, with_most_nodes
-from nodewright.clusterstate.evidence import remember_ran, with_evidence
-from nodewright.clusterstate.failures import backed_off
-from nodewright.clusterstate.grants import GrantContext, SettledGrants, settled_grants
-from nodewright.clusterstate.health import find_unhealthy
-from nodewright.clusterstate.judge import judge_prompt
-from nodewright.clusterstate.judge_ca import judge_ca
-from nodewright.clusterstate.judge_seed import judge_seed
-from nodewright.clusterstate.learned import ArrivalHistory
-from nodewright.clusterstate.membership import Membership
+from nodewright.clusterstate.backoff import (
+    after_deliveries,
+    backed_off,
+    deferrals_after,
+    without_probation,
+    without_stale,
+)
+from nodewright.clusterstate.deletions import (
+    find_never_ran,
+    recent_deletions,
+    tried_deletions,
+    verify_deletions,
+    with_most_nodes,
+)
+from nodewright.clusterstate.membership import Membership, find_members, unregistered_ids
+from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ProvisioningMemory
 from nodewright.clusterstate.new_groups import find_empty_since, refused_creations
-from nodewright.clusterstate.nodes import class_of, find_members, sort_readiness, unregistered_ids
-from nodewright.clusterstate.probation import after_deliveries, without_probation
-from nodewright.clusterstate.provisioning import ProvisioningMemory
+from nodewright.clusterstate.node_samples import learn_samples
+from nodewright.clusterstate.observed_groups import known_groups, remember_ran, with_evidence, with_own_writes
+from nodewright.clusterstate.provision_times import after_timeouts, learn_provision_times, with_patience
 from nodewright.clusterstate.purchases import without_old
-from nodewright.clusterstate.quarantine import verify_deletions
-from nodewright.clusterstate.samples import learn_samples
-from nodewright.clusterstate.state import Backoff, ClusterState, Deferral, GroupState, Memory
-from nodewright.clusterstate.tried import tried_deletions
-from nodewright.clusterstate.unreadable import known_groups, with_own_writes
+from nodewright.clusterstate.readiness import class_of, find_unhealthy, sort_readiness
+from nodewright.clusterstate.requests import find_arrived
+from nodewright.clusterstate.reservations import GrantContext, SettledGrants, settled_grants
+from nodewright.clusterstate.rules.ca import judge_ca
+from nodewright.clusterstate.rules.nodewright import judge_prompt
+from nodewright.clusterstate.rules.seed import judge_seed
+from nodewright.clusterstate.scale_down_activity import with_activity
+from nodewright.clusterstate.state import ClusterState, GroupContext, GroupState, Judge
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded

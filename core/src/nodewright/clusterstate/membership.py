@@ -1,11 +1,11 @@
-"""Which node belongs to which group, as far as it has been worked out."""
+"""Which node belongs to which group, and which instances have no node."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
-from nodewright.model.group import GroupRef, Instance
+from nodewright.model.group import GroupRef, Instance, InstanceState
 from nodewright.model.node import Node
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
@@ -57,3 +57,81 @@ class Membership:
             known = self._kept[what] = (of, work_out())
         found: T = known[1]
         return found
+
+
+def find_members(
+    nodes: list[Node],
+    groups: Mapping[GroupRef, GroupSeen],
+    providers: Mapping[str, ProviderSeen],
+    held: Mapping[str, GroupRef],
+    before: Membership | None,
+) -> Membership:
+    """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone.
+
+    ``before`` is the answer of the last loop, where there is one.
+    """
+    basis = Basis.of(nodes, groups, providers)
+    if before is not None and held is before.group_of_id and before.basis == basis:
+        return before
+    found = Membership(
+        basis,
+        group_of_id={i: ref for i, ref in held.items() if ref in groups},
+        accelerators=Accelerators.of(providers.values()),
+    )
+    live: set[str] = set()
+    for ref, group in groups.items():
+        for instance in group.instances or ():
+            known_as = _known_as(instance.id, ref, providers)
+            found.group_of_id[known_as] = ref
+            live.add(known_as)
+            if instance.state == InstanceState.DELETING:
+                found.going.add(known_as)
+    for node in nodes:
+        _assign(node, found, live)
+    # What neither an instance nor a node goes by any more is forgotten.
+    found.group_of_id = {i: ref for i, ref in found.group_of_id.items() if i in live or i in found.registered}
+    return found
+
+
+def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
+    """Instances that should become nodes and have not: neither failed nor on their way out. To be read only."""
+    of = (group.instances, group.failed)
+    return members.keep((_unregistered_ids, group.ref), of, lambda: _unregistered_ids(group, members))
+
+
+def _unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
+    failed = {failure.instance_id for failure in group.failed or ()}
+    return [
+        instance.id
+        for instance in group.instances or ()
+        if instance.state != InstanceState.DELETING
+        and instance.id not in failed
+        and members.registered.isdisjoint((instance.id, instance.id.lower()))
+    ]
+
+
+def _known_as(instance_id: str, ref: GroupRef, providers: Mapping[str, ProviderSeen]) -> str:
+    provider = providers.get(ref.provider)
+    return instance_id.lower() if provider is not None and provider.ignores_id_case else instance_id
+
+
+def _assign(node: Node, found: Membership, live: set[str]) -> None:
+    """Give a node to the group of its instance; one whose instance is gone stays with it, as deleted."""
+    known_as = next((name for name in names_of(node) if name in found.group_of_id), None)
+    if known_as is None:
+        found.strangers.append(node)
+        return
+    ref = found.group_of_id[known_as]
+    found.nodes.setdefault(ref, []).append(node)
+    found.group_of_node[node.name] = ref
+    if known_as in found.registered:
+        found.shared.add(known_as)
+    found.registered.add(known_as)
+    if known_as not in live:
+        found.going.add(known_as)
+
+
+def names_of(node: Node) -> set[str]:
+    """What a node's providerID may be known as; empty for a node without one."""
+    provider_id = node.spec.provider_id
+    return {provider_id, provider_id.lower()} if provider_id else set()

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from nodewright.clusterstate.membership import Membership
+from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.readiness import is_reported_ready
-from nodewright.clusterstate.state import Failure, GroupState, Memory
+from nodewright.clusterstate.state import Failure, GroupState
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, Done, Failed, Outcome
 from nodewright.model.errors import AccessDenied
 from nodewright.model.group import ErrorClass, FailureScope, GroupRef

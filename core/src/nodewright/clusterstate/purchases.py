@@ -2,35 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.model.group import GroupRef
 
 # Seconds for which a group is not grown for pods that its machines did not take: after the first time, the second, later.
 PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
+
+
 DAY = 24 * 3600.0
+
+
 # So many machines that they cannot use are bought for pods of one kind within a day.
 MOST_MISFITS = 3
+
+
 # So many kinds of pods are remembered of one group.
 _MOST_KINDS = 100
-
-
-class Purchase(msgspec.Struct, frozen=True, kw_only=True):
-    """Machines of one group that were bought for pods of one kind; times in epoch seconds.
-
-    ``asked`` is when they were last asked for (0: none are awaited). ``misfits`` says when one came that does not take
-    such pods, oldest first, and ``reason`` what the last one lacked. Until ``until`` the group is not grown for them.
-    """
-
-    asked: float = 0.0
-    misfits: tuple[float, ...] = ()
-    until: float = 0.0
-    reason: str = ""
-
-
-# By the group, then by the kind of pods (snapshot/pod_class.py: kind_of).
-Purchases = Mapping[GroupRef, Mapping[str, Purchase]]
 
 
 def with_asked(held: Purchases, bought: Iterable[tuple[GroupRef, str]], now: float) -> Purchases:
@@ -66,7 +55,7 @@ def without_old(held: Purchases, now: float) -> Purchases:
     return {ref: kinds for ref, kinds in found.items() if kinds}
 
 
-def no_later(held: Purchase, now: float) -> Purchase:
+def purchase_no_later(held: Purchase, now: float) -> Purchase:
     """Return the purchase as it would be if nothing of it had been later than now."""
     longest = PAUSES[min(max(1, len(held.misfits)), len(PAUSES)) - 1]
     return Purchase(

@@ -1,19 +1,39 @@
-"""Is a node up? By its conditions and taints (behaviour/up.md §1.4, §1.5)."""
+"""In what state each node and each instance of a group is, and whether group and cluster are healthy."""
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.membership import Membership, names_of, unregistered_ids
+from nodewright.clusterstate.memory import Backoff, Memory, UnhealthyCluster
+from nodewright.clusterstate.state import GroupState, Readiness, has_resumed
+from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node, NodeCondition
-from nodewright.model.settings import TemplateSettings
+from nodewright.model.settings import LoopSettings, Settings, TemplateSettings
+from nodewright.model.timestamps import format_moment
+from nodewright.snapshot.observation import GroupSeen
 
 _UNREADY_TAINTS = frozenset(
     f"node.kubernetes.io/{what}" for what in ("not-ready", "disk-pressure", "network-unavailable")
 )
+
+
 _STARTUP_PREFIXES = (
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
 )
+
+
 # A kubelet's first status follows its registration by no more than that; clocks differ a little, too.
 _FIRST_WORD_SECONDS = 30.0
+
+
 # The reason that the node controller gives where a kubelet has registered and never reported.
 _NEVER_UPDATED = "NodeStatusNeverUpdated"
+
+
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 
 
@@ -76,3 +96,248 @@ def is_being_deleted(node: Node) -> bool:
 
 
 _READINESS_CONDITIONS = frozenset({"Ready", "DiskPressure", "NetworkUnavailable"})
+
+
+# Two looks that are no further apart miss no node that becomes ready and breaks in between; a node that is no older is
+# looked at for the first time.
+CLOSE_SECONDS = 60.0
+
+
+# Remembered instead of a moment, of a node that is not up and has been Ready, or was up although nothing on it tells.
+READY_ONCE, SEEN_UP = 0.0, -1.0
+
+
+def sort_readiness(
+    group: GroupSeen,
+    members: Membership,
+    since: Mapping[tuple[GroupRef, str], float],
+    memory: Memory,
+    settings: Settings,
+    now: float,
+) -> Readiness:
+    """Every node and every instance without a node in exactly one class.
+
+    An instance that is late stays late, also when a longer time is learned from it.
+    """
+    classes: dict[str, list[str]] = {
+        name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
+    }
+    never_ready, just_overdue, never_up = list[str](), list[str](), dict[str, float]()
+    prompt = settings.size_correction == "prompt"
+    settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
+    for node in settled.others:
+        found = class_of(node, group, settings, now, members.accelerators)
+        was_up = prompt and _was_seen_up(node, group.ref, memory)
+        starts = prompt and not was_up and _was_never_up(node, group.ref, memory, now)
+        if starts:
+            never_up[node.name] = _reported_at(node)
+        elif was_up and was_never_ready(node):
+            never_up[node.name] = SEEN_UP
+        if found == "unready" and prompt and is_being_deleted(node):
+            found = "leaving"
+        elif found == "unready" and starts:
+            never_ready.append(node.name)
+            if _is_just_overdue(node, group, settings, now):
+                just_overdue.append(node.name)
+        classes[found].append(node.name)
+    patience = group.options.max_node_provision_seconds
+    for instance_id in unregistered_ids(group, members):
+        key = (group.ref, instance_id)
+        late = key in memory.late or since.get(key, now) + patience < now
+        classes["long_unregistered" if late else "unregistered"].append(instance_id)
+    return Readiness(
+        ready=settled.ready,
+        suspended=settled.suspended,
+        deleted=settled.deleted,
+        never_ready=tuple(never_ready),
+        just_overdue=tuple(just_overdue),
+        never_up=never_up,
+        **{name: tuple(names) for name, names in classes.items()},
+    )
+
+
+class _Settled(NamedTuple):
+    """Nodes by name of which time changes nothing, and those that are neither ready, asleep nor going."""
+
+    ready: tuple[str, ...]
+    suspended: tuple[str, ...]
+    deleted: tuple[str, ...]
+    others: tuple[Node, ...]
+
+
+def _settle(ref: GroupRef, members: Membership, settings: Settings) -> _Settled:
+    ready, suspended, deleted, others = list[str](), list[str](), list[str](), list[Node]()
+    for node in members.nodes.get(ref, ()):
+        if not members.going.isdisjoint(names_of(node)):
+            deleted.append(node.name)
+        elif is_suspended(node):
+            suspended.append(node.name)
+        elif is_up(node, settings, members.accelerators):
+            ready.append(node.name)
+        else:
+            others.append(node)
+    return _Settled(tuple(ready), tuple(suspended), tuple(deleted), tuple(others))
+
+
+def class_of(
+    node: Node,
+    group: GroupSeen | None,
+    settings: Settings,
+    now: float,
+    accelerators: Accelerators = NO_ACCELERATORS,
+) -> str:
+    """Suspended, ready, not started within its start-up time, or unready; a node of no group has the default time.
+
+    A node whose accelerators have not appeared yet is not ready.
+    """
+    if is_suspended(node):
+        return "suspended"
+    if is_up(node, settings, accelerators):
+        return "ready"
+    created = node.metadata.creation_timestamp
+    default = settings.failures.max_node_startup_time
+    limit = group.options.max_node_startup_seconds if group is not None else default
+    return "not_started" if created is not None and created.timestamp() + limit > now else "unready"
+
+
+def is_up(node: Node, settings: Settings, accelerators: Accelerators) -> bool:
+    """Whether a node is ready, its accelerators included."""
+    return is_ready(node, settings.templates) and not accelerators.are_missing(node)
+
+
+def _was_seen_up(node: Node, ref: GroupRef, memory: Memory) -> bool:
+    """Return whether a node that is not up was up when it was looked at: so briefly after it registered, perhaps, that
+    its condition looks as if it never had been.
+    """
+    known = memory.never_up.get((ref, node.name))
+    was_there = memory.members is not None and node.name in memory.members.group_of_node
+    return known == SEEN_UP or (known is None and was_there and node.created <= memory.looked_at)
+
+
+def _was_never_up(node: Node, ref: GroupRef, memory: Memory, now: float) -> bool:
+    """Return whether a node that is not up now was never up before (seed 000, UC3).
+
+    The node itself proves it, or it was so when it was last looked at and has reported no change since, or none that
+    loops which follow closely could have missed. So a kubelet that falls silent is still known as one that never came
+    up. A node that is Ready, and lacks devices or bears a startup taint, must have been looked at when it was new; it
+    counts until it is up, or is no longer Ready.
+    """
+    known, reported = memory.never_up.get((ref, node.name)), _reported_at(node)
+    is_close = memory.looked_at + CLOSE_SECONDS >= now
+    if is_reported_ready(node):
+        is_new = node.created > 0 and node.created + CLOSE_SECONDS >= now
+        return is_new or (known is not None and (known == reported or is_close))
+    if known == READY_ONCE:
+        return False
+    return was_never_ready(node) or (known is not None and (known == reported or is_close))
+
+
+def _reported_at(node: Node) -> float:
+    """Return when the condition ``Ready`` last changed (epoch seconds), READY_ONCE where it holds or is not dated."""
+    said = ready_condition(node)
+    changed = said.last_transition_time if said is not None else None
+    return changed.timestamp() if changed is not None and not is_reported_ready(node) else READY_ONCE
+
+
+def _is_just_overdue(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:
+    """Overdue for less than a first backoff: an older failure is history when it is first seen."""
+    patience = group.options.max_node_startup_seconds + settings.failures.initial_node_group_backoff_duration
+    return node.created + patience > now
+
+
+_MOST_NAMED = 5
+
+
+# Unready nodes of up to that share of the rest of an unhealthy cluster are a few: more, and no group explains the failure.
+_FEW = 0.1
+
+
+class _Counts(NamedTuple):
+    """Nodes that should run, and how many of them do not.
+
+    Nodes that never became ready after a scale-up are none of them: the scale-up failed, which has its own remedies.
+    """
+
+    unready: int
+    nodes: int
+
+    def is_tolerated(self, settings: LoopSettings) -> bool:
+        """Return False where more are unready than both the count and the share that are tolerated."""
+        return not (self.unready > settings.ok_total_unready_count and self.exceeds_share(settings))
+
+    def are_few(self, settings: LoopSettings) -> bool:
+        """Return whether so few are unready that it says nothing of the cluster."""
+        return self.is_tolerated(settings) and self.unready <= max(settings.ok_total_unready_count, _FEW * self.nodes)
+
+    def exceeds_share(self, settings: LoopSettings) -> bool:
+        return self.unready > settings.max_total_unready_percentage / 100 * self.nodes
+
+
+def is_group_healthy(readiness: Readiness, settings: LoopSettings) -> bool:
+    """Unhealthy when too many of the nodes that should run do not.
+
+    Machines that are upcoming, failed, given up, never registered or never ready are no sign of ill health: they have
+    their own remedies.
+    """
+    never = len(readiness.never_ready)
+    return _Counts(len(readiness.unready) - never, readiness.registered - never).is_tolerated(settings)
+
+
+def find_unhealthy(
+    groups: Mapping[GroupRef, GroupState],
+    strangers: Sequence[str],
+    held: UnhealthyCluster | None,
+    settings: Settings,
+    now: float,
+) -> UnhealthyCluster | None:
+    """Return what is wrong with the cluster, None while it is healthy.
+
+    ``strangers`` are the classes of the nodes of no group, ``held`` is what was wrong in the last loop.
+    """
+    loop = settings.loop
+    counts = {ref: _count(group.readiness) for ref, group in groups.items()}
+    outside = _Counts(strangers.count("unready"), len(strangers))
+    whole = _add([outside, *counts.values()])
+    if whole.is_tolerated(loop):
+        return None
+    since = min(held.since, now) if held is not None else now
+    at_fault = tuple(ref for ref, group in groups.items() if _is_at_fault(group.backoff, counts[ref], loop, now))
+    rest = _add([outside, *(counts[ref] for ref in groups if ref not in at_fault)])
+    resumes = settings.size_correction == "prompt" and len(at_fault) < len(groups) and rest.are_few(loop)
+    return UnhealthyCluster(
+        since=since,
+        unready=whole.unready,
+        nodes=whole.nodes,
+        tolerated=max(loop.ok_total_unready_count, math.floor(loop.max_total_unready_percentage / 100 * whole.nodes)),
+        at_fault=at_fault,
+        resumes_at=since + loop.max_unhealthy_duration if resumes else 0.0,
+    )
+
+
+def describe_unhealthy(unhealthy: UnhealthyCluster, now: float) -> str:
+    """Return one sentence: what is wrong, what is not done because of it, and what ends that."""
+    counted = f"{unhealthy.unready} of {unhealthy.nodes} nodes are not ready, and {unhealthy.tolerated} may be"
+    named = [str(ref) for ref in unhealthy.at_fault[:_MOST_NAMED]]
+    more = len(unhealthy.at_fault) - len(named)
+    others = f"groups other than {', '.join(named)}" + (f" and {more} more" if more else "")
+    if has_resumed(unhealthy, now):
+        return f"cluster is unhealthy: {counted}; only {others} are planned for until fewer are not ready"
+    end = "nothing is planned until fewer are not ready"
+    if unhealthy.resumes_at:
+        end += f", or for {others} until {format_moment(unhealthy.resumes_at)}"
+    return f"cluster is unhealthy: {counted}; {end}"
+
+
+def _is_at_fault(backoff: Backoff | None, counts: _Counts, settings: LoopSettings, now: float) -> bool:
+    """Return whether a group is to blame: too large a share of its nodes is unready, or it is backed off as well."""
+    return counts.unready > 0 and (counts.exceeds_share(settings) or is_active(backoff, now))
+
+
+def _count(readiness: Readiness) -> _Counts:
+    """Count a group's nodes, those whose machines go included, as CA does."""
+    never = len(readiness.never_ready)
+    return _Counts(len(readiness.unready) - never, readiness.registered + len(readiness.deleted) - never)
+
+
+def _add(counts: Sequence[_Counts]) -> _Counts:
+    return _Counts(sum(one.unready for one in counts), sum(one.nodes for one in counts))

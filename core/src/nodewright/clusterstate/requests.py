@@ -1,27 +1,16 @@
-"""Scale-up requests: who still owes machines, and who is out of time (design.md §6)."""
+"""Scale-up requests: which machines are still owed, which have arrived, which are overdue."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from nodewright.clusterstate.state import ScaleUpRequest
-from nodewright.model.group import GroupRef
+from nodewright.clusterstate.membership import Membership
+from nodewright.clusterstate.memory import Memory, ScaleUpRequest
+from nodewright.clusterstate.state import Increase
+from nodewright.model.group import Instance, InstanceState
+from nodewright.snapshot.observation import GroupSeen
 
 Requests = tuple[ScaleUpRequest, ...]
-
-
-class Increase(NamedTuple):
-    """So many machines were asked for at ``started`` (epoch seconds); ``accepted``: the cloud said yes. ``atomic``: they
-    are for a request of all or nothing.
-    """
-
-    machines: int
-    started: float
-    accepted: bool
-    atomic: bool = False
-    hedged: int = 0
-    hedge_for: tuple[GroupRef, ...] = ()
 
 
 def opened(increase: int, started: float, provision_seconds: float, *, atomic: bool = False) -> ScaleUpRequest:
@@ -126,3 +115,37 @@ def merged(requests: Requests, increases: Iterable[Increase], provision_seconds:
     if not every:
         return ()
     return (replace(max(every, key=lambda request: request.deadline), increase=sum(r.increase for r in every)),)
+
+
+def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[str]:
+    """Machines of the group that are nodes now and were not when it was last looked at.
+
+    They are told by their ids: counts alone cannot tell an arrival from a withdrawal.
+    """
+    before = memory.last_known.get(group.ref)
+    waited = any(ref == group.ref for ref, _ in memory.unregistered_since)
+    if before is not None and before.is_known and not waited and before.instances == group.instances:
+        return []
+    known = _known_before(group, before)
+    return [
+        instance.id
+        for instance in joined_machines(group, members)
+        if (group.ref, instance.id) in memory.unregistered_since or (known is not None and instance.id not in known)
+    ]
+
+
+def _known_before(group: GroupSeen, before: GroupSeen | None) -> set[str] | None:
+    """The machines that were there already; None where nobody knows. A group that was made for pods, and is seen for the
+    first time, had none: its machines may all have joined since.
+    """
+    if before is None:
+        return set() if group.group.autoprovisioned else None
+    return {instance.id for instance in before.instances or ()} if before.is_known else None
+
+
+def joined_machines(group: GroupSeen, members: Membership) -> Iterator[Instance]:
+    """The group's machines that are nodes, but for those on their way out."""
+    for instance in group.instances or ():
+        known_as = (instance.id, instance.id.lower())
+        if instance.state != InstanceState.DELETING and not members.registered.isdisjoint(known_as):
+            yield instance

@@ -1,72 +1,24 @@
-"""What the registry remembers from loop to loop, and what it concludes in each."""
+"""What one loop concludes about the cluster and each of its groups."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-import msgspec
-
-from nodewright.clusterstate.in_flight import WriteInFlight
-from nodewright.clusterstate.learned import ArrivalHistory
-from nodewright.clusterstate.membership import Membership
-from nodewright.clusterstate.provisioning import ProvisioningMemory
-from nodewright.clusterstate.purchases import Purchases
+from nodewright.clusterstate.memory import (
+    Backoff,
+    Deferral,
+    IncorrectSize,
+    Memory,
+    ScaleUpRequest,
+    Shortfall,
+    UnhealthyCluster,
+)
+from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupRef
-from nodewright.model.node import Node
-from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalEnded
-from nodewright.model.settings import SafetySettings
+from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen, Observation
-from nodewright.snapshot.pod_places import PodPlaces
-
-
-class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An increase that has not arrived in full: how many machines are still owed, since and until when.
-
-    Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most. ``accepted``: the
-    cloud said yes to it; False where it never answered, and for what somebody else asked for. ``atomic``: the machines
-    are for a request of all or nothing, and no arrival moves the deadline. ``hedged`` of the machines were bought although
-    the groups ``hedge_for`` had been asked for them before.
-    """
-
-    increase: int
-    started: float
-    deadline: float
-    accepted: bool = False
-    atomic: bool = False
-    hedged: int = 0
-    hedge_for: tuple[GroupRef, ...] = ()
-
-    @property
-    def owed_hedges(self) -> int:
-        """Return how many of the machines that are still owed are hedges."""
-        return min(self.hedged, self.increase)
-
-
-class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Too many nodes of the cluster are not ready: ``unready`` of ``nodes``, where ``tolerated`` may be.
-
-    It has been so since ``since``. ``at_fault`` are the groups to blame: too many of their nodes are not ready, or they
-    are backed off after a failure. Once ``resumes_at`` has passed, planning goes on for all other groups. Times in epoch
-    seconds; ``resumes_at`` is 0 where time alone changes nothing.
-    """
-
-    since: float
-    unready: int
-    nodes: int
-    tolerated: int
-    at_fault: tuple[GroupRef, ...] = ()
-    resumes_at: float = 0.0
-
-
-class IncorrectSize(msgspec.Struct, frozen=True, kw_only=True):
-    """More or fewer nodes than the target, unchanged since ``since`` (epoch seconds): modes ca and seed watch it."""
-
-    registered: int
-    target: int
-    since: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,183 +35,6 @@ class Failure:
     scope: FailureScope = FailureScope.GROUP
     code: str
     message: str
-
-
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds.
-
-    ``delivered`` counts the requests that arrived in full since it ended, up to as many as prove the group
-    (registry/probation.py); where nothing is probed it is proven from the start. ``asked`` is when machines were asked
-    for that never appeared (0: none failed in that way while it lasted). ``shared_from`` is the group that failed, where
-    this one did not: the cloud named something short that both share. Such a backoff is short and not followed by
-    probation.
-    """
-
-    until: float
-    duration: float
-    last_failure: float
-    error_class: ErrorClass = ErrorClass.OTHER
-    code: str = ""
-    message: str = ""
-    delivered: int = 0
-    asked: float = 0.0
-    shared_from: str = ""
-
-
-class Deferral(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that is not asked to grow before ``until`` (epoch seconds), because the cloud was busy.
-
-    ``pause`` is how long that is in seconds, ``times`` how many busy answers there were in a row.
-    """
-
-    until: float
-    pause: float
-    times: int = 1
-    code: str = ""
-    message: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleNode:
-    """A real node of a group that new ones will resemble, with its mirror and DaemonSet pods."""
-
-    node: Node
-    pods: tuple[Pod, ...] = ()
-
-
-class Flapping(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that grew again soon after it had shrunk, ``turns`` times running; it keeps its nodes ``until`` then.
-
-    Times in epoch seconds; ``last`` is that of the last turn.
-    """
-
-    turns: int
-    last: float
-    until: float
-
-
-class Setback(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that was given back: when last (``at``) and why, how many ``times`` running it could not be emptied or
-    deleted, and when that may be tried again (``until``). Times in epoch seconds.
-    """
-
-    times: int
-    at: float
-    until: float
-    message: str
-
-
-class Moves(NamedTuple):
-    """So many pods of one controller were moved by removals ``at`` one time (epoch seconds)."""
-
-    at: float
-    pods: int
-
-
-class MostNodes(NamedTuple):
-    """So many nodes there were ``at`` one time (epoch seconds)."""
-
-    nodes: int
-    at: float
-
-
-_NO_NODES = MostNodes(0, 0.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleDownMemory:
-    """What scale-down must know of the past; times in epoch seconds, nodes by name.
-
-    ``unneeded_since`` are the nodes that could go. ``grown_at``, ``shrunk_at`` and ``failed_at`` say when each group
-    last grew, lost a node by scale-down, or was refused it; ``removal_started_at`` when any removal last began,
-    ``marking_failed_at`` when a node last could not be tainted for one,
-    ``room_found_at`` when room was last found for a request that only asks for it. ``quarantined_until`` are groups where
-    something else died with a node, ``flapping`` those that grow and shrink in turn, ``moves`` what was moved within
-    an hour, by the controller's key, ``setbacks`` nodes that were given back.
-
-    The rest is not kept over a restart. ``recheck_at`` says when a node that could not go is looked at again,
-    ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``pending_hints`` where one that waits
-    was taken to fit, ``engine_started`` when this engine first looked, ``updated_at`` when it last planned (0: never),
-    ``interval`` (seconds) the shortest time between two plans.
-    ``most_nodes`` is how many nodes of groups there were at most of late, and when (registry/deletions.py).
-    ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone, and ``watched`` when any
-    was, for as long as something else may die of it (registry/quarantine.py).
-    """
-
-    unneeded_since: Mapping[str, float] = field(default_factory=dict)
-    grown_at: Mapping[GroupRef, float] = field(default_factory=dict)
-    shrunk_at: Mapping[GroupRef, float] = field(default_factory=dict)
-    failed_at: Mapping[GroupRef, float] = field(default_factory=dict)
-    removal_started_at: float = 0.0
-    marking_failed_at: float = 0.0
-    quarantined_until: Mapping[GroupRef, float] = field(default_factory=dict)
-    flapping: Mapping[GroupRef, Flapping] = field(default_factory=dict)
-    moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
-    setbacks: Mapping[str, Setback] = field(default_factory=dict)
-    recheck_at: Mapping[str, float] = field(default_factory=dict)
-    hints: PodPlaces = field(default_factory=PodPlaces)
-    pending_hints: Mapping[str, str] = field(default_factory=dict)
-    deleting: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    watched: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    engine_started: float = 0.0
-    room_found_at: float = 0.0
-    updated_at: float = 0.0
-    interval: float = 0.0
-    most_nodes: MostNodes = _NO_NODES
-
-
-@dataclass(frozen=True, kw_only=True)
-class Memory:
-    """What must survive from loop to loop; times in epoch seconds.
-
-    ``requests`` are each group's, oldest first; ``given_up`` counts machines that are overdue and still part of the
-    target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an
-    instance without a node was first seen, ``late`` which of them have been for too long, and by their names which
-    nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
-    behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last be
-    read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
-    ``never_ran`` are instances without a node that never were one, ``ran`` are machines that are reported as failed
-    creations although they ran (registry/evidence.py), ``deletions`` says when each machine that counts
-    towards the deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it does;
-    ``empty_deletions`` and ``empty_deletion_window`` are the same for nodes without pods to move.
-    ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
-    that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
-    machines; it is not kept over a restart. ``never_up`` are nodes (by name) that are not up and never were, each with
-    when its condition ``Ready`` last changed, and those that look like it and were up (registry/nodes.py). ``looked_at`` is when the cluster was last looked at,
-    which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is. ``deferrals`` are
-    groups that wait because the cloud was busy, ``writes_in_flight`` writes that a former engine may have under way,
-    ``purchases`` what was bought for which pods.
-    """
-
-    requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)
-    backoffs: Mapping[GroupRef, Backoff] = field(default_factory=dict)
-    deferrals: Mapping[GroupRef, Deferral] = field(default_factory=dict)
-    given_up: Mapping[GroupRef, int] = field(default_factory=dict)
-    withdrawn_at: Mapping[GroupRef, float] = field(default_factory=dict)
-    size_gaps: Mapping[GroupRef, IncorrectSize] = field(default_factory=dict)
-    unregistered_since: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    late: frozenset[tuple[GroupRef, str]] = frozenset()
-    seen_failures: frozenset[tuple[GroupRef, str]] = frozenset()
-    never_ran: frozenset[tuple[GroupRef, str]] = frozenset()
-    ran: frozenset[tuple[GroupRef, str]] = frozenset()
-    deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    deletion_window: float = SafetySettings().deletion_window
-    empty_deletions: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    empty_deletion_window: float = SafetySettings().empty_deletion_window
-    deletion_tried: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    arrivals: Mapping[GroupRef, ArrivalHistory] = field(default_factory=dict)
-    node_groups: Mapping[str, GroupRef] = field(default_factory=dict)
-    members: Membership | None = field(default=None, compare=False, repr=False)
-    samples: Mapping[GroupRef, SampleNode] = field(default_factory=dict)
-    last_known: Mapping[GroupRef, GroupSeen] = field(default_factory=dict)
-    scale_down: ScaleDownMemory = field(default_factory=ScaleDownMemory)
-    provisioning: ProvisioningMemory = field(default_factory=ProvisioningMemory)
-    empty_since: Mapping[GroupRef, float] = field(default_factory=dict)
-    never_up: Mapping[tuple[GroupRef, str], float] = field(default_factory=dict)
-    looked_at: float = -math.inf
-    unhealthy: UnhealthyCluster | None = None
-    writes_in_flight: Mapping[GroupRef, WriteInFlight] = field(default_factory=dict)
-    purchases: Purchases = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,6 +70,103 @@ class Readiness:
         """Nodes with an instance behind them."""
         up = len(self.ready) + len(self.suspended)
         return up + len(self.unready) + len(self.leaving) + len(self.not_started)
+
+
+class Increase(NamedTuple):
+    """So many machines were asked for at ``started`` (epoch seconds); ``accepted``: the cloud said yes. ``atomic``: they
+    are for a request of all or nothing.
+    """
+
+    machines: int
+    started: float
+    accepted: bool
+    atomic: bool = False
+    hedged: int = 0
+    hedge_for: tuple[GroupRef, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupContext:
+    """One group now (``seen``, ``readiness``), how our calls to it ended since, and what was known before.
+
+    ``arrived`` are machines that became nodes since, but for those that had been given up, told by their ids.
+    ``shortfall`` is what the group is found to owe a reservation for good.
+    """
+
+    seen: GroupSeen
+    readiness: Readiness
+    outcomes: tuple[Outcome, ...]
+    memory: Memory
+    settings: Settings
+    now: float
+    arrived: int = 0
+    shortfall: Shortfall | None = None
+
+    @property
+    def ref(self) -> GroupRef:
+        return self.seen.ref
+
+    @property
+    def target(self) -> int:
+        """The group's size as wanted; 0 for one that could never be read."""
+        return self.seen.target or 0
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a machine may take to become a node."""
+        return self.seen.options.max_node_provision_seconds
+
+    @property
+    def requests(self) -> tuple[ScaleUpRequest, ...]:
+        """The requests known before, oldest first."""
+        return self.memory.requests.get(self.ref, ())
+
+    @property
+    def increases(self) -> list[Increase]:
+        """What was asked for since."""
+        return find_increases(self.outcomes)
+
+    @cached_property
+    def new_failures(self) -> tuple[FailedInstance, ...]:
+        """Failures that are reported for the first time."""
+        known = self.memory.seen_failures
+        return tuple(f for f in self.seen.failed or () if (self.ref, f.failure_id) not in known)
+
+    @cached_property
+    def newly_disputed(self) -> tuple[FailedInstance, ...]:
+        """Reports of failed creations that are told for the first time of machines that ran."""
+        return tuple(one for one in self.seen.disputed if (self.ref, one.instance_id) not in self.memory.ran)
+
+    @property
+    def doubtful(self) -> int:
+        """Return how many machines are called failed and have lost their node: nobody waits for them.
+
+        One that has run and never was a node is still on its way.
+        """
+        disputed = {one.instance_id for one in self.seen.disputed}
+        lost = disputed.intersection(self.readiness.unregistered)
+        return sum((self.ref, instance_id) not in self.memory.never_ran for instance_id in lost)
+
+
+def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
+    """What was asked for. Without an answer it counts in full."""
+    found = []
+    for outcome in outcomes:
+        action = outcome.action
+        if isinstance(action, IncreaseSize) and not isinstance(outcome, Failed):
+            asked = action.target - action.expected_target
+            machines = outcome.accepted if isinstance(outcome, Done) else asked
+            found.append(
+                Increase(
+                    machines,
+                    outcome.started,
+                    accepted=isinstance(outcome, Done),
+                    atomic=action.request is not None,
+                    hedged=action.hedged,
+                    hedge_for=action.hedge_for,
+                )
+            )
+    return [increase for increase in found if increase.machines > 0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,3 +252,6 @@ class ClusterState:
 def has_resumed(unhealthy: UnhealthyCluster, now: float) -> bool:
     """Return whether planning goes on for the groups that are not at fault."""
     return bool(unhealthy.resumes_at) and unhealthy.resumes_at < now
+
+
+Judge = Callable[[GroupContext], GroupState]

@@ -11,11 +11,11 @@ from nodewright.actuation.cloud_writes import CloudWriteRules, WriteOutcome
 from nodewright.actuation.events import buffer_events
 from nodewright.actuation.status_writes import StatusWriter
 from nodewright.actuation.taints import StartupCleanup
-from nodewright.clusterstate.evidence import with_evidence
+from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.in_flight import as_if_made, held, unsettled
-from nodewright.clusterstate.recall import recalled
-from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_evidence, with_held_groups
+from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning, without_violations
 from nodewright.engine.covering import Covering
 from nodewright.engine.daemon import BatchWindow
@@ -106,7 +106,7 @@ class Autoscaler:
     def run_once(self) -> LoopReport:
         """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
         started = self._clock.now()
-        self._memory = recalled(self._memory, started)  # a clock may be set back at any time
+        self._memory = without_future_times(self._memory, started)  # a clock may be set back at any time
         self._loops += 1
         step = _Step()
         try:
@@ -224,9 +224,12 @@ class Autoscaler:
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.allows)
         if not last.withheld:
             return outcomes, plan
-        withheld = [held.action for held in last.withheld]
+        withheld = [with_held_groups.action for with_held_groups in last.withheld]
         machines = {
-            (held.group, one) for held in withheld if isinstance(held, DeleteInstances) for one in held.instance_ids
+            (with_held_groups.group, one)
+            for with_held_groups in withheld
+            if isinstance(with_held_groups, DeleteInstances)
+            for one in with_held_groups.instance_ids
         }
         self._memory = without_charge(self._memory, frozenset(machines))
         actions = tuple(action for action in plan.actions if action not in withheld)
@@ -309,7 +312,7 @@ class Autoscaler:
             believed = seen if self._settings.size_correction == "ca" else with_evidence(seen, memory)
             known = as_if_made(memory.last_known, believed, writes)
             held_memory = replace(memory, writes_in_flight=writes, last_known=known)
-            state = fold(held_memory, held(seen, writes), outcomes, self._settings, ended)
+            state = fold(held_memory, with_held_groups(seen, writes), outcomes, self._settings, ended)
             # What a held group was known as before tells later whether the write did all that it was to do.
             before = {ref: memory.last_known[ref] for ref in writes if ref in memory.last_known}
             kept = {**state.memory.last_known, **before}

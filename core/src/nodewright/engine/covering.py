@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.intent import writes_in_flight
 from nodewright.engine.ports import StateStore
 from nodewright.model.action import Action, DeleteInstances

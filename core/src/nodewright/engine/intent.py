@@ -6,10 +6,10 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from nodewright.actuation.write_gate import Machine
-from nodewright.clusterstate.grants import opened_grants
-from nodewright.clusterstate.in_flight import WriteInFlight
+from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.clusterstate.requests import opened
-from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.clusterstate.reservations import opened_grants
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import (
     Action,
     DecreaseTargetSize,

@@ -16,7 +16,7 @@ from nodewright.actuation import (
     ProviderWrites,
     ServesRequests,
 )
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.write_fence import WriteFence
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
 

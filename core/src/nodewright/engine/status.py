@@ -8,12 +8,9 @@ from msgspec.structs import replace
 
 from nodewright.actuation import Pause
 from nodewright.actuation.write_gate import ClusterLimits
-from nodewright.clusterstate.backoff import is_active
-from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.backoff import allowance, is_active, is_deferred
 from nodewright.clusterstate.deletions import recent_deletions
-from nodewright.clusterstate.learned import ArrivalHistory
-from nodewright.clusterstate.probation import allowance
-from nodewright.clusterstate.state import Backoff, Deferral, Memory, ScaleUpRequest, UnhealthyCluster
+from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Deferral, Memory, ScaleUpRequest, UnhealthyCluster
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
@@ -146,7 +143,7 @@ def _waiting(memory: Memory) -> dict[GroupRef, list[float]]:
 
 def _with_ends(requests: Iterable[ScaleUpRequest], ends: Sequence[float]) -> Iterator[ScaleUpRequest]:
     """The requests with the moments at which they are really given up. ``ends`` are those of the instances that are
-    no nodes yet: they count for the oldest requests, and have a clock of their own (registry/requests.py).
+    no nodes yet: they count for the oldest requests, and have a clock of their own (clusterstate/requests.py).
     """
     for request in requests:
         covering, ends = ends[: request.increase], ends[request.increase :]

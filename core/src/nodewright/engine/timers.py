@@ -4,18 +4,18 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from nodewright.clusterstate.node_samples import STABLE_SECONDS
 from nodewright.clusterstate.readiness import ready_since
-from nodewright.clusterstate.samples import STABLE_SECONDS
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
-from nodewright.planner.gate import YOUNG_SECONDS
-from nodewright.planner.late import last_moments_to_join, last_moments_to_start
-from nodewright.planner.pending import DELAY_ANNOTATION
 from nodewright.planner.plan import Plan
-from nodewright.planner.silence import silence_moments
+from nodewright.planner.registration_deadline import last_moments_to_join, last_moments_to_start
+from nodewright.planner.scale_up.growth import YOUNG_SECONDS
+from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
+from nodewright.planner.scale_up.silent_groups import silence_moments
 
 
 def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DeleteNodeGroup, Done, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing

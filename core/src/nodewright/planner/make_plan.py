@@ -7,7 +7,7 @@ from itertools import chain
 from random import Random
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
-from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef
@@ -15,28 +15,8 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
-from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.capacity_buffers.desk import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
-from nodewright.planner.capacity_quotas import read_quotas, with_status
-from nodewright.planner.correction import Restored, restore_as_seed, restore_promptly
-from nodewright.planner.correction_ca import restore_as_ca
-from nodewright.planner.gate import count_ready_nodes
-from nodewright.planner.growth import Growth, grow, grow_as_ca, grow_fairly
-from nodewright.planner.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
-from nodewright.planner.hints import Hints
-from nodewright.planner.min_size import plan_min_sizes
-from nodewright.planner.misfits import find_bought, judge_purchases, note_purchases
-from nodewright.planner.pending import (
-    Waiting,
-    drop_passed_over,
-    drop_preempted,
-    find_pending,
-    find_recreated,
-    take_fitting,
-    take_fitting_classes,
-    unhelped_namespaces,
-)
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning_requests.as_ca import choose_request
 from nodewright.planner.provisioning_requests.booking import book_as_ca
@@ -50,11 +30,29 @@ from nodewright.planner.provisioning_requests.promises import (
     without_taken_back,
 )
 from nodewright.planner.provisioning_requests.served import tell_unserved
-from nodewright.planner.quota import NodeQuota, Quota
+from nodewright.planner.rules.ca import restore_as_ca
+from nodewright.planner.rules.corrections import Restored
+from nodewright.planner.rules.nodewright import restore_promptly
+from nodewright.planner.rules.seed import restore_as_seed
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
-from nodewright.planner.silence import find_silent
-from nodewright.planner.template import make_templates
-from nodewright.planner.upcoming import add_upcoming
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
+from nodewright.planner.scale_up.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
+from nodewright.planner.scale_up.limits import NodeQuota, Quota, read_quotas, with_status
+from nodewright.planner.scale_up.misfits import find_bought, judge_purchases, note_purchases
+from nodewright.planner.scale_up.pending_pods import (
+    Hints,
+    Waiting,
+    drop_passed_over,
+    drop_preempted,
+    find_pending,
+    find_recreated,
+    take_fitting,
+    take_fitting_classes,
+    unhelped_namespaces,
+)
+from nodewright.planner.scale_up.silent_groups import find_silent
+from nodewright.planner.scale_up.templates import add_upcoming, make_templates
 from nodewright.snapshot.observation import GroupSeen
 
 ALL_NEW = "all pods that wait are very new, and more may come"

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodewright.clusterstate.purchases import Purchases
-from nodewright.clusterstate.state import ScaleDownMemory
+from nodewright.clusterstate.memory import Purchases, ScaleDownMemory
 from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.group import GroupRef

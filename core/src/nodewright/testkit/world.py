@@ -5,7 +5,8 @@ from random import Random
 from typing import Any
 
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota

@@ -10,8 +10,7 @@ from core.tests.cli.conftest import Nodewright
 from nodewright.adapters.store import FileStore
 from nodewright.cli.clock import SystemClock
 from nodewright.cli.main import run
-from nodewright.clusterstate.learned import ArrivalHistory
-from nodewright.clusterstate.state import Backoff, Memory, ScaleUpRequest
+from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.snapshot.observation import GroupSeen

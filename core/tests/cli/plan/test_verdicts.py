@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nodewright.cli.plan.verdicts import why_ignored
 from nodewright.model.pod import Pod, PodCondition
 from nodewright.model.settings import PodSettings
-from nodewright.planner.pending import is_pending
+from nodewright.planner.scale_up.pending_pods import is_pending
 from nodewright.testkit import build_pod
 
 UNSCHEDULABLE = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")

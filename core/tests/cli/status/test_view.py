@@ -5,7 +5,7 @@ from io import StringIO
 
 from nodewright.cli.screen import make_console
 from nodewright.cli.status.view import as_json, print_status
-from nodewright.clusterstate.state import Memory, UnhealthyCluster
+from nodewright.clusterstate.memory import Memory, UnhealthyCluster
 from nodewright.engine.status import BudgetStatus, GroupStatus, StatusReport, make_status
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing

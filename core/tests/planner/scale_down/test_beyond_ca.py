@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
 
-from nodewright.clusterstate.activity import with_activity
-from nodewright.clusterstate.state import Flapping, Moves, ScaleDownMemory
+from nodewright.clusterstate.memory import Flapping, Moves, ScaleDownMemory
+from nodewright.clusterstate.scale_down_activity import with_activity
 from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodewright.clusterstate.state import Memory, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, ScaleDownMemory
 from nodewright.model.group import GroupOptions
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.reason import UnremovableCode

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
+from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.meta import LabelSelector
 from nodewright.model.pod import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.reason import Unremovable

@@ -10,9 +10,9 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL, Taint
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from nodewright.model.settings import Settings
-from nodewright.planner.hints import Hints
 from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.node_removal import simulate_removals
+from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.testkit.builders import build_budget, build_controller, build_pod, build_taint
 from nodewright.testkit.world import ref

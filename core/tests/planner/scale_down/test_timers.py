@@ -7,8 +7,8 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops, codes, gone
 from msgspec.structs import replace as changed
 
-from nodewright.clusterstate.activity import with_activity
-from nodewright.clusterstate.state import ScaleDownMemory
+from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.scale_down_activity import with_activity
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, Node, NodeCondition, Taint

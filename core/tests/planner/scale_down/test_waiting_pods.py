@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from nodewright.model.pod import MIRROR_ANNOTATION, Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
 from nodewright.model.settings import PodSettings, Settings
-from nodewright.planner.hints import Hints
-from nodewright.planner.pending import drop_passed_over, find_recreated, take_fitting
+from nodewright.planner.scale_up.pending_pods import Hints, drop_passed_over, find_recreated, take_fitting
 from nodewright.predicates import feasible
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from nodewright.actuation.drain import REMOVAL_REASON_PREFIX
 from nodewright.cli.screen import count, make_table, safe
-from nodewright.clusterstate.failures import NO_MACHINE
+from nodewright.clusterstate.backoff import NO_MACHINE
 from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.result import OTHER_TROUBLES, SCALE_UP_FAILURES, Decision, SimulationResult

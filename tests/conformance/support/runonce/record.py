@@ -5,9 +5,9 @@ from typing import Any
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Failed, IncreaseSize
 from nodewright.model.reason import ScaleUpResult
-from nodewright.planner.correction_ca import SIZES_NOT_FIXED
 from nodewright.planner.make_plan import NO_READY_NODES
 from nodewright.planner.plan import Plan, ScaleUpReport
+from nodewright.planner.rules.ca import SIZES_NOT_FIXED
 from runonce.cloud import Cloud
 from runonce.world import World, write_time
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from nodewright.actuation.ports import Eviction, EvictionAnswer
 from nodewright.adapters.kube.cluster import KubeCluster
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.ports import Loaded, Pause, StateStore
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota

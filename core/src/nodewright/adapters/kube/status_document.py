@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
 from nodewright.engine.status import GroupStatus, make_status
 from nodewright.model.timestamps import format_moment

@@ -16,7 +16,7 @@ import msgspec
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.config_maps import ConfigMaps, StoredMap
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
 

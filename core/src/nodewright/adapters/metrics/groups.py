@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from nodewright.clusterstate.backoff import is_active
-from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.state import ClusterState, GroupState
 
 _CA, _OWN = "cluster_autoscaler", "nodewright"

@@ -20,8 +20,8 @@ from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
-from nodewright.planner.pending import is_pending, unhelped_namespaces
 from nodewright.planner.plan import Plan
+from nodewright.planner.scale_up.pending_pods import is_pending, unhelped_namespaces
 from nodewright.snapshot.pod_class import ask_once
 
 _CA = "cluster_autoscaler"

@@ -20,8 +20,7 @@ from nodewright.adapters.store.document import (
     SavedProvisioning,
     SavedScaleDown,
 )
-from nodewright.clusterstate.provisioning import ProvisioningMemory
-from nodewright.clusterstate.state import Memory, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, ProvisioningMemory, ScaleDownMemory
 from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
 from nodewright.model.group import GroupOptions, GroupRef, NodeGroup

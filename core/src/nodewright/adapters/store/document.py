@@ -9,19 +9,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from nodewright.clusterstate.in_flight import WriteInFlight
-from nodewright.clusterstate.learned import ArrivalHistory
-from nodewright.clusterstate.provisioning import Reservation, Retry
-from nodewright.clusterstate.purchases import Purchase
-from nodewright.clusterstate.state import (
+from nodewright.clusterstate.memory import (
+    ArrivalHistory,
     Backoff,
     Deferral,
     Flapping,
     IncorrectSize,
     Moves,
+    Purchase,
+    Reservation,
+    Retry,
     ScaleUpRequest,
     Setback,
     UnhealthyCluster,
+    WriteInFlight,
 )
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
 from nodewright.model.node import Node

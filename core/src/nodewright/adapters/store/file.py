@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.engine.ports import Loaded, Pause
 from nodewright.model.errors import NodewrightError
 

@@ -19,7 +19,7 @@ from nodewright.cli.explain.view import print_answer
 from nodewright.cli.screen import make_console, safe
 from nodewright.cli.status.view import as_json as status_json
 from nodewright.cli.status.view import print_status
-from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.daemon import Engine
 from nodewright.engine.report import LoopReport
 from nodewright.engine.status import StatusReport, make_status

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from random import Random
 
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.state import ClusterState, Memory
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
 from nodewright.model.settings import Settings

@@ -9,8 +9,7 @@ import msgspec
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.plan.tables import why_group
 from nodewright.cli.plan.verdicts import find_verdicts
-from nodewright.clusterstate.backoff import is_active
-from nodewright.clusterstate.deferrals import is_deferred
+from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef

@@ -10,10 +10,10 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
-from nodewright.planner.pending import is_expendable, is_pending, unhelped_namespaces
 from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 from nodewright.planner.provisioning_requests.pods import consumed_request, is_stand_in
+from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
 
 _ENDING = "its namespace is being deleted: the API server binds no pod there any more"
 _DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"

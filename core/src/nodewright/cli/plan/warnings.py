@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from nodewright.cli.dry_run.trial import Trial
 from nodewright.cli.screen import count, name_some
-from nodewright.clusterstate.health import describe_unhealthy
+from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.model.pod import Pod
-from nodewright.planner.capacity_quotas import read_quotas
+from nodewright.planner.scale_up.limits import read_quotas
 
 
 def find_warnings(trial: Trial, strays: Sequence[Pod]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from nodewright.actuation import Pause
 from nodewright.adapters.store import FileStore
 from nodewright.cli.settings.names import PREFIX
-from nodewright.clusterstate.state import Memory
+from nodewright.clusterstate.memory import Memory
 from nodewright.model.errors import ConfigError, NodewrightError
 
 F = TypeVar("F", bound=Callable[..., Any])

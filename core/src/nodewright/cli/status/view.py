@@ -9,8 +9,8 @@ from rich.text import Text
 from nodewright.cli.buffer_view import buffer_json, print_buffers
 from nodewright.cli.request_view import print_requests, request_json
 from nodewright.cli.screen import count, make_table, name_some, safe
-from nodewright.clusterstate.health import describe_unhealthy
-from nodewright.clusterstate.state import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
+from nodewright.clusterstate.memory import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
+from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport
 from nodewright.model.duration import format_duration
 from nodewright.model.removal import Removing

@@ -9,15 +9,16 @@ from random import Random
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.memory import Backoff
 from nodewright.clusterstate.new_groups import any_new_group
-from nodewright.clusterstate.state import Backoff, ClusterState, GroupState
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.group import ErrorClass, GroupRef, GroupSpec, MachineType, NodeGroup
 from nodewright.model.pod import PodSpec
 from nodewright.model.settings import Settings, default_options
 from nodewright.model.template_node import make_template_node
 from nodewright.planner.autoprovisioning.wants import Want, find_wants
-from nodewright.planner.candidates import ScaleUpContext
-from nodewright.planner.template import make_templates
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.templates import make_templates
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 # The largest group that is made, as in CA.

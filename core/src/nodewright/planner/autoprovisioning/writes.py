@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef, GroupSpec
-from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.plan import PlannedAction
+from nodewright.planner.scale_up.context import ScaleUpContext
 
 
 def with_creations(actions: Sequence[PlannedAction], ground: ScaleUpContext) -> Iterator[PlannedAction]:

@@ -22,8 +22,8 @@ from nodewright.planner.capacity_buffers.pods import make_pods
 from nodewright.planner.capacity_buffers.quotas import QuotaLedger
 from nodewright.planner.capacity_buffers.replicas import count_pods, demand_few
 from nodewright.planner.capacity_buffers.shape import Families, Shape, Unresolved, find_shape, from_template
-from nodewright.planner.pending import is_expendable
 from nodewright.planner.provisioning_requests.pods import defaulted
+from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.requests import exact_requests
 
 

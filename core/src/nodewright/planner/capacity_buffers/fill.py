@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from random import Random
 
 from nodewright.planner.capacity_buffers.desk import CapacityBufferState
-from nodewright.planner.growth import Growth, grow, picture_after
-from nodewright.planner.hints import Hints, hint_key
-from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
-from nodewright.planner.salvo import fill_machines
+from nodewright.planner.scale_up.context import fill_machines
+from nodewright.planner.scale_up.growth import Growth, grow, picture_after
+from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting
 
 _IN_TURN = "pods or requests that wait for machines come first"
 _CUT = "the groups that would help may not grow by enough now"

@@ -12,8 +12,8 @@ from nodewright.model.settings import Settings
 from nodewright.planner.explain.outlook import outlook
 from nodewright.planner.explain.picture import memory_of, planned_picture
 from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Timers, Usage
-from nodewright.planner.late import last_moments_to_start
 from nodewright.planner.plan import Plan
+from nodewright.planner.registration_deadline import last_moments_to_start
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of

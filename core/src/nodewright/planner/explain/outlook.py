@@ -12,12 +12,12 @@ from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.picture import destinations, group_refusals, memory_of, why_not, without_unneeded
 from nodewright.planner.explain.values import PodOutlook, Refusal
-from nodewright.planner.hints import Hints
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drainability import DrainabilityRules, DrainOutcome, PodDrainability
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import is_being_replaced
 from nodewright.planner.scale_down.simulation import replace_with_tainted_copy
+from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass

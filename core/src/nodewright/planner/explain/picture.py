@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
+from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.values import Refusal
-from nodewright.planner.hints import Hints
-from nodewright.planner.pending import drop_passed_over, drop_preempted
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drainability import evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import is_being_replaced
+from nodewright.planner.scale_up.pending_pods import Hints, drop_passed_over, drop_preempted
 from nodewright.predicates import explain, taint_toleration
 from nodewright.predicates.taint_toleration import tolerates_all
 from nodewright.snapshot.column import Mask

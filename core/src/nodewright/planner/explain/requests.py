@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nodewright.clusterstate.provisioning import ProvisioningMemory
+from nodewright.clusterstate.memory import ProvisioningMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.condition import Condition
 from nodewright.model.provisioning_request import (

@@ -4,18 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from nodewright.clusterstate.provisioning import Retry
+from nodewright.clusterstate.memory import Retry
 from nodewright.model.action import IncreaseSize
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import FAILED, PROVISIONED, ProvisioningRequest
 from nodewright.model.reason import ScaleUpResult
-from nodewright.planner.candidates import ScaleUpContext
-from nodewright.planner.pending import take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.provisioning_requests.classes import Mode
 from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState, StatusWrite
 from nodewright.planner.provisioning_requests.shared import FOUND, accepted, as_whole, gives_up, pods_or_failure
 from nodewright.planner.provisioning_requests.whole import WholeScaleUp
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.snapshot.snapshot import Snapshot
 
 _NOT_FOUND = "Capacity is not found, CA will try to find it later."

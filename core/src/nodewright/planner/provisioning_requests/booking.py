@@ -6,10 +6,10 @@ from functools import partial
 
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import BOOKING_EXPIRED, CONSUMED, FAILED, PROVISIONED, ProvisioningRequest
-from nodewright.planner.pending import take_fitting
 from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
 from nodewright.planner.provisioning_requests.housekeeping import is_over
 from nodewright.planner.provisioning_requests.pods import MissingTemplates, consumed_request, is_stand_in, make_pods
+from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.snapshot.pod_class import ask_once
 from nodewright.snapshot.snapshot import Snapshot
 

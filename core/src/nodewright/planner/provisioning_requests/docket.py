@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from nodewright.clusterstate.provisioning import ProvisioningMemory, Retry
+from nodewright.clusterstate.memory import ProvisioningMemory, Retry
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.condition import Condition, as_of
 from nodewright.model.group import GroupRef

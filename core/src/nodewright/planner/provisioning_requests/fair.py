@@ -15,8 +15,6 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
-from nodewright.planner.candidates import ScaleUpContext
-from nodewright.planner.pending import split_young, take_fitting
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.provisioning_requests.admission import is_admitted
 from nodewright.planner.provisioning_requests.class_rules import NodeCap
@@ -33,7 +31,8 @@ from nodewright.planner.provisioning_requests.shared import (
     pods_or_failure,
 )
 from nodewright.planner.provisioning_requests.whole import SizedScaleUp
-from nodewright.planner.salvo import grow_in_place
+from nodewright.planner.scale_up.context import ScaleUpContext, grow_in_place
+from nodewright.planner.scale_up.pending_pods import split_young, take_fitting
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.snapshot import Snapshot
 

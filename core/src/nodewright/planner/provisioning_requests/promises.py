@@ -5,16 +5,14 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from nodewright.clusterstate.backoff import is_active
-from nodewright.clusterstate.deferrals import is_deferred
-from nodewright.clusterstate.provisioning import GrantPart, Reservation
+from nodewright.clusterstate.backoff import is_active, is_deferred
+from nodewright.clusterstate.deletions import is_resting
+from nodewright.clusterstate.memory import GrantPart, Reservation
 from nodewright.clusterstate.state import ClusterState, GroupState
-from nodewright.clusterstate.tried import is_resting
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import CAPACITY_REVOKED, PROVISIONED, UNDER_WAY, ProvisioningRequest
-from nodewright.planner.pending import take_fitting
 from nodewright.planner.provisioning_requests.booking import (
     end_as_consumed,
     is_booked,
@@ -25,6 +23,7 @@ from nodewright.planner.provisioning_requests.booking import (
 from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
 from nodewright.planner.provisioning_requests.fair import grant, put_off
 from nodewright.planner.provisioning_requests.housekeeping import is_over
+from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.snapshot.snapshot import Snapshot
 
 # Room may be away for so long, in seconds: a node that is not ready for a moment is no loss.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from nodewright.clusterstate.provisioning import Retry
+from nodewright.clusterstate.memory import Retry
 from nodewright.model.action import ForRequest, IncreaseSize
 from nodewright.model.condition import Condition
 from nodewright.model.pod import Pod

@@ -6,7 +6,7 @@ from random import Random
 
 from msgspec.structs import replace as changed
 
-from nodewright.clusterstate.probation import allowance
+from nodewright.clusterstate.backoff import allowance
 from nodewright.estimator.limits import UNLIMITED
 from nodewright.expander.option import Option
 from nodewright.model.action import IncreaseSize
@@ -14,12 +14,14 @@ from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult
-from nodewright.planner.candidates import ScaleUpContext, find_similar, option_of
 from nodewright.planner.plan import Expansion, ScaleUpReport
-from nodewright.planner.probe import Probation
 from nodewright.planner.provisioning_requests.class_rules import NodeCap
-from nodewright.planner.quota import CLUSTER_WIDE, Exceeded
-from nodewright.planner.scale_up import ScaleUp, increases, spread_over
+from nodewright.planner.scale_up.balancing import find_similar, spread_over
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.failover import Probation
+from nodewright.planner.scale_up.limits import CLUSTER_WIDE, Exceeded
+from nodewright.planner.scale_up.options import option_of
+from nodewright.planner.scale_up.orchestrator import ScaleUp, increases
 
 NOT_WHOLE = Rejection(
     predicate="AllOrNothing", reasons=("not all pods would fit and scale-up is using all-or-nothing strategy",)

@@ -17,19 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nodewright.clusterstate.accelerators import Accelerators
-from nodewright.clusterstate.quarantine import DELETION_SECONDS
+from nodewright.clusterstate.deletions import DELETION_SECONDS
+from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.clusterstate.readiness import is_ready
-from nodewright.clusterstate.state import ClusterState, GroupState, ScaleDownMemory
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.pod import SAFE_TO_EVICT_ANNOTATION
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
-from nodewright.planner.candidates import ScaleUpContext, is_similar
 from nodewright.planner.scale_down.drainability import DrainabilityCache, DrainabilityRules, evaluate_subset
 from nodewright.planner.scale_down.pod_index import PodKind, find_kinds, find_pod_subsets
 from nodewright.planner.scale_down.unneeded import tainted_at
 from nodewright.planner.scale_down.utilization import Measure, Utilizations, utilizations
+from nodewright.planner.scale_up.balancing import is_similar
+from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.snapshot.column import Ids, Mask
 from nodewright.snapshot.node_pods import find_node_pods
 from nodewright.snapshot.node_table import NodeTable

@@ -18,7 +18,7 @@ from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, Removing
 from nodewright.model.settings import Settings
-from nodewright.planner.quota import CountsDevices, amount_of, totals
+from nodewright.planner.scale_up.limits import CountsDevices, amount_of, totals
 from nodewright.snapshot.snapshot import Snapshot
 
 

@@ -13,7 +13,8 @@ from itertools import takewhile
 
 import numpy as np
 
-from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
+from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import IsOver
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Unremovable, UnremovableCode

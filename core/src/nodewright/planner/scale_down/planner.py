@@ -8,16 +8,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.clusterstate.activity import MOVES_WINDOW
-from nodewright.clusterstate.quarantine import DELETION_SECONDS
-from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
+from nodewright.clusterstate.deletions import DELETION_SECONDS
+from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.scale_down_activity import MOVES_WINDOW
+from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
-from nodewright.planner.candidates import ScaleUpContext
-from nodewright.planner.deadline import deadline
 from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.drainability import overdue_after
 from nodewright.planner.scale_down.eligibility import (
@@ -36,6 +35,7 @@ from nodewright.planner.scale_down.unneeded import (
     restored_unneeded_since,
     tainted_at,
 )
+from nodewright.planner.scale_up.context import ScaleUpContext, deadline
 
 # A new engine takes it that everything last happened so many seconds before it began.
 _BEFORE_START = 3600.0

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.accelerators import DeviceCounter
-from nodewright.clusterstate.activity import MOVES_WINDOW
+from nodewright.clusterstate.scale_down_activity import MOVES_WINDOW
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.cluster import Job
 from nodewright.model.group import GroupRef
@@ -34,12 +34,12 @@ from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.scale_down.eligibility import SimilarGroupBalance
 from nodewright.planner.scale_down.limits import MinimumLimits, fit_into_budgets, keep_complete_groups
 from nodewright.planner.scale_down.node_removal import RemovableNode, SimulatedRemovals, destination_rows
 from nodewright.planner.scale_down.pod_index import PodSubset
 from nodewright.planner.scale_down.unneeded import is_ready_node, reason_not_old_enough
+from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.predicates import feasible
 from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_class import PodClass

@@ -9,7 +9,8 @@ from itertools import islice
 
 import numpy as np
 
-from nodewright.clusterstate.state import ClusterState, ScaleDownMemory
+from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.settings import Settings

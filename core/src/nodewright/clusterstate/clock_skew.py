@@ -1,0 +1,75 @@
+"""Memory as a loop takes it up: no time in it lies in the future, even after the clock was set back."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from msgspec.structs import replace as changed
+
+from nodewright.clusterstate.backoff import deferral_no_later
+from nodewright.clusterstate.memory import Backoff, Memory, ProvisioningMemory, Reservation, ScaleUpRequest
+from nodewright.clusterstate.purchases import purchase_no_later as purchased
+from nodewright.model.group import GroupRef
+
+T = TypeVar("T", ScaleUpRequest, Reservation)
+
+
+def without_future_times(memory: Memory, now: float) -> Memory:
+    """What began later than ``now`` begins now, and ends no later than it would have from there.
+
+    So a clock that was set back, or a file from elsewhere, makes nothing wait for ever.
+    """
+    return replace(
+        memory,
+        requests={ref: tuple(_under_way(request, now) for request in held) for ref, held in memory.requests.items()},
+        backoffs={ref: _backoff(held, now) for ref, held in memory.backoffs.items()},
+        deferrals={ref: deferral_no_later(held, now) for ref, held in memory.deferrals.items()},
+        withdrawn_at={ref: min(at, now) for ref, at in memory.withdrawn_at.items()},
+        size_gaps={ref: changed(gap, since=min(gap.since, now)) for ref, gap in memory.size_gaps.items()},
+        unregistered_since=_no_later(memory.unregistered_since, now),
+        deletions=_no_later(memory.deletions, now),
+        empty_deletions=_no_later(memory.empty_deletions, now),
+        deletion_tried=_no_later(memory.deletion_tried, now),
+        provisioning=_provisioning(memory.provisioning, now),
+        purchases={
+            ref: {kind: purchased(held, now) for kind, held in kinds.items()} for ref, kinds in memory.purchases.items()
+        },
+        writes_in_flight={
+            ref: changed(write, until=min(write.until, now + write.seconds))
+            for ref, write in memory.writes_in_flight.items()
+        },
+    )
+
+
+def _provisioning(held: ProvisioningMemory, now: float) -> ProvisioningMemory:
+    return replace(
+        held,
+        retries={name: changed(retry, at=min(retry.at, now)) for name, retry in held.retries.items()},
+        homeless_since={name: min(at, now) for name, at in held.homeless_since.items()},
+        grants={name: _grant(grant, now) for name, grant in held.grants.items()},
+    )
+
+
+def _grant(held: Reservation, now: float) -> Reservation:
+    late = max(0.0, held.started - now)
+    parts = tuple(
+        changed(part, deadline=max(0.0, part.deadline - late), withdrawn_at=min(part.withdrawn_at, now))
+        for part in held.parts
+    )
+    return changed(_under_way(held, now), parts=parts)
+
+
+def _under_way(held: T, now: float) -> T:
+    late = max(0.0, held.started - now)
+    return changed(held, started=held.started - late, deadline=held.deadline - late) if late else held
+
+
+def _backoff(held: Backoff, now: float) -> Backoff:
+    if held.last_failure <= now and held.until <= now + held.duration:
+        return held
+    until = min(held.until, now + held.duration)
+    return changed(held, last_failure=min(held.last_failure, now), until=until, asked=min(held.asked, now))
+
+
+def _no_later(moments: Mapping[tuple[GroupRef, str], float], now: float) -> dict[tuple[GroupRef, str], float]:
+    return {machine: min(at, now) for machine, at in moments.items()}

@@ -1,0 +1,103 @@
+"""Real nodes that show what a group's next node will be like."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from nodewright.clusterstate.accelerators import Accelerators
+from nodewright.clusterstate.membership import Membership
+from nodewright.clusterstate.memory import Memory, SampleNode
+from nodewright.clusterstate.purchases import asked_since
+from nodewright.clusterstate.readiness import is_being_deleted, is_ready, ready_since
+from nodewright.model.group import GroupRef
+from nodewright.model.node import Node
+from nodewright.model.settings import Settings
+from nodewright.snapshot.observation import GroupSeen, Observation
+
+STABLE_SECONDS = 60.0
+
+
+# What a kubelet tells with its first word; devices come later.
+STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+def learn_samples(
+    memory: Memory, members: Membership, groups: Mapping[GroupRef, GroupSeen], seen: Observation, settings: Settings
+) -> dict[GroupRef, SampleNode]:
+    """Return a node of each group that has one to show; without a template, any node.
+
+    As CA: the first good node, else the one remembered. Otherwise a group's next node is taken to be like the newest
+    that was bought, for older ones may be of a size that the group has no more; else the one remembered stays.
+    """
+    samples: dict[GroupRef, SampleNode] = {}
+    for ref, group in groups.items():
+        nodes, held = members.nodes.get(ref, []), memory.samples.get(ref)
+        if settings.is_ca:
+            good = next((node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)), None)
+            found = sample_of(good, seen) if good is not None else held
+        else:
+            found = _find_newest(ref, group, memory, members, seen, settings)
+        if found is not None:
+            samples[ref] = found
+        elif group.template is None and nodes:
+            samples[ref] = sample_of(nodes[0], seen)
+    return samples
+
+
+def _find_newest(
+    ref: GroupRef, group: GroupSeen, memory: Memory, members: Membership, seen: Observation, settings: Settings
+) -> SampleNode | None:
+    nodes, held, since = members.nodes.get(ref, []), memory.samples.get(ref), asked_since(memory.purchases, ref)
+    shown = held.node if held is not None else group.template
+
+    def shows(node: Node) -> bool:
+        """Is it good, or already known to be smaller than what is taken for such a node?"""
+        if _is_good(node, members.accelerators, settings, seen.now):
+            return True
+        return shown is not None and is_up(node, members.accelerators, settings) and _offers_less(node, shown)
+
+    bought = [node for node in nodes if node.created >= since and shows(node)]
+    if bought:
+        return sample_of(max(bought, key=lambda node: node.created), seen)
+    row = seen.snapshot.find_row(held.node.name) if held is not None else None
+    if held is not None and row is not None and members.group_of_node.get(held.node.name) == ref:
+        node = seen.snapshot.node(row)
+        good = _is_good(node, members.accelerators, settings, seen.now)
+        return sample_of(_without_new_taints(node, held.node), seen) if good else held
+    others = [node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)]
+    return sample_of(max(others, key=lambda node: node.created), seen) if others else held
+
+
+def is_up(node: Node, accelerators: Accelerators, settings: Settings) -> bool:
+    """Return whether a node is ready, with its accelerators, open for pods and not about to go."""
+    usable = not node.spec.unschedulable and not is_being_deleted(node) and not accelerators.are_missing(node)
+    return usable and is_ready(node, settings.templates)
+
+
+def is_stable(node: Node, now: float) -> bool:
+    """Return whether a node that is ready has been so for long enough to show its devices, labels and DaemonSets."""
+    return ready_since(node) + STABLE_SECONDS < now
+
+
+def sample_of(node: Node, seen: Observation) -> SampleNode:
+    """Return the node with its mirror and DaemonSet pods."""
+    pods = seen.snapshot.pods(seen.snapshot.row(node.name)) if node.name in seen.snapshot else ()
+    stays = (pod for pod in pods if pod.is_mirror or pod.is_daemonset_pod)
+    return SampleNode(node=node, pods=tuple(pod for pod in stays if pod.metadata.deletion_timestamp is None))
+
+
+def _without_new_taints(node: Node, before: Node) -> Node:
+    """Return the node without taints that it got after it was good: somebody set them on this one node."""
+    taints = tuple(taint for taint in node.spec.taints if taint in before.spec.taints)
+    if len(taints) == len(node.spec.taints):
+        return node
+    return replace(node, spec=replace(node.spec, taints=taints))
+
+
+def _is_good(node: Node, accelerators: Accelerators, settings: Settings, now: float) -> bool:
+    return is_up(node, accelerators, settings) and is_stable(node, now)
+
+
+def _offers_less(node: Node, other: Node) -> bool:
+    mine, its = node.allocatable, other.allocatable
+    return any(name in mine and name in its and mine[name].nano < its[name].nano for name in STANDARD_RESOURCES)

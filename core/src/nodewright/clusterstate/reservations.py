@@ -1,0 +1,366 @@
+"""Machines under way for all-or-nothing requests: which group owes what, and whether all of it comes (docs/adr/0013)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from nodewright.clusterstate.backoff import (
+    FEWER_ACCEPTED,
+    MACHINE_LOST,
+    NEVER_READY,
+    NEVER_REGISTERED,
+    NO_ANSWER,
+    TIMEOUT,
+)
+from nodewright.clusterstate.membership import Membership
+from nodewright.clusterstate.memory import GrantPart, Memory, Reservation, Shortfall
+from nodewright.clusterstate.readiness import class_of, is_up, was_never_ready
+from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
+from nodewright.model.group import GroupOptions, GroupRef
+from nodewright.model.node import Node
+from nodewright.model.settings import Settings
+from nodewright.snapshot.observation import GroupSeen
+
+Grants = Mapping[str, Reservation]
+
+
+Groups = Mapping[GroupRef, GroupSeen]
+
+
+# For how long after its time what is left of a broken grant is still looked after, in seconds. Then its machines are
+# ordinary ones, and ordinary rules end what became of them.
+_LEFTOVER_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrantContext:
+    """What is known when grants are settled.
+
+    ``seen`` are the groups as they were read now, ``groups`` those with the time that each may take; ``since`` says when
+    each instance without a node was first seen.
+    """
+
+    seen: Groups
+    groups: Groups
+    members: Membership
+    since: Mapping[tuple[GroupRef, str], float]
+    memory: Memory
+    settings: Settings
+    now: float
+
+    @property
+    def before(self) -> Groups:
+        """The groups as they were in the last loop."""
+        return self.memory.last_known
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettledGrants:
+    """``shortfalls`` are what groups are found to owe for good, by now; ``late`` are machines of grants that had to be
+    nodes by now.
+    """
+
+    grants: Grants
+    shortfalls: Mapping[GroupRef, Shortfall] = field(default_factory=dict)
+    late: frozenset[tuple[GroupRef, str]] = frozenset()
+
+
+def opened_grants(
+    grants: Grants, asked: Iterable[tuple[object, float]], known: Groups, options: Groups
+) -> dict[str, Reservation]:
+    """``grants`` with a part for every increase that is for a request, ``asked`` for at that time (epoch seconds).
+
+    ``known`` are groups as they were when it was planned; ``options`` say how long each may take.
+    """
+    found = dict(grants)
+    for action, at in asked:
+        if not isinstance(action, IncreaseSize) or action.request is None:
+            continue
+        request, timed = action.request, options.get(action.group)
+        times = timed.options if timed is not None else GroupOptions()
+        deadline, start = at + times.max_node_provision_seconds, times.max_node_startup_seconds
+        held = found.get(request.id)
+        if held is None:
+            held = Reservation(key=request.key, started=at, deadline=deadline, patience=start, nodes=request.nodes)
+        part = GrantPart(
+            provider=action.group.provider,
+            group=action.group.group_id,
+            expected_target=action.expected_target,
+            nodes=action.target - action.expected_target,
+            ahead=_ahead(action, known.get(action.group), found.values()),
+            deadline=deadline,
+        )
+        found[request.id] = replace(
+            held,
+            parts=(*held.parts, part),
+            deadline=max(held.deadline, deadline),
+            patience=max(held.patience, start),
+        )
+    return found
+
+
+def settled_grants(context: GrantContext, outcomes: Sequence[Outcome]) -> SettledGrants:
+    """The grants after what came in: calls that ended, machines that came or went, time that passed. Of a group that
+    cannot be read nothing is concluded.
+    """
+    asked = [(outcome.action, outcome.started) for outcome in outcomes]
+    found = opened_grants(context.memory.provisioning.grants, asked, context.before, context.groups)
+    return _Settlement(context, found).settle(outcomes) if found else SettledGrants(grants=found)
+
+
+class _Settlement:
+    """Grants while they are settled; whose fault it is counts for those that were whole before."""
+
+    def __init__(self, context: GrantContext, found: dict[str, Reservation]) -> None:
+        self._context = context
+        self._found = found
+        self._whole = {name for name, grant in found.items() if not grant.broken}
+        self._shortfalls: dict[GroupRef, Shortfall] = {}
+        self._late: set[tuple[GroupRef, str]] = set()
+        self._nodes: dict[GroupRef, dict[str, Node]] = {}
+
+    def settle(self, outcomes: Sequence[Outcome]) -> SettledGrants:
+        context, found = self._context, self._found
+        for outcome in outcomes:
+            self._answer(outcome)
+        unanswered = {outcome.action.group for outcome in outcomes if isinstance(outcome, Unknown)}
+        for ref in {part.ref for grant in found.values() for part in grant.parts}:
+            group = context.seen.get(ref)
+            if group is None:
+                _forget(found, ref)
+            elif group.is_known:
+                self._find_out(group, is_unanswered=ref in unanswered)
+                self._deal(group)
+        for name, grant in found.items():
+            reason = grant.broken or self._overdue(name, grant) or _incomplete(grant)
+            found[name] = replace(grant, broken=reason)
+        kept = {name: grant for name, grant in found.items() if not self._is_over(grant)}
+        # The other rules of size correction, which are seed's and CA's, know no such failures.
+        if context.settings.size_correction != "prompt":
+            return SettledGrants(grants=kept)
+        return SettledGrants(grants=kept, shortfalls=self._shortfalls, late=frozenset(self._late))
+
+    def _blame(self, name: str, ref: GroupRef, shortfall: Shortfall) -> None:
+        if name in self._whole:
+            self._shortfalls.setdefault(ref, shortfall)
+
+    def _answer(self, outcome: Outcome) -> None:
+        """What a call's end says of its grant; of one without an answer the group's target tells."""
+        action = outcome.action
+        if isinstance(action, DecreaseTargetSize) and not outcome.is_busy:
+            self._note_withdrawal(outcome, action)
+        if not isinstance(action, IncreaseSize) or action.request is None:
+            return
+        name, wanted = action.request.id, action.target - action.expected_target
+        grant = self._found[name]
+        if isinstance(outcome, Failed):
+            accepted, broken = 0, outcome.message
+        elif isinstance(outcome, Done):
+            short = f"group {action.group} accepted {outcome.accepted} of {wanted} machines"
+            accepted, broken = outcome.accepted, short if outcome.accepted < wanted else ""
+            if broken and not self._was_limited(action.group, action.target):
+                self._blame(name, action.group, Shortfall(FEWER_ACCEPTED, broken))
+        else:
+            return
+        part = _part(grant, action.group)
+        if part is not None:
+            self._found[name] = _with_part(grant, replace(part, nodes=accepted, asked=True), broken)
+
+    def _note_withdrawal(self, outcome: Outcome, action: DecreaseTargetSize) -> None:
+        """One that was not made, or had no effect, rests before it is tried again."""
+        group = self._context.seen.get(action.group)
+        is_unchanged = group is not None and (group.target or 0) >= action.expected_target
+        failed = is_unchanged or not isinstance(outcome, Done)
+        for name, grant in self._found.items():
+            part = _part(grant, action.group)
+            if part is not None and grant.broken:
+                tried = outcome.started if failed else 0.0
+                self._found[name] = grant.with_part(replace(part, withdrawn_at=tried))
+
+    def _was_limited(self, ref: GroupRef, target: int) -> bool:
+        """Has somebody lowered the group's maximum below what it was asked for? Then it is not at fault."""
+        group = self._context.seen.get(ref)
+        return group is not None and group.group.max_size < target
+
+    def _find_out(self, group: GroupSeen, *, is_unanswered: bool) -> None:
+        """Were calls made of which nobody knows? Then the target is above what it was.
+
+        A group whose cloud did not answer, and did not do it all, is at fault; after a crash nobody knows who is.
+        """
+        for name, grant in self._found.items():
+            part = _part(grant, group.ref)
+            if part is None or part.asked:
+                continue
+            made = min(part.nodes, max(0, (group.target or 0) - part.expected_target))
+            broken = "" if made == part.nodes else f"group {group.ref} was asked for {made} of {part.nodes} machines"
+            if broken and is_unanswered and not self._was_limited(group.ref, part.expected_target + part.nodes):
+                said = f"its cloud did not answer, and {made} of {part.nodes} machines are asked for"
+                self._blame(name, group.ref, Shortfall(NO_ANSWER, said))
+            self._found[name] = _with_part(grant, replace(part, nodes=made, asked=True), broken)
+
+    def _deal(self, group: GroupSeen) -> None:
+        """Give machines that have come to those that they are for, and see whether as many are still to come as are
+        owed.
+        """
+        assert group.instances is not None
+        found = self._found
+        failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
+        there = [one.id for one in group.staying]
+        living = [machine for machine in there if machine not in failed]
+        known = _known_before(group, self._context.before.get(group.ref), living)
+        owners = sorted((grant.started, name) for name, grant in found.items() if _part(grant, group.ref) is not None)
+        parts = {name: part for _, name in owners if (part := _part(found[name], group.ref)) is not None}
+        known.update(machine for part in parts.values() for machine in part.machines)
+        for machine in living:
+            if machine not in known:
+                _hand_over(parts, machine)
+        unborn = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
+        coming = max(0, (group.target or 0) - len(there) - unborn)
+        ordinary = self._count_ordinary(group, parts.values(), living)
+        for name, part in parts.items():
+            # What is left of a broken grant and was withdrawn already must not be taken from requests of others again.
+            due = max(0, coming - ordinary) if found[name].broken else coming
+            kept, lost, broken = _reconciled(part, set(living), due)
+            coming -= kept.missing
+            parts[name] = replace(kept, ahead=min(kept.ahead, coming))
+            found[name] = _with_part(found[name], parts[name], broken)
+            if any((group.ref, machine) in self._context.memory.unregistered_since for machine in lost):
+                self._blame(name, group.ref, Shortfall(MACHINE_LOST, f"{broken} before it was a node"))
+
+    def _count_ordinary(self, group: GroupSeen, parts: Iterable[GrantPart], living: Sequence[str]) -> int:
+        """Return how many machines without an instance ordinary scale-up requests are owed."""
+        requests = self._context.memory.requests.get(group.ref, ())
+        owed = sum(request.increase for request in requests if not request.atomic)
+        claimed = {machine for part in parts for machine in part.machines}
+        starting = sum((group.ref, one) in self._context.since and one not in claimed for one in living)
+        return max(0, owed - starting)
+
+    def _overdue(self, name: str, grant: Reservation) -> str:
+        """Why its time is over: machines that did not come, did not become nodes, or not ready ones."""
+        reasons = [reason for part in grant.parts for reason in self._find_overdue(name, grant, part)]
+        if reasons:
+            return reasons[0]
+        if not grant.deadline + grant.patience < self._context.now:
+            return ""
+        reason = "not all machines were ready in time"
+        for part in grant.parts:
+            if not all(self._is_ready(part, machine) for machine in part.machines):
+                self._blame(name, part.ref, Shortfall(NEVER_READY, reason))
+        return reason
+
+    def _find_overdue(self, name: str, grant: Reservation, part: GrantPart) -> Iterator[str]:
+        """Why a group is late with its part. It has one provision time, and each node of it one start-up time."""
+        context, deadline = self._context, part.deadline or grant.deadline
+        if part.missing and deadline < context.now:
+            reason = f"{part.missing} of {grant.nodes} machines did not come in time"
+            self._blame(name, part.ref, Shortfall(TIMEOUT, reason, grant.started))
+            yield reason
+        group = context.groups.get(part.ref)
+        if context.settings.size_correction != "prompt" or group is None:
+            return
+        nodes = [(machine, self._node(part, machine)) for machine in part.machines]
+        late = [machine for machine, node in nodes if node is None and self._is_late(part, machine, deadline)]
+        if late:
+            self._late |= {(part.ref, machine) for machine in late}
+            reason = f"{len(late)} of {grant.nodes} machines did not become nodes in time"
+            self._blame(name, part.ref, Shortfall(NEVER_REGISTERED, reason))
+            yield reason
+        unready = sum(node is not None and self._started_in_vain(node, group) for _, node in nodes)
+        if unready:
+            reason = f"{unready} of {grant.nodes} machines did not become ready in time"
+            self._blame(name, part.ref, Shortfall(NEVER_READY, reason))
+            yield reason
+
+    def _is_late(self, part: GrantPart, machine: str, deadline: float) -> bool:
+        """By the grant's clock or by its own."""
+        context, key = self._context, (part.ref, machine)
+        if key not in context.since:
+            return False  # it failed, or is on its way out
+        patience = context.groups[part.ref].options.max_node_provision_seconds
+        return deadline < context.now or context.since[key] + patience < context.now or key in context.memory.late
+
+    def _started_in_vain(self, node: Node, group: GroupSeen) -> bool:
+        context = self._context
+        found = class_of(node, group, context.settings, context.now, context.members.accelerators)
+        return found == "unready" and was_never_ready(node)
+
+    def _is_ready(self, part: GrantPart, machine: str) -> bool:
+        node = self._node(part, machine)
+        return node is not None and is_up(node, self._context.settings, self._context.members.accelerators)
+
+    def _node(self, part: GrantPart, machine: str) -> Node | None:
+        if part.ref not in self._nodes:
+            nodes = self._context.members.nodes.get(part.ref, ())
+            self._nodes[part.ref] = {node.spec.provider_id.lower(): node for node in nodes}
+        return self._nodes[part.ref].get(machine.lower())
+
+    def _is_over(self, grant: Reservation) -> bool:
+        """Is nothing left of one that is broken, or has it been tried for long enough to take that back?"""
+        if not grant.broken:
+            return False
+        given_up = grant.deadline + grant.patience + _LEFTOVER_SECONDS < self._context.now
+        return given_up or not any(part.nodes for part in grant.parts)
+
+
+def _ahead(action: IncreaseSize, seen: GroupSeen | None, grants: Iterable[Reservation]) -> int:
+    """How many machines that are still to come are neither the increase's nor a grant's."""
+    if seen is None or seen.instances is None:
+        return 0
+    parts = (part for grant in grants for part in grant.parts if part.ref == action.group)
+    return max(0, action.expected_target - len(seen.instances) - sum(part.missing for part in parts))
+
+
+def _known_before(group: GroupSeen, before: GroupSeen | None, living: Sequence[str]) -> set[str]:
+    """The machines that were there already. One that was made for a request, and is seen for the first time, had none."""
+    if before is not None:
+        return {one.id for one in before.instances or ()}
+    return set() if group.group.autoprovisioned else set(living)
+
+
+def _part(grant: Reservation, ref: GroupRef) -> GrantPart | None:
+    return next((part for part in grant.parts if part.ref == ref), None)
+
+
+def _with_part(grant: Reservation, fresh: GrantPart, broken: str) -> Reservation:
+    return replace(grant.with_part(fresh), broken=grant.broken or broken)
+
+
+def _reconciled(part: GrantPart, living: set[str], coming: int) -> tuple[GrantPart, list[str], str]:
+    """The part without machines that are gone and without those that nobody will send; which are gone, and why that
+    breaks its grant.
+    """
+    lost = [machine for machine in part.machines if machine not in living]
+    never = max(0, part.missing - coming)
+    kept = tuple(machine for machine in part.machines if machine in living)
+    fresh = replace(part, machines=kept, nodes=part.nodes - len(lost) - never)
+    if lost:
+        return fresh, lost, f"machine {lost[0]} of group {part.ref} failed or went"
+    return fresh, lost, f"{never} machines of group {part.ref} are asked for no more" if never else ""
+
+
+def _forget(found: dict[str, Reservation], ref: GroupRef) -> None:
+    """The group is no more."""
+    for name, grant in found.items():
+        part = _part(grant, ref)
+        if part is not None:
+            gone = replace(part, nodes=0, machines=(), asked=True)
+            found[name] = _with_part(grant, gone, f"group {ref} is gone")
+
+
+def _hand_over(parts: dict[str, GrantPart], machine: str) -> None:
+    """The oldest claim first."""
+    for name, part in parts.items():
+        if part.ahead > 0:
+            for other, its in parts.items():
+                parts[other] = replace(its, ahead=max(0, its.ahead - 1))
+            return
+        if part.missing > 0:
+            parts[name] = replace(part, machines=(*part.machines, machine))
+            return
+
+
+def _incomplete(grant: Reservation) -> str:
+    """Why it never was whole: a group that was to take part was not asked."""
+    asked = sum(part.nodes for part in grant.parts)
+    return f"{asked} of {grant.nodes} machines could be asked for" if asked < grant.nodes else ""

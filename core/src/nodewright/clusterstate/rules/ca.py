@@ -1,0 +1,116 @@
+"""Cluster-autoscaler's rule for one group, as it is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodewright.clusterstate.backoff import is_active, late_machines, refused
+from nodewright.clusterstate.memory import IncorrectSize
+from nodewright.clusterstate.requests import Requests, merged, without
+from nodewright.clusterstate.state import Failure, GroupContext, GroupState, Readiness
+from nodewright.model.group import FailedInstance
+from nodewright.model.settings import LoopSettings
+
+
+def judge_ca(case: GroupContext) -> GroupState:
+    """One request a group, whose deadline starts anew with every increase; machines come by counting nodes alone.
+
+    ``timed_out`` is the whole increase of a request out of time, also where part of it arrived.
+    """
+    requests, timed_out = in_time(case)
+    failures = [*_in_group(refused(case)), *late_machines(case, timed_out)]
+    counted, requests = _failed_to_start(case, requests)
+    failures += [_failure(case, failure) for failure in counted]
+    if case.seen.template is None and case.ref not in case.memory.samples:
+        failures = []  # CA backs off no group whose nodes it cannot imagine
+    judged = GroupState(
+        seen=case.seen,
+        readiness=case.readiness,
+        timed_out=timed_out,
+        requests=requests,
+        backoff=case.memory.backoffs.get(case.ref),
+        new_failures=counted,
+        failures=tuple(failures),
+        size_gap=find_gap(case),
+    )
+    backed_off = bool(failures) or is_active(judged.backoff, case.now)
+    return with_outlook(judged, case.target, case.settings.loop, hidden=backed_off)
+
+
+def in_time(case: GroupContext) -> tuple[Requests, int]:
+    """The group's one request, which ends when no machine is owed any more; and its increase if it is out of time."""
+    requests = merged(case.requests, case.increases, case.patience)
+    if not count_coming(case.readiness, case.target):
+        return (), 0
+    if requests and requests[0].deadline < case.now:
+        return (), requests[0].increase
+    return requests, 0
+
+
+def with_outlook(group: GroupState, target: int, settings: LoopSettings, *, hidden: bool) -> GroupState:
+    """The group's upcoming machines and health for a target, which CA reads anew in the middle of a loop.
+
+    Without a request, or while the group is backed off (``hidden``), CA expects nothing.
+    """
+    increase = sum(request.increase for request in group.requests)
+    upcoming = 0 if hidden or not increase else count_coming(group.readiness, target)
+    return replace(group, upcoming=upcoming, healthy=is_in_range(group.readiness, target, increase, settings))
+
+
+def count_coming(readiness: Readiness, target: int) -> int:
+    """Machines that the target still owes: nodes that are starting are among them."""
+    unready = len(readiness.unready) + len(readiness.leaving)
+    there = len(readiness.ready) + len(readiness.suspended) + unready + len(readiness.long_unregistered)
+    return max(0, target - there)
+
+
+def is_in_range(readiness: Readiness, target: int, increase: int, settings: LoopSettings) -> bool:
+    """Whether the group has about as many ready nodes as it should have without what is being added."""
+    least = target - len(readiness.long_unregistered) - increase
+    if not _count_nodes(readiness) and not readiness.unregistered and not readiness.long_unregistered:
+        return target == 0 or least == 0
+    missing = max(0, least - len(readiness.ready) - len(readiness.suspended))
+    share = settings.max_total_unready_percentage / 100 * readiness.registered
+    return not (missing > settings.ok_total_unready_count and missing > share)
+
+
+def find_gap(case: GroupContext) -> IncorrectSize | None:
+    """Nodes that do not add up to the target; of a group without nodes and instances CA knows nothing."""
+    readiness, target = case.readiness, case.target
+    nodes = _count_nodes(readiness)
+    unregistered = len(readiness.unregistered) + len(readiness.long_unregistered)
+    if (not nodes and not unregistered) or target - unregistered <= nodes <= target:
+        return None
+    held = case.memory.size_gaps.get(case.ref)
+    if held is not None and (held.registered, held.target) == (nodes, target):
+        return held
+    return IncorrectSize(registered=nodes, target=target, since=case.now)
+
+
+def _count_nodes(readiness: Readiness) -> int:
+    return readiness.registered + len(readiness.deleted)
+
+
+def _failed_to_start(case: GroupContext, requests: Requests) -> tuple[tuple[FailedInstance, ...], Requests]:
+    """New failures that count, kind by kind: only those of a group that is scaling up."""
+    kinds: dict[tuple[str, str], list[FailedInstance]] = {}
+    for failure in case.new_failures:
+        kinds.setdefault((failure.error_class, failure.code), []).append(failure)
+    counted: list[FailedInstance] = []
+    for alike in kinds.values():
+        if requests:
+            counted += alike
+            requests = without(requests, sum(failure.count for failure in alike))
+    return tuple(counted), requests
+
+
+def _failure(case: GroupContext, failed: FailedInstance) -> Failure:
+    return Failure(
+        group=case.ref, at=case.now, error_class=failed.error_class, code=failed.code, message=failed.message
+    )
+
+
+def _in_group(failures: Sequence[Failure]) -> list[Failure]:
+    """CA backs off the group that failed and no other."""
+    return [
+        Failure(group=f.group, at=f.at, error_class=f.error_class, code=f.code, message=f.message) for f in failures
+    ]

@@ -1,0 +1,126 @@
+"""Nodewright's own rule for one group: what is under way, what is overdue, and whether it is healthy."""
+
+from dataclasses import replace
+
+from nodewright.clusterstate.backoff import failed_to_start, late_machines, not_delivered, refused, without_effect
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.readiness import is_group_healthy
+from nodewright.clusterstate.requests import settled, split_overdue, with_increases, without
+from nodewright.clusterstate.state import GroupContext, GroupState, Readiness
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done
+from nodewright.model.group import InstanceState
+from nodewright.snapshot.observation import GroupSeen
+
+
+def judge_prompt(case: GroupContext) -> GroupState:
+    """Arrivals settle the oldest request, what is overdue is given up in the same loop.
+
+    A machine has arrived when its node registers. One that has an instance and no node is timed by the
+    instance's own clock. A machine that was given up and comes after all is simply there: it is adopted.
+    """
+    group, readiness = case.seen, case.readiness
+    newly_late = tuple(i for i in readiness.long_unregistered if (case.ref, i) not in case.memory.late)
+    newly_unready = tuple(name for name in readiness.just_overdue if (case.ref, name) not in case.memory.late)
+    given_up = _still_given_up(group, case.memory)
+    owed = max(0, _owed(group, readiness) - given_up)
+    requests = with_increases(case.requests, case.increases, case.patience)
+    requests = without(requests, sum(failure.count for failure in case.new_failures) + len(newly_late))
+    requests, taken_back = settled(requests, owed, case.arrived, case.now, case.patience)
+    taken_back = 0 if _lowers_target(case) else taken_back
+    requests, out_of_time = split_overdue(requests, len(readiness.unregistered), case.now)
+    overdue = sum(request.increase for request in out_of_time)
+    asked = min((request.started for request in out_of_time), default=0.0)
+    failures = (
+        *refused(case),
+        *without_effect(case, taken_back),
+        *failed_to_start(case),
+        *late_machines(case, overdue, [i for i in newly_late if not _was_node(case, i)], newly_unready, asked),
+    )
+    short = not_delivered(case, failures)
+    judged = GroupState(
+        seen=group,
+        readiness=readiness,
+        upcoming=max(0, owed - overdue - case.doubtful) + len(readiness.not_started),
+        timed_out=overdue,
+        time_given=max((request.deadline - request.started for request in out_of_time), default=0.0),
+        given_up=given_up + overdue,
+        healthy=is_group_healthy(readiness, case.settings.loop),
+        requests=requests,
+        newly_late=newly_late,
+        newly_unready=newly_unready,
+        new_failures=case.new_failures,
+        newly_disputed=case.newly_disputed,
+        taken_back=taken_back,
+        shortfall="".join(failure.message for failure in short),
+        failures=(*failures, *short),
+    )
+    return with_withdrawal(judged, case)
+
+
+def _was_node(case: GroupContext, instance_id: str) -> bool:
+    """Was the machine a node that this engine saw go? Somebody deleted it, which is no failure of the group."""
+    machine, memory = (case.ref, instance_id), case.memory
+    lost_at = memory.unregistered_since.get(machine, 0.0)
+    return machine not in memory.never_ran and 0 < memory.scale_down.engine_started < lost_at
+
+
+def with_withdrawal(group: GroupState, case: GroupContext) -> GroupState:
+    """The group with when a decrease was last tried, and whether one was accepted and did nothing."""
+    decreases = [outcome for outcome in case.outcomes if isinstance(outcome.action, DecreaseTargetSize)]
+    ineffective = any(isinstance(o, Done) and o.accepted and case.target >= o.action.expected_target for o in decreases)
+    held = case.memory.withdrawn_at.get(case.ref, 0.0)
+    tried = (outcome for outcome in decreases if not outcome.is_busy)
+    last = max((outcome.started for outcome in tried), default=held)
+    may_repeat = group.given_up or any(request.hedged for request in group.requests)
+    return replace(group, withdrawn_at=last if may_repeat else 0.0, withdrawal_failed=ineffective)
+
+
+def _lowers_target(case: GroupContext) -> bool:
+    """Whether the target may fall through what we do ourselves: its machines may be listed for a while after. What is
+    left of a reservation is taken back; a crash leaves no outcome of that.
+    """
+    deleting = any(ref == case.ref for ref, _ in case.memory.scale_down.deleting)
+    broken = (part for grant in case.memory.provisioning.grants.values() if grant.broken for part in grant.parts)
+    leaving = any(part.ref == case.ref and part.nodes for part in broken)
+    return (
+        deleting
+        or leaving
+        or any(isinstance(outcome.action, (DecreaseTargetSize, DeleteInstances)) for outcome in case.outcomes)
+    )
+
+
+def _still_given_up(group: GroupSeen, memory: Memory) -> int:
+    """What was given up, is still part of the target and has not come after all."""
+    held = memory.given_up.get(group.ref, 0)
+    before = memory.last_known.get(group.ref)
+    if held and before is not None and before.is_known:
+        held = max(0, held - _withdrawn(before, group))
+    return min(held, _without_machine(group))
+
+
+def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
+    """How much the target fell without a machine or a failure going: told by looking, for a crash leaves no outcome."""
+    (ids, nameless), (ids_now, nameless_now) = _places(before), _places(now)
+    gone = len(ids - ids_now) + max(0, nameless - nameless_now)
+    return max(0, (before.target or 0) - (now.target or 0) - gone)
+
+
+def _places(group: GroupSeen) -> tuple[set[str], int]:
+    """What fills places of the target: ids of machines and failures, and failures without a machine to name."""
+    ids = {instance.id for instance in group.staying}
+    ids |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
+    return ids, sum(failure.count for failure in group.failed or () if failure.instance_id is None)
+
+
+def _owed(group: GroupSeen, readiness: Readiness) -> int:
+    """Machines that are asked for and are no nodes, but for those known to have failed."""
+    failed = sum(failure.count for failure in group.failed or ())
+    return (group.target or 0) - readiness.registered - len(readiness.long_unregistered) - failed
+
+
+def _without_machine(group: GroupSeen) -> int:
+    """How much of the target has no machine behind it."""
+    instances = group.instances or ()
+    there = len(instances) - [instance.state for instance in instances].count(InstanceState.DELETING)
+    nameless = sum(failure.count for failure in group.failed or () if failure.instance_id is None)
+    return max(0, (group.target or 0) - there - nameless)

@@ -1,0 +1,228 @@
+"""When groups last grew and shrank, and which removals failed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from msgspec.structs import replace as changed
+
+from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
+from nodewright.clusterstate.memory import Flapping, Moves, ScaleDownMemory, Setback
+from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
+from nodewright.model.group import GroupRef
+from nodewright.model.removal import RemovalEnded, RemovalResult
+from nodewright.model.settings import Settings
+from nodewright.snapshot.observation import Observation
+
+# The longest pause between two attempts, and for how long a setback is remembered after the pause, in seconds.
+_LONGEST_PAUSE = 7200.0
+
+
+_FORGET_SETBACK = 10800.0
+
+
+# Whatever a cloud or the API server writes, so much of it is kept.
+_MOST_TEXT = 300
+
+
+# Failures that the next attempt may well end in again. Of other ends (a pause, new pods) the world has to change.
+_COUNTED = (RemovalResult.FAILED_TO_EVICT, RemovalResult.FAILED_TO_DELETE)
+
+
+def setbacks_after(
+    held: Mapping[str, Setback], ended: Sequence[RemovalEnded], seen: Observation, settings: Settings
+) -> Mapping[str, Setback]:
+    """What is remembered of nodes by name, after removals that are over.
+
+    Until the next attempt the pause is as long as the node had to be unneeded for, at least as long as an unremovable
+    one is not looked at, and twice as long after each further failure. CA pauses for nobody.
+    """
+    if not held and not ended:
+        return held
+    found = dict(held)
+    for end in ended:
+        name = end.removal.node
+        if end.result == RemovalResult.OK:
+            found.pop(name, None)
+        else:
+            found[name] = _after(found.get(name), end, _patience(end, seen, settings))
+    there = {node.metadata.name for node in seen.snapshot.live_nodes()}
+    return {name: back for name, back in found.items() if name in there and back.until + _FORGET_SETBACK > seen.now}
+
+
+def setback_no_later(held: Setback, now: float) -> Setback:
+    """As it would be if it had not been later than now."""
+    late = max(0.0, held.at - now)
+    return changed(held, at=held.at - late, until=held.until - late) if late else held
+
+
+def _patience(end: RemovalEnded, seen: Observation, settings: Settings) -> float:
+    """The first pause, in seconds."""
+    group = seen.groups.get(end.removal.group)
+    if settings.is_ca or group is None:
+        return 0.0
+    return max(group.options.scale_down_unneeded_seconds, settings.scale_down.unremovable_node_recheck_timeout)
+
+
+def _after(held: Setback | None, end: RemovalEnded, patience: float) -> Setback:
+    times, message = (held.times if held is not None else 0), f"{end.result}: {end.message}"[:_MOST_TEXT]
+    if end.result not in _COUNTED:
+        return Setback(times=times, at=end.at, until=held.until if held is not None else end.at, message=message)
+    pause = min(_LONGEST_PAUSE, patience * 2.0 ** min(times, 30))
+    return Setback(times=times + 1, at=end.at, until=end.at + pause, message=message)
+
+
+T = TypeVar("T")
+
+
+# How long a controller's moves count, in seconds.
+MOVES_WINDOW = 3600.0
+
+
+# A group that grows again so soon after it has shrunk does so in turn, in seconds.
+_TURN_WINDOW = 3600.0
+
+
+# A group's longest wait for growing and shrinking in turn, and what forgets its turns, in seconds.
+LONGEST_WAIT = 7200.0
+
+
+_FORGET_TURNS = 10800.0
+
+
+def with_activity(
+    memory: ScaleDownMemory,
+    seen: Observation,
+    outcomes: Sequence[Outcome],
+    ended: Sequence[RemovalEnded],
+    settings: Settings,
+) -> ScaleDownMemory:
+    """``memory`` with what happened since: increases that were made, removals that began and ended."""
+    if not settings.scale_down.scale_down_enabled:
+        return memory
+    if not memory.engine_started:
+        memory = _taken_up(memory, seen.now, settings)
+    grown, shrunk = _growth(outcomes), _last(ended, RemovalResult.OK)
+    begun = [removing.started for removing in seen.removing.values()]
+    unmarked = [end.at for end in ended if end.result == RemovalResult.FAILED_TO_MARK]
+    found = replace(
+        memory,
+        grown_at=_merged(memory.grown_at, grown, seen),
+        shrunk_at=_merged(memory.shrunk_at, shrunk, seen),
+        failed_at=_merged(memory.failed_at, _last(ended, RemovalResult.FAILED_TO_DELETE), seen),
+        removal_started_at=max(memory.removal_started_at, *begun, *_starts(ended), 0.0),
+        marking_failed_at=max(memory.marking_failed_at, *unmarked, 0.0),
+        quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
+        setbacks=setbacks_after(memory.setbacks, ended, seen, settings),
+    )
+    if settings.is_ca:
+        return found
+    flapping = _flapping(memory, grown, seen)
+    return replace(found, flapping=flapping, moves=_moves(memory.moves, ended, seen.now))
+
+
+def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleDownMemory:
+    """What a new engine finds; CA begins with nothing. Nothing in it lies in the future, so that nothing waits for
+    ever.
+    """
+    if settings.is_ca:
+        return ScaleDownMemory(engine_started=now)
+    return replace(
+        memory,
+        unneeded_since=_no_later(memory.unneeded_since, now),
+        grown_at=_no_later(memory.grown_at, now),
+        shrunk_at=_no_later(memory.shrunk_at, now),
+        failed_at=_no_later(memory.failed_at, now),
+        removal_started_at=min(memory.removal_started_at, now),
+        marking_failed_at=min(memory.marking_failed_at, now),
+        quarantined_until=_no_later(memory.quarantined_until, now + QUARANTINE_SECONDS),
+        moves={owner: tuple(_move_no_later(move, now) for move in moves) for owner, moves in memory.moves.items()},
+        flapping={ref: _flap_no_later(held, now) for ref, held in memory.flapping.items()},
+        setbacks={name: setback_no_later(held, now) for name, held in memory.setbacks.items()},
+        engine_started=now,
+    )
+
+
+def _no_later(moments: Mapping[T, float], now: float) -> dict[T, float]:
+    return {key: min(at, now) for key, at in moments.items()}
+
+
+def _move_no_later(held: Moves, now: float) -> Moves:
+    return held._replace(at=min(held.at, now))
+
+
+def _flap_no_later(held: Flapping, now: float) -> Flapping:
+    late = max(0.0, held.last - now)
+    return changed(held, last=held.last - late, until=held.until - late) if late else held
+
+
+def _growth(outcomes: Iterable[Outcome]) -> dict[GroupRef, float]:
+    """When each group was last asked to grow without being refused."""
+    found: dict[GroupRef, float] = {}
+    for outcome in outcomes:
+        refused = isinstance(outcome, Failed) or (isinstance(outcome, Done) and not outcome.accepted)
+        if isinstance(outcome.action, IncreaseSize) and not refused:
+            found[outcome.action.group] = max(found.get(outcome.action.group, 0.0), outcome.started)
+    return found
+
+
+def _last(ended: Iterable[RemovalEnded], result: RemovalResult) -> dict[GroupRef, float]:
+    found: dict[GroupRef, float] = {}
+    for end in ended:
+        if end.result == result:
+            found[end.removal.group] = max(found.get(end.removal.group, 0.0), end.at)
+    return found
+
+
+def _starts(ended: Iterable[RemovalEnded]) -> list[float]:
+    """When removals began that are over; one whose node could not be tainted never did."""
+    return [end.started for end in ended if end.result != RemovalResult.FAILED_TO_MARK]
+
+
+def _merged(
+    held: Mapping[GroupRef, float], fresh: Mapping[GroupRef, float], seen: Observation
+) -> Mapping[GroupRef, float]:
+    """The later moment of both, for groups that there are."""
+    if not fresh and all(ref in seen.groups for ref in held):
+        return held
+    refs = [ref for ref in dict.fromkeys((*held, *fresh)) if ref in seen.groups]
+    return {ref: max(held.get(ref, 0.0), fresh.get(ref, 0.0)) for ref in refs}
+
+
+def _flapping(
+    memory: ScaleDownMemory, grown: Mapping[GroupRef, float], seen: Observation
+) -> Mapping[GroupRef, Flapping]:
+    """Groups that needed a node again within an hour after giving one up, or as soon as it had to be unneeded for.
+
+    A longer wait would have kept that node. So removal there waits for as long as a node must be unneeded for once
+    more, and twice as long with each further turn.
+    """
+    found = {
+        ref: held for ref, held in memory.flapping.items() if max(held.until, held.last + _FORGET_TURNS) > seen.now
+    }
+    for ref, at in grown.items():
+        group, shrunk = seen.groups.get(ref), memory.shrunk_at.get(ref)
+        if group is None or shrunk is None or shrunk > at:
+            continue
+        patience = group.options.scale_down_unneeded_seconds
+        held = found.get(ref)
+        if at - shrunk <= max(patience, _TURN_WINDOW) and (held is None or held.last < shrunk):
+            turns = held.turns + 1 if held is not None else 1
+            wait = min(LONGEST_WAIT, patience * 2.0 ** min(turns - 1, 30))
+            found[ref] = Flapping(turns=turns, last=at, until=at + wait)
+    return found
+
+
+def _moves(
+    held: Mapping[str, tuple[Moves, ...]], ended: Sequence[RemovalEnded], now: float
+) -> Mapping[str, tuple[Moves, ...]]:
+    """What removals moved within the window, by controller."""
+    found = dict(held)
+    for end in ended:
+        left = set(end.evicted)
+        owners = [owner for pod, owner in zip(end.removal.pods, end.removal.owners, strict=False) if pod in left]
+        for owner in dict.fromkeys(owners):
+            if owner:
+                found[owner] = (*found.get(owner, ()), Moves(end.at, owners.count(owner)))
+    recent = {owner: tuple(move for move in moves if move.at + MOVES_WINDOW > now) for owner, moves in found.items()}
+    return {owner: moves for owner, moves in recent.items() if moves}

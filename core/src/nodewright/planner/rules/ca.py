@@ -1,0 +1,126 @@
+"""Correct sizes as cluster-autoscaler does, call by call.
+
+CA reads target sizes anew between its calls. A plan is made of one observation, so what each call will leave is
+foretold by the contract of providers: a decrease is refused when machines exist for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.rules.ca import with_outlook
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances
+from nodewright.model.group import GroupRef
+from nodewright.model.settings import FailureSettings, Settings
+from nodewright.planner.rules.corrections import SIZES_FIXED, Correction, Restored, delete_failed, delete_unregistered
+
+SIZES_NOT_FIXED = "a target size could not be corrected: the cloud has machines for it"
+
+
+def restore_as_ca(state: ClusterState, settings: Settings) -> Restored:
+    """Revert what timed out, remove what never registered, delete what failed, fix lasting differences."""
+    forecast = _foretell(state)
+    for group in forecast.known:
+        if group.timed_out:
+            forecast.decrease(group, group.timed_out, "scale-up timed out")
+    for group in forecast.known:
+        _remove_unregistered(forecast, group, settings.failures)
+    if not state.healthy:
+        return Restored(actions=tuple(forecast.actions), state=state)
+    cleaned = [_clean_up(forecast, group, settings.failures) for group in forecast.known]
+    cut_short = _fix_sizes(forecast, state.now)
+    after = _foreseen(state, forecast, settings, anew=any(cleaned))
+    return Restored(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
+
+
+@dataclass(frozen=True)
+class _Forecast:
+    """Target sizes and machines as each planned call leaves them, for the groups that can be read."""
+
+    known: list[GroupState]
+    targets: dict[GroupRef, int]
+    machines: dict[GroupRef, list[str]]
+    actions: list[Correction] = field(default_factory=list)
+
+    def decrease(self, group: GroupState, count: int, reason: str) -> bool:
+        """Ask for a lower target; answers whether it will be accepted."""
+        target = self.targets[group.ref]
+        action = DecreaseTargetSize(group=group.ref, expected_target=target, target=target - count, reason=reason)
+        self.actions.append(action)
+        accepted = target - count >= len(self.machines[group.ref])
+        if accepted:
+            self.targets[group.ref] = target - count
+        return accepted
+
+    def delete(self, action: DeleteInstances) -> None:
+        """Ask for machines to go; each that is there lowers the target."""
+        self.actions.append(action)
+        left = [i for i in self.machines[action.group] if i not in action.instance_ids]
+        self.targets[action.group] -= len(self.machines[action.group]) - len(left)
+        self.machines[action.group] = left
+
+
+def _foretell(state: ClusterState) -> _Forecast:
+    known = [group for ref, group in state.groups.items() if state.observation.groups[ref].is_known]
+    targets = {group.ref: group.seen.target or 0 for group in known}
+    return _Forecast(known, targets, {group.ref: [i.id for i in group.seen.instances or ()] for group in known})
+
+
+def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> None:
+    """All in one call, down to the minimum size unless they are to be deleted by force."""
+    late: Sequence[str] = group.readiness.long_unregistered
+    target = forecast.targets[group.ref]
+    if not settings.force_delete_unregistered_nodes:
+        late = late[: max(0, target - group.seen.group.min_size)]
+    if late:
+        forecast.delete(_whole(forecast, group, delete_unregistered(group, target, late, settings)))
+
+
+def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> bool:
+    """Delete what failed to start; answers whether there was any."""
+    if group.seen.failed:
+        deletion = delete_failed(group, group.seen.failed, forecast.targets[group.ref], settings)
+        forecast.delete(_whole(forecast, group, deletion))
+    return bool(group.seen.failed)
+
+
+def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) -> DeleteInstances:
+    """A group that is all or nothing loses all of its machines with one."""
+    if not group.seen.options.zero_or_max_node_scaling:
+        return deletion
+    others = [i for i in forecast.machines[group.ref] if i not in deletion.instance_ids]
+    return msgspec.structs.replace(deletion, instance_ids=(*deletion.instance_ids, *others))
+
+
+def _fix_sizes(forecast: _Forecast, now: float) -> str:
+    """Lower targets by differences that lasted, as they were observed; why the loop ends after it, if it does."""
+    fixed = ""
+    for group, missing in _lasting_gaps(forecast, now):
+        if not forecast.decrease(group, missing, "fewer nodes than the target for too long"):
+            return SIZES_NOT_FIXED
+        fixed = SIZES_FIXED
+    return fixed
+
+
+def _lasting_gaps(forecast: _Forecast, now: float) -> Iterator[tuple[GroupState, int]]:
+    for group in forecast.known:
+        gap, patience = group.size_gap, group.seen.options.max_node_provision_seconds
+        if gap is not None and gap.since + patience < now and gap.registered < gap.target:
+            yield group, gap.target - gap.registered
+
+
+def _foreseen(state: ClusterState, forecast: _Forecast, settings: Settings, *, anew: bool) -> ClusterState:
+    """The state with target sizes as the calls leave them. Only after deleting what failed (``anew``) does CA
+    also judge the groups anew.
+    """
+    groups = dict(state.groups)
+    for group in forecast.known:
+        target = forecast.targets[group.ref]
+        foreseen = replace(group, seen=replace(group.seen, target=target))
+        if anew:
+            foreseen = with_outlook(foreseen, target, settings.loop, hidden=is_active(group.backoff, state.now))
+        groups[group.ref] = foreseen
+    return replace(state, groups=groups)

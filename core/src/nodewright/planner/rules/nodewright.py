@@ -1,0 +1,145 @@
+"""Correct sizes by nodewright's own rule: clean up failures, withdraw what never came."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from nodewright.clusterstate.backoff import is_deferred
+from nodewright.clusterstate.deletions import is_resting
+from nodewright.clusterstate.readiness import is_being_deleted, was_never_ready
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
+from nodewright.model.node import Node
+from nodewright.model.settings import Settings, SizeCorrection
+from nodewright.planner.registration_deadline import last_moments_to_join, last_moments_to_start
+from nodewright.planner.rules.corrections import Correction, Restored, can_force, delete_failed, delete_unregistered
+from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
+
+NEVER_READY = "did not become ready in time"
+
+
+def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
+    """At most one correction a group: its next observation decides on the next. One that did not help rests for a
+    while, and the others have their turn; a group whose cloud is busy waits. What has no machine is withdrawn first: no deletion may keep it back.
+
+    An unhealthy cluster allows nothing but the removal of machines that never registered or were never ready, which
+    may be what heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
+    """
+    found: list[Correction] = []
+    for ref, group in state.groups.items():
+        if not state.observation.groups[ref].is_known or is_deferred(group.deferral, state.now):
+            continue
+        is_left_alone = state.is_halted or ref in state.left_out
+        steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.size_correction]
+        found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
+    return Restored(actions=tuple(found), state=state)
+
+
+def _clean_up(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    failures = [
+        failure
+        for failure in group.seen.failed or ()
+        if not _is_resting(state, group, failure.instance_id or failure.failure_id, settings)
+    ]
+    if failures:
+        yield delete_failed(group, failures, group.seen.target or 0, settings.failures)
+
+
+def _remove_unregistered(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    """One by one (seed 000, UC5), those first that no deletion budget keeps back; a group that is all or nothing goes
+    as a whole. Below the minimum go only machines that never ran (docs/adr/0007-seed-000.md).
+    """
+    target, never_ran = group.seen.target or 0, state.memory.never_ran
+    is_prompt = settings.size_correction == "prompt"
+    late = [i for i in _overdue(group, state, settings) if not _is_resting(state, group, i, settings)]
+    if is_prompt:
+        late.sort(key=lambda instance_id: (group.ref, instance_id) not in never_ran)
+    allowed = late if group.seen.options.zero_or_max_node_scaling else late[:1]
+    if not settings.failures.force_delete_unregistered_nodes:
+        room = max(0, target - group.seen.group.min_size)
+        beyond = [i for i in allowed[room:] if is_prompt and (group.ref, i) in never_ran]
+        allowed = allowed[:room] + beyond
+    if allowed:
+        yield delete_unregistered(group, target, allowed, settings.failures)
+
+
+def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    """Yield the deletion of one machine whose node never became ready and holds no pods but its own DaemonSets'.
+
+    The minimum size holds: the node is there for people to look at. Nodes with other pods, and groups that are all or
+    nothing, are left to scale-down, which drains them.
+    """
+    room = (group.seen.target or 0) - group.seen.group.min_size
+    if room <= 0 or group.seen.options.zero_or_max_node_scaling:
+        return
+    moments = last_moments_to_start(group, state)
+    living = {one.id.lower(): one.id for one in group.seen.staying} if moments else {}
+    snapshot = state.observation.snapshot
+    for name, end in moments.items():
+        node = snapshot.node(snapshot.row(name))
+        instance_id = living.get(node.spec.provider_id.lower())
+        if (
+            end < state.now
+            and instance_id is not None
+            and not _is_resting(state, group, instance_id, settings)
+            and _may_delete_undrained(node, state)
+        ):
+            yield DeleteInstances(
+                group=group.ref,
+                expected_target=group.seen.target or 0,
+                instance_ids=(instance_id,),
+                reason=NEVER_READY,
+                cause=DeletionCause.NEVER_READY,
+                force=settings.failures.force_delete_failed_nodes and can_force(group),
+            )
+            return
+
+
+def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
+    """Return whether a node itself proves that it never was ready, nothing would be lost with it, and it may go."""
+    members = state.memory.members
+    if not was_never_ready(node) or node.name in state.observation.removing:
+        return False
+    if is_being_deleted(node) or node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
+        return False
+    if members is not None and members.shares_machine(node):
+        return False
+    snapshot = state.observation.snapshot
+    pods = snapshot.pods(snapshot.row(node.name))
+    return all(pod.is_mirror or pod.is_daemonset_pod or pod.metadata.deletion_timestamp is not None for pod in pods)
+
+
+def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
+    """Machines that have had their time to join."""
+    ends = last_moments_to_join(group, state, settings)
+    return [instance_id for instance_id, end in ends.items() if end < state.now]
+
+
+def _is_resting(state: ClusterState, group: GroupState, instance_id: str, settings: Settings) -> bool:
+    return is_resting(state, group.ref, instance_id, settings.failures.initial_node_group_backoff_duration)
+
+
+def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
+    """Withdraw what is given up and has no machine; machines themselves are only ever deleted by id."""
+    target, tried = group.seen.target or 0, group.withdrawn_at
+    if not group.given_up or (tried and tried + settings.failures.initial_node_group_backoff_duration > state.now):
+        return
+    missing = min(group.given_up, target - len(group.seen.staying))
+    if missing > 0:
+        yield DecreaseTargetSize(
+            group=group.ref,
+            expected_target=target,
+            target=target - missing,
+            reason="machines did not appear in time",
+        )
+
+
+_Step = Callable[[GroupState, ClusterState, Settings], Iterator[Correction]]
+
+
+_STEPS: Mapping[SizeCorrection, tuple[_Step, ...]] = {
+    "prompt": (_withdraw, _clean_up, _remove_unregistered, _remove_never_ready),
+    "seed": (_clean_up, _remove_unregistered, _withdraw),
+}
+
+
+_STEPS_IF_UNHEALTHY: tuple[_Step, ...] = (_remove_unregistered, _remove_never_ready)

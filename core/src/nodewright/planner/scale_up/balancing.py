@@ -1,0 +1,188 @@
+"""Balance growth over similar node groups (CA: --balance-similar-node-groups)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nodewright.estimator.binpacking import Template
+from nodewright.estimator.pod_group import PodGroup
+from nodewright.model.group import GroupRef
+from nodewright.model.meta import Resources
+from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.quantity import ZERO, Quantity
+from nodewright.model.settings import ScaleUpSettings
+from nodewright.planner.plan import Expansion
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.options import unsafe_reason
+from nodewright.snapshot.requests import PODS, exact_requests, is_counted
+
+
+@dataclass
+class Share:
+    """A group's size while nodes are dealt out."""
+
+    current: int
+    new: int
+    maximum: int
+
+
+def balance_sizes(sizes: Sequence[tuple[int, int]], wanted: int) -> list[int]:
+    """New sizes for groups given as (current, maximum), after ``wanted`` nodes went to the smallest first.
+
+    The lowest are raised level by level; a full group steps aside. Ties go in the order given. Groups at
+    or above their maximum do not grow; what does not fit anywhere is left over. Raises ValueError without groups.
+    """
+    if not sizes:
+        raise ValueError("no groups to balance")
+    shares = [Share(current, current, maximum) for current, maximum in sizes]
+    open_shares = [share for share in shares if share.current != share.maximum]
+    wanted = min(wanted, sum(max(0, share.maximum - share.current) for share in open_shares))
+    _deal(sorted(open_shares, key=lambda share: share.current), wanted)
+    return [share.new for share in shares]
+
+
+def _deal(line: list[Share], wanted: int) -> None:
+    """Walk along the groups of equal, smallest size; full ones are swapped out at the front (CA's walk)."""
+    first = at = 0
+    while wanted > 0:
+        share = line[at]
+        if share.new < share.maximum:
+            share.new += 1
+            wanted -= 1
+        else:
+            line[first], line[at] = line[at], line[first]
+            first += 1
+        onward = at < len(line) - 1 and line[at].new > line[at + 1].new
+        at = at + 1 if onward else first
+
+
+def find_similar(
+    ground: ScaleUpContext, ref: GroupRef, groups: Sequence[PodGroup], gallery: NodeGroupFit
+) -> list[GroupRef]:
+    """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to. Those that
+    do not exist are alike to none: one option makes one group.
+    """
+    own = ground.state.groups[ref].seen
+    balances = ground.settings.scale_up.balance_similar_node_groups and ref not in ground.new_groups
+    if not balances or own.options.zero_or_max_node_scaling:
+        return []
+    needed = {group.pod_class for group in groups if ref in gallery.fits(group.pod_class)}
+    if not needed:
+        return []
+    return [
+        other
+        for other in ground.state.groups
+        if other != ref
+        and other in ground.templates
+        and other not in ground.new_groups
+        and unsafe_reason(ground, other) is None
+        and is_similar(ground, ref, other)
+        and all(other in gallery.fits(pod_class) for pod_class in needed)
+    ]
+
+
+def is_similar(ground: ScaleUpContext, ref: GroupRef, other: GroupRef) -> bool:
+    """Whether two groups with templates are of one kind, as their provider and the settings have it."""
+    provider = ground.state.observation.providers.get(ref.provider)
+    a, b = ground.templates[ref], ground.templates[other]
+    if provider is not None and ref.provider == other.provider:
+        if share_a_label(a, b, provider.same_group_labels):
+            return True
+        return are_similar(a, b, ground.settings.scale_up, provider.ignored_labels)
+    return are_similar(a, b, ground.settings.scale_up)
+
+
+IGNORED_LABELS = frozenset(
+    {
+        HOSTNAME_LABEL,
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "beta.kubernetes.io/fluentd-ds-ready",
+        "kops.k8s.io/instancegroup",
+    }
+)
+
+
+def are_similar(a: Template, b: Template, settings: ScaleUpSettings, ignored: Iterable[str] = ()) -> bool:
+    """Whether new nodes may go to either group alike.
+
+    With ``balancing_label`` those labels alone decide. Otherwise capacity must be equal (memory within a
+    ratio), allocatable and what is left of it within ratios, and labels equal but for those that tell places
+    apart; ``ignored`` adds a provider's own.
+    """
+    labels_a, labels_b = a.node.metadata.labels, b.node.metadata.labels
+    if settings.balancing_label:
+        return all(key in labels_a and labels_a[key] == labels_b.get(key) for key in settings.balancing_label)
+    skipped = IGNORED_LABELS.union(settings.balancing_ignore_label, ignored)
+    return (
+        _same_capacity(a.node.status.capacity, b.node.status.capacity, settings.memory_difference_ratio)
+        and _all_within(a.node.status.allocatable, b.node.status.allocatable, settings.max_allocatable_difference_ratio)
+        and _all_within(_free(a), _free(b), settings.max_free_difference_ratio)
+        and _without(labels_a, skipped) == _without(labels_b, skipped)
+    )
+
+
+def share_a_label(a: Template, b: Template, keys: Iterable[str]) -> bool:
+    """Whether a label that a provider gives to one group's parts has the same, non-empty value on both."""
+    labels_a, labels_b = a.node.metadata.labels, b.node.metadata.labels
+    return any(labels_a.get(key) and labels_a[key] == labels_b.get(key) for key in keys)
+
+
+def _same_capacity(a: Resources, b: Resources, memory_ratio: float) -> bool:
+    if a.keys() != b.keys():
+        return False
+    return all(_within(a[n], b[n], memory_ratio) if n == "memory" else a[n] == b[n] for n in a)
+
+
+def _all_within(a: Resources, b: Resources, ratio: float) -> bool:
+    return a.keys() == b.keys() and all(_within(a[name], b[name], ratio) for name in a)
+
+
+def _within(a: Quantity, b: Quantity, ratio: float) -> bool:
+    larger, smaller = max(a.milli, b.milli), min(a.milli, b.milli)
+    return larger - smaller <= larger * ratio
+
+
+def _free(template: Template) -> Resources:
+    """Allocatable less what the template's own pods request, of every resource that CA sums up for a node.
+
+    A resource that is requested and not offered counts below zero. The number of pods is not summed up: of it
+    all that is allocatable counts as free.
+    """
+    requested: dict[str, Quantity] = dict.fromkeys((PODS, "cpu", "memory", "ephemeral-storage"), ZERO)
+    for pod in template.pods:
+        for name, nano in exact_requests(pod, placed=True).items():
+            if is_counted(name):
+                requested[name] = requested.get(name, ZERO) + Quantity(nano)
+    offered = template.node.status.allocatable
+    return {name: offered.get(name, ZERO) - amount for name, amount in requested.items()}
+
+
+def _without(labels: Mapping[str, str], skipped: frozenset[str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key not in skipped}
+
+
+def spread_over(
+    ground: ScaleUpContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
+) -> tuple[Expansion, ...]:
+    """Deal nodes to groups, smallest first, and take from each what the cluster's limits leave.
+
+    A group in ``limits`` grows by no more than that.
+    """
+    seen = [ground.state.groups[ref].seen for ref in refs]
+    rooms = [min(ground.room(ref), limits.get(ref, wanted)) for ref in refs]
+    sizes = balance_sizes(
+        [((g.target or 0), (g.target or 0) + room) for g, room in zip(seen, rooms, strict=True)], wanted
+    )
+    expansions = []
+    for ref, group, new in zip(refs, seen, sizes, strict=True):
+        current = group.target or 0
+        node = ground.templates[ref].node
+        allowed, _ = ground.quota.allowed(node, new - current)
+        if new > current and allowed > 0:
+            ground.quota.consume(node, allowed)
+            maximum = group.group.max_size
+            expansions.append(Expansion(group=ref, current=current, target=current + allowed, maximum=maximum))
+    return tuple(expansions)

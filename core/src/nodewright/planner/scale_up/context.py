@@ -1,0 +1,110 @@
+"""What the steps of one scale-up share, and the context after groups have grown."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
+from nodewright.clusterstate.state import ClusterState
+from nodewright.estimator.binpacking import Template
+from nodewright.estimator.limits import IsOver
+from nodewright.model.group import GroupRef, GroupSpec
+from nodewright.model.pod import Pod
+from nodewright.model.reason import SkipReason
+from nodewright.model.settings import Settings
+from nodewright.planner.plan import ScaleUpReport
+from nodewright.planner.scale_up.limits import Quota
+from nodewright.planner.scale_up.pending_pods import take_fitting
+from nodewright.planner.scale_up.silent_groups import Silence
+from nodewright.planner.scale_up.templates import place_daemons
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+
+def deadline(elapsed: Callable[[], float], seconds: float) -> IsOver:
+    """Tells whether more than so many seconds have passed since it was made; with 0 they never have."""
+    began = elapsed()
+    return lambda: 0 < seconds < elapsed() - began
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleUpContext:
+    """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way.
+
+    ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
+    they are made when they grow. ``coming`` are the rows of machines on their way. ``silent`` are groups whose machines nobody counts on. ``hedges_left`` is how many more
+    machines may be bought twice. ``growth_limit`` is how many nodes may be added at most, whatever else allows more.
+    ``room_by`` is when preempted pods whose room is counted on must have ended (epoch seconds).
+    ``barred`` says for which pods which groups are not grown, because their machines did not take such pods.
+    """
+
+    state: ClusterState
+    settings: Settings
+    snapshot: Snapshot
+    templates: Mapping[GroupRef, Template]
+    quota: Quota
+    accelerators: Accelerators = NO_ACCELERATORS
+    corrected: frozenset[GroupRef] = frozenset()
+    new_groups: Mapping[GroupRef, GroupSpec] = field(default_factory=dict)
+    coming: Mapping[GroupRef, Sequence[int]] = field(default_factory=dict)
+    silent: Mapping[GroupRef, Silence] = field(default_factory=dict)
+    hedges_left: int = 0
+    growth_limit: int | None = None
+    room_by: float = math.inf
+    barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]] = field(default_factory=dict)
+
+    @property
+    def node_count(self) -> int:
+        return int(self.snapshot.alive.sum())
+
+    def room(self, ref: GroupRef) -> int:
+        """How many machines a group may still get by its maximum."""
+        seen = self.state.groups[ref].seen
+        return max(0, seen.group.max_size - (seen.target or 0))
+
+    @property
+    def nodes_left(self) -> int | None:
+        """How many nodes the cluster may still get; None without a limit."""
+        limit = self.settings.limits.max_nodes_total
+        left = limit - self.node_count if limit else None
+        if left is None or self.growth_limit is None:
+            return self.growth_limit if left is None else left
+        return min(left, self.growth_limit)
+
+    @property
+    def new_groups_left(self) -> int:
+        """How many groups may still be made; those that this plan makes have grown in its picture."""
+        groups, listed = self.state.groups, self.state.observation.groups
+        made = sum(bool(seen.group.autoprovisioned) for ref, seen in listed.items() if ref not in self.new_groups)
+        planned = sum(bool(groups[ref].seen.target) for ref in self.new_groups)
+        return self.settings.autoprovisioning.max_autoprovisioned_node_group_count - made - planned
+
+
+def with_targets(ground: ScaleUpContext, targets: Mapping[GroupRef, int]) -> ScaleUpContext:
+    """Return the context in which these groups have the targets that they are about to get."""
+    groups = dict(ground.state.groups)
+    for ref, target in targets.items():
+        groups[ref] = replace(groups[ref], seen=replace(groups[ref].seen, target=target))
+    return replace(ground, state=replace(ground.state, groups=groups))
+
+
+def grown(ground: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
+    """The picture with the new nodes and the pods they are for; None if those do not all fit after all."""
+    return grow_in_place(replace(ground, snapshot=ground.snapshot.fork()), report)
+
+
+def grow_in_place(ground: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
+    """As ``grown``, in the very picture of ``ground``."""
+    _, left = fill_machines(ground, report)
+    targets = {expansion.group: expansion.target for expansion in report.expansions}
+    return None if left else with_targets(ground, targets)
+
+
+def fill_machines(ground: ScaleUpContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
+    """Add the new machines to the very picture of ``ground``, and the pods that they are for: those with room, the others."""
+    snapshot = ground.snapshot
+    for expansion in report.expansions:
+        template = ground.templates[expansion.group]
+        rows = snapshot.add_copies(template.node, expansion.added)
+        place_daemons(snapshot, template, range(rows.start, rows.stop))
+    return take_fitting(snapshot, report.triggered)

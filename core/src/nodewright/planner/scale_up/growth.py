@@ -1,0 +1,232 @@
+"""Plan the growth of one loop: for pending pods, for ProvisioningRequests, and up to minimum sizes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from nodewright.clusterstate.accelerators import Accelerators
+from nodewright.clusterstate.readiness import is_ready
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.action import IncreaseSize
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import ScaleUpResult
+from nodewright.model.settings import Settings
+from nodewright.planner.plan import Expansion, ScaleUpReport
+from nodewright.planner.provisioning_requests.as_ca import Chosen, examine
+from nodewright.planner.provisioning_requests.classes import Mode
+from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
+from nodewright.planner.provisioning_requests.fair import due_requests, serve
+from nodewright.planner.provisioning_requests.served import ask_providers
+from nodewright.planner.scale_up.context import ScaleUpContext, grown
+from nodewright.planner.scale_up.options import skip_reason
+from nodewright.planner.scale_up.orchestrator import ScaleUp, increases, plan_rounds
+from nodewright.planner.scale_up.pending_pods import split_young
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """``reports`` has at least one; ``is_put_off``: all that waits is very new, and more may come.
+
+    ``ground`` is the picture with room that was found for requests and needs no machine, ``held`` are pods of others
+    for which that is so; ``finds_room``: some request was granted by that alone.
+
+    ``bought`` is the picture with machines for requests (None: with none), without those of ``unplaced``. ``is_over``: as
+    far as one loop can tell, nobody waits for its turn to get machines.
+    """
+
+    ground: ScaleUpContext
+    actions: list[IncreaseSize] = field(default_factory=list)
+    reports: list[ScaleUpReport] = field(default_factory=lambda: [ScaleUpReport()])
+    is_put_off: bool = False
+    held: tuple[Pod, ...] = ()
+    finds_room: bool = False
+    bought: ScaleUpContext | None = None
+    unplaced: Sequence[ScaleUpReport] = ()
+    is_over: bool = True
+
+
+def picture_after(growth: Growth) -> ScaleUpContext | None:
+    """A picture of its own with all that is bought; None where that cannot be told, or somebody waits for its turn."""
+    waits = any(report.awaiting or report.partial for report in growth.reports)
+    if waits or growth.is_put_off or not growth.is_over:
+        return None
+    base = growth.bought or growth.ground
+    after, is_told = _with_growth(replace(base, snapshot=base.snapshot.fork()), growth.unplaced)
+    return after if is_told else None
+
+
+def grow(ground: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth:
+    """For pods that fit nowhere."""
+    if not pods:
+        return Growth(ground=ground)
+    wait = reason_to_wait(ground, pods)
+    if wait is not None:
+        report = ScaleUp(ground, pods, random).postpone(wait)
+        return Growth(ground=ground, reports=[report], is_put_off=wait == ScaleUpResult.IN_COOLDOWN)
+    increases, reports = plan_rounds(ground, pods, random)
+    return Growth(ground=ground, actions=increases, reports=reports, unplaced=reports)
+
+
+def grow_fairly(
+    ground: ScaleUpContext, pods: Sequence[Pod], docket: ProvisioningRequestState, random: Random
+) -> Growth:
+    """For pods and for requests, each beside what the others get.
+
+    Room that is there already is no use to these pods, so that whoever asks for such room is served first. Where both
+    want machines, who goes first alternates.
+    """
+    ask_providers(docket)
+    checked = serve(ground, docket, random, Mode.CHECK)
+    ground = checked.ground
+    if not any(docket.mode(request) == Mode.ATOMIC for request in due_requests(docket)):
+        return replace(grow(ground, pods, random), finds_room=checked.finds_room)
+    goes_first = not pods or docket.prefers_requests
+    if goes_first:
+        service = serve(ground, docket, random, Mode.ATOMIC)
+        growth = grow(service.ground, pods, random)
+        actions, unplaced, is_told = [*service.actions, *growth.actions], growth.unplaced, True
+    else:
+        growth = grow(ground, pods, random)
+        after, is_told = _with_growth(ground, growth.reports)
+        service = serve(after, docket, random, Mode.ATOMIC)
+        actions, unplaced = [*growth.actions, *service.actions], ()
+    docket.prefers_requests = bool(pods) and not goes_first
+    return Growth(
+        ground=ground,
+        actions=actions,
+        reports=[*growth.reports, *service.reports],
+        is_put_off=growth.is_put_off,
+        held=tuple(service.held),
+        finds_room=checked.finds_room or service.finds_room,
+        bought=service.ground,
+        unplaced=unplaced,
+        is_over=is_told,
+    )
+
+
+def _with_growth(ground: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> tuple[ScaleUpContext, bool]:
+    """The picture with what pods get; where it cannot be told how they go on the new nodes, without, and False."""
+    is_told = True
+    for report in reports:
+        if report.expansions:
+            after = grown(ground, report)
+            ground, is_told = after or ground, is_told and after is not None
+    return ground, is_told
+
+
+def grow_as_ca(
+    ground: ScaleUpContext, pods: Sequence[Pod], chosen: Chosen, docket: ProvisioningRequestState, random: Random
+) -> Growth:
+    """For pods or for the chosen request, in turn. Where there is a request, nothing keeps CA from trying either."""
+    injected, _ = split_young(chosen.pods, ground.settings.pods, ground.state.now)
+    if not injected:
+        growth = grow(ground, pods, random)
+        tried = growth.reports[0].result not in (ScaleUpResult.NODE_LIMIT, ScaleUpResult.IN_COOLDOWN)
+        docket.prefers_requests = docket.prefers_requests or (bool(pods) and tried)
+        return growth
+    wait = reason_to_wait(ground, [*pods, *injected])
+    turn = not pods or docket.prefers_requests
+    if turn:
+        actions, report = examine(ground, chosen, docket, random)
+        reports = [report]
+    else:
+        actions, reports = plan_rounds(ground, pods, random)
+    docket.prefers_requests = not turn
+    found = turn and reports[0].result == ScaleUpResult.SUCCESSFUL and not actions
+    is_new = wait == ScaleUpResult.IN_COOLDOWN
+    return Growth(
+        ground=ground,
+        actions=actions,
+        reports=reports,
+        is_put_off=is_new,
+        finds_room=found,
+        unplaced=reports,
+        is_over=not pods,
+    )
+
+
+YOUNG_SECONDS = 2.0
+
+
+_YOUNG_GPU_SECONDS = 30.0
+
+
+def reason_to_wait(ground: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResult | None:
+    """Why no growth is planned for these pods now; None when it is."""
+    if _is_full(ground):
+        return ScaleUpResult.NODE_LIMIT
+    settings = ground.settings
+    if settings.is_ca and not settings.pods.bypassed_scheduler_names and _are_all_new(ground, pods):
+        return ScaleUpResult.IN_COOLDOWN
+    return None
+
+
+def count_ready_nodes(state: ClusterState, settings: Settings) -> int:
+    """Nodes of any group or none that are ready and open for pods."""
+    accelerators = Accelerators.of(state.observation.providers.values())
+    nodes = (node for _, node in state.observation.snapshot.nodes() if not node.spec.unschedulable)
+    return sum(is_ready(node, settings.templates) and not accelerators.are_missing(node) for node in nodes)
+
+
+def _is_full(ground: ScaleUpContext) -> bool:
+    """The cluster has its most nodes. CA looks at those that are ready; here those on their way count too."""
+    left, limit = ground.nodes_left, ground.settings.limits.max_nodes_total
+    if left is None:
+        return False
+    if ground.settings.is_ca:
+        return count_ready_nodes(ground.state, ground.settings) >= limit
+    return left <= 0
+
+
+def _are_all_new(ground: ScaleUpContext, pods: Sequence[Pod]) -> bool:
+    """CA waits a moment for more pods to come; pods for accelerators, which are dear, make it wait for longer."""
+    now = ground.state.now
+    dear = [pod for pod in pods if _wants_accelerator(ground, pod)]
+    return _oldest(pods) + YOUNG_SECONDS > now or (bool(dear) and _oldest(dear) + _YOUNG_GPU_SECONDS > now)
+
+
+def _wants_accelerator(ground: ScaleUpContext, pod: Pod) -> bool:
+    return any(name in ground.snapshot.class_of(pod).requests for name in ground.accelerators.resources)
+
+
+def _oldest(pods: Sequence[Pod]) -> float:
+    return min(pod.created for pod in pods)
+
+
+def plan_min_sizes(ground: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
+    """An increase for every safe group below its minimum, within the cluster's limits.
+
+    ``grown`` are the targets of groups that grow in this loop already.
+    """
+    added = sum(target - (ground.state.groups[ref].seen.target or 0) for ref, target in grown.items())
+    left = ground.nodes_left - added if ground.nodes_left is not None else None
+    expansions: list[Expansion] = []
+    skipped = {}
+    for ref, group in ground.state.groups.items():
+        minimum = group.seen.group.min_size
+        target = grown.get(ref, group.seen.target)
+        if target is None or target >= minimum:
+            continue
+        reason = skip_reason(ground, ref)
+        if reason is not None:
+            skipped[ref] = reason
+            continue
+        wanted = _cap(ground, minimum - target, target, left)
+        allowed, _ = ground.quota.allowed(ground.templates[ref].node, wanted)
+        if allowed > 0:
+            ground.quota.consume(ground.templates[ref].node, allowed)
+            left = None if left is None else left - allowed
+            maximum = group.seen.group.max_size
+            expansions.append(Expansion(group=ref, current=target, target=target + allowed, maximum=maximum))
+    result = ScaleUpResult.SUCCESSFUL if expansions else ScaleUpResult.NOT_NEEDED
+    return increases(expansions), ScaleUpReport(result=result, expansions=tuple(expansions), skipped=skipped)
+
+
+def _cap(ground: ScaleUpContext, wanted: int, target: int, left: int | None) -> int:
+    """What the most nodes of the cluster leave. CA holds that number against the group's own size."""
+    if left is None:
+        return wanted
+    if ground.settings.is_ca:
+        return min(wanted, ground.settings.limits.max_nodes_total - target)
+    return min(wanted, left)

@@ -1,0 +1,210 @@
+"""Machines that are bought twice, because a group is silent or on probation (docs/adr/0022-hedging.md)."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import msgspec
+
+from nodewright.clusterstate.backoff import allowance
+from nodewright.clusterstate.state import GroupState
+from nodewright.estimator.binpacking import Template
+from nodewright.model.action import DecreaseTargetSize, IncreaseSize, SizeWrite
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import SkipCode, SkipReason
+from nodewright.planner.plan import ScaleUpReport
+from nodewright.planner.scale_up.context import ScaleUpContext, fill_machines, with_targets
+from nodewright.planner.scale_up.orchestrator import ScaleUp
+from nodewright.planner.scale_up.pending_pods import take_fitting
+from nodewright.planner.scale_up.templates import place_daemons
+from nodewright.snapshot.snapshot import Snapshot
+
+HEDGE_IS_OVER = "the hedge is not needed any more: its pods have a place elsewhere"
+
+
+_IN_DOUBT = SkipReason(code=SkipCode.SILENT, message="its own machines are in doubt")
+
+
+_IN_USE = SkipReason(code=SkipCode.NOT_CHOSEN, message="its size changes in this loop already")
+
+
+_WHOLE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it grows by all or nothing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """Pods that only machines in doubt have room for.
+
+    ``sure`` is the snapshot without these machines, and with the pods that have room there. ``pods`` are the others, by
+    the group whose machines take them. ``unused`` counts the machines in doubt that no pod needs.
+    """
+
+    sure: Snapshot
+    pods: Mapping[GroupRef, Sequence[Pod]]
+    unused: int
+
+
+def rows_in_doubt(ground: ScaleUpContext) -> dict[GroupRef, list[int]]:
+    """Return the rows of machines in doubt, before pods are placed: those on which a request holds room stay."""
+    found = {}
+    for ref, silence in ground.silent.items():
+        free = [row for row in ground.coming.get(ref, ()) if not ground.snapshot.pods(row)]
+        if free:
+            found[ref] = free[-silence.machines :]
+    return found
+
+
+def find_doubt(ground: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
+    """Return which of the pods that have room now rely on machines in doubt; None where none are in doubt."""
+    if not rows:
+        return None
+    sure = ground.snapshot.fork()
+    waiting = [pod for held in rows.values() for row in held for pod in sure.pods(row)]
+    for held in rows.values():
+        for row in held:
+            sure.remove_node(row)
+    _, left = take_fitting(sure, waiting)
+    full = sure.fork()
+    again = {ref: _add_machines(full, ground.templates[ref], len(held)) for ref, held in rows.items()}
+    take_fitting(full, left)
+    pods = {
+        ref: [pod for row in held for pod in full.pods(row) if not pod.is_daemonset_pod] for ref, held in again.items()
+    }
+    unused = sum(not full.pods(row) for held in again.values() for row in held)
+    return Doubt(sure=sure, pods=pods, unused=unused)
+
+
+def with_hedges(
+    ground: ScaleUpContext, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
+) -> tuple[list[SizeWrite], ScaleUpReport | None]:
+    """Return the planned writes with machines of other groups for pods that only machines in doubt have room for.
+
+    ``growth`` is what this plan buys for other pods, whose spare room serves these too. A group that grows for others
+    grows by more in the same call. At most ``--max-hedged-nodes`` machines are surplus if those in doubt come after all,
+    and no limit is exceeded.
+    """
+    planned = list(planned)
+    pods = [pod for alike in doubt.pods.values() for pod in alike]
+    limit = _limit(ground, doubt, planned)
+    if not pods or limit <= 0:
+        return planned, None
+    beside = _after(replace(ground, snapshot=doubt.sure.fork(), growth_limit=limit), planned)
+    for report in growth:
+        fill_machines(beside, report)
+    _, left = take_fitting(beside.snapshot, pods)
+    if not left:
+        return planned, None
+    increases, bought = ScaleUp(beside, left, random, _barred(ground, planned)).plan()
+    if not increases:
+        return planned, None
+    helped = set(map(id, bought.triggered))
+    slow = tuple(ref for ref, alike in doubt.pods.items() if any(id(pod) in helped for pod in alike))
+    reason = f"hedged because {' and '.join(f'group {ref} {ground.silent[ref].reason}' for ref in slow)}"
+    for increase in increases:
+        hedged = increase.target - increase.expected_target
+        fresh = msgspec.structs.replace(increase, hedged=hedged, hedge_for=slow, reason=reason)
+        _add(planned, fresh)
+    return planned, replace(bought, awaiting=(), unhelped=())
+
+
+def withdraw_surplus(
+    ground: ScaleUpContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
+) -> Iterator[DecreaseTargetSize]:
+    """Withdraw hedges that have no machine yet and that no pod needs in any of the snapshots."""
+    if ground.settings.size_correction != "prompt":
+        return
+    busy = {action.group for action in planned}
+    pause = ground.settings.failures.initial_node_group_backoff_duration
+    for ref, group in ground.state.groups.items():
+        hedged = _hedges_under_way(group)
+        rests = group.given_up or (group.withdrawn_at and group.withdrawn_at + pause > ground.state.now)
+        if not hedged or rests or ref in busy or not ground.state.observation.groups[ref].is_known:
+            continue
+        unused = sum(_is_unused(row, snapshots) for row in ground.coming.get(ref, ()))
+        target = group.seen.target or 0
+        surplus = min(hedged, unused, target - len(group.seen.staying), target - group.seen.group.min_size)
+        if surplus > 0:
+            yield DecreaseTargetSize(group=ref, expected_target=target, target=target - surplus, reason=HEDGE_IS_OVER)
+
+
+def _is_unused(row: int, snapshots: Sequence[Snapshot]) -> bool:
+    return all(snapshot.alive[row] and not snapshot.pods(row) for snapshot in snapshots)
+
+
+def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
+    rows = snapshot.add_copies(template.node, count)
+    place_daemons(snapshot, template, range(rows.start, rows.stop))
+    return range(rows.start, rows.stop)
+
+
+def _limit(ground: ScaleUpContext, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
+    """Return how many machines may be bought twice now.
+
+    Machines in doubt that no pod needs have been replaced already, perhaps by more machines that are smaller.
+    """
+    nodes = int(ground.state.observation.snapshot.alive.sum())
+    under_way = sum(_bought_twice(ground, group) for group in ground.state.groups.values())
+    limit = ground.settings.failures.most_hedged(nodes) - max(doubt.unused, under_way)
+    left = ground.nodes_left
+    if left is None:
+        return limit
+    bought = sum(action.target - action.expected_target for action in planned if isinstance(action, IncreaseSize))
+    return min(limit, left - bought)
+
+
+def _hedges_under_way(group: GroupState) -> int:
+    return sum(request.owed_hedges for request in group.requests)
+
+
+def _bought_twice(ground: ScaleUpContext, group: GroupState) -> int:
+    """Count a group's hedges that are bought twice still: the first request runs on, or no pod needs their machines."""
+    running = over = 0
+    for request in group.requests:
+        firsts = [ground.state.groups[ref] for ref in request.hedge_for if ref in ground.state.groups]
+        if any(asked.started <= request.started for first in firsts for asked in first.requests):
+            running += request.owed_hedges
+        else:
+            over += request.owed_hedges
+    if not over:
+        return running
+    return running + min(over, sum(_is_unused(row, [ground.snapshot]) for row in ground.coming.get(group.ref, ())))
+
+
+def _after(ground: ScaleUpContext, planned: Iterable[SizeWrite]) -> ScaleUpContext:
+    """The picture in which groups have the targets that they are about to get."""
+    increases = (action for action in planned if isinstance(action, IncreaseSize))
+    known = ground.state.groups
+    return with_targets(ground, {action.group: action.target for action in increases if action.group in known})
+
+
+def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
+    """Put a hedge among the writes: one call for each group."""
+    for place, action in enumerate(planned):
+        if isinstance(action, IncreaseSize) and action.group == hedge.group:
+            planned[place] = msgspec.structs.replace(
+                action, target=hedge.target, hedged=hedge.hedged, hedge_for=hedge.hedge_for, reason=hedge.reason
+            )
+            return
+    planned.append(hedge)
+
+
+def _barred(ground: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
+    """Groups that no hedge is bought from."""
+    reasons = {action.group: _IN_USE for action in planned if not _may_grow_more(action)}
+    for ref, group in ground.state.groups.items():
+        if group.seen.options.zero_or_max_node_scaling or ref in ground.new_groups:
+            reasons[ref] = _WHOLE if ref not in ground.new_groups else _IN_USE
+    return reasons | dict.fromkeys(_find_doubtful(ground), _IN_DOUBT)
+
+
+def _may_grow_more(action: SizeWrite) -> bool:
+    """Is it growth for pods? That of a request is all or nothing."""
+    return isinstance(action, IncreaseSize) and action.request is None and not action.atomic
+
+
+def _find_doubtful(ground: ScaleUpContext) -> Collection[GroupRef]:
+    probes = ground.settings.probes_after_backoff
+    groups = ground.state.groups.items()
+    on_probation = {ref for ref, group in groups if probes and allowance(group.backoff, ground.state.now) is not None}
+    return ground.silent.keys() | on_probation

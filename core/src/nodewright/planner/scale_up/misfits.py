@@ -1,0 +1,167 @@
+"""Machines that came and do not take the pods they were bought for (docs/adr/0027-vain-purchases.md)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace as changed
+
+from nodewright.clusterstate.memory import Purchase, Purchases
+from nodewright.clusterstate.node_samples import STANDARD_RESOURCES, is_stable, sample_of
+from nodewright.clusterstate.purchases import after_misfit, asked_since, asks_in_vain, with_asked
+from nodewright.clusterstate.state import ClusterState
+from nodewright.estimator.binpacking import Template
+from nodewright.model.group import GroupRef
+from nodewright.model.node import Node
+from nodewright.model.pod import Pod
+from nodewright.model.reason import Rejection, SkipCode, SkipReason
+from nodewright.model.settings import Settings
+from nodewright.model.timestamps import format_moment
+from nodewright.planner.plan import Misfit, ScaleUpReport
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.pending_pods import Bought
+from nodewright.planner.scale_up.templates import place_daemons, sanitized
+from nodewright.predicates import explain
+from nodewright.snapshot.pod_class import PodClass, ask_once, kind_of
+from nodewright.snapshot.snapshot import Snapshot
+
+# What a node refuses whatever runs on it and elsewhere.
+_OF_THE_NODE = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeResourcesFit"})
+
+
+_AT_ONCE = frozenset({"Too many pods", *(f"Insufficient {name}" for name in STANDARD_RESOURCES)})
+
+
+# Why no machine of a group is bought for a class of pods.
+Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of purchases: those that are remembered, new misfits, and which pairs are barred from growth."""
+
+    purchases: Purchases = field(default_factory=dict)
+    misfits: tuple[Misfit, ...] = ()
+    barred: Barred = field(default_factory=dict)
+
+
+def judge_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]) -> Judgement:
+    """Judge what was bought, now that the pods in ``left`` have found no room. CA does not.
+
+    A purchase is over when a node came after it that is up: its pods have room there, or it takes such pods when it is
+    empty, or it is a misfit.
+    """
+    held = state.memory.purchases
+    if not held or settings.is_ca:
+        return Judgement()
+    classes = _by_kind(state.observation.snapshot, left)
+    purchases: dict[GroupRef, dict[str, Purchase]] = {ref: dict(kinds) for ref, kinds in held.items()}
+    misfits, unsettled = list[Misfit](), set[tuple[GroupRef, str]]()
+    for ref, kinds in purchases.items():
+        newest = _newest_up(state, ref, asked_since(held, ref))
+        if newest is None:
+            continue
+        for kind, purchase in kinds.items():
+            if not purchase.asked or newest.created < purchase.asked:
+                continue
+            waiting = next(iter(classes.get(kind, {}).items()), None)
+            if waiting is None:
+                kinds[kind] = changed(purchase, asked=0.0)
+                continue
+            pod_class, pod = waiting
+            rejection = _find_rejection(state, settings, newest, pod_class)
+            if rejection is None:
+                kinds[kind] = Purchase()
+            elif not (is_stable(newest, state.now) or _is_final(rejection)):
+                unsettled.add((ref, kind))
+            else:
+                kinds[kind] = after_misfit(purchase, str(rejection), state.now)
+                reason, until = str(rejection), kinds[kind].until
+                misfits.append(Misfit(group=ref, node=newest.name, pod=pod.key, reason=reason, until=until))
+    barred = {
+        pod_class: reasons
+        for kind, alike in classes.items()
+        if (reasons := dict(_barred_groups(purchases, unsettled, kind, state.now)))
+        for pod_class in alike
+    }
+    return Judgement(purchases, tuple(misfits), barred)
+
+
+def note_purchases(
+    held: Purchases, reports: Iterable[ScaleUpReport], snapshot: Snapshot, settings: Settings, now: float
+) -> Purchases:
+    """Return the purchases with those that a plan makes for pods."""
+    if settings.is_ca:
+        return held
+    bought: dict[tuple[GroupRef, str], None] = {}
+    for report in reports:
+        if report.expansions:
+            kinds = dict.fromkeys(
+                kind for _, kind in ask_once(report.triggered, lambda pod: kind_of(snapshot.class_of(pod)))
+            )
+            bought |= dict.fromkeys((expansion.group, kind) for expansion in report.expansions for kind in kinds)
+    return with_asked(held, bought, now) if bought else held
+
+
+def find_bought(ground: ScaleUpContext) -> Bought | None:
+    """Return which machines on their way were bought for pods of a class; None: CA does not ask."""
+    if ground.settings.is_ca:
+        return None
+    purchases, coming = ground.state.memory.purchases, ground.coming
+
+    def rows(pod_class: PodClass) -> Sequence[int]:
+        kind = kind_of(pod_class) if purchases else ""
+        asked = (ref for ref, kinds in purchases.items() if kind in kinds and kinds[kind].asked)
+        return [row for ref in asked for row in coming.get(ref, ())]
+
+    return rows
+
+
+def _by_kind(snapshot: Snapshot, pods: Iterable[Pod]) -> dict[str, dict[PodClass, Pod]]:
+    """The classes of pods of each kind, each with a pod of it."""
+    found: dict[str, dict[PodClass, Pod]] = {}
+    for pod, pod_class in ask_once(pods, snapshot.class_of):
+        found.setdefault(kind_of(pod_class), {}).setdefault(pod_class, pod)
+    return found
+
+
+def _newest_up(state: ClusterState, ref: GroupRef, since: float) -> Node | None:
+    """The newest node of a group that is up and came after ``since`` (epoch seconds)."""
+    snapshot, group = state.observation.snapshot, state.groups.get(ref)
+    if group is None or since == float("inf"):
+        return None
+    rows = (snapshot.find_row(name) for name in group.readiness.ready)
+    nodes = (snapshot.node(row) for row in rows if row is not None)
+    return max((node for node in nodes if node.created >= since), key=lambda node: node.created, default=None)
+
+
+def _find_rejection(state: ClusterState, settings: Settings, node: Node, pod_class: PodClass) -> Rejection | None:
+    """Why a node does not take a pod of the class even when only DaemonSets run on it."""
+    sample = sample_of(node, state.observation)
+    board = state.observation.snapshot.sibling()
+    board.add_nodes([sanitized(node, node.name, settings.templates)])
+    place_daemons(board, Template(node, sample.pods), [len(board) - 1])
+    rejection = explain(board, pod_class, len(board) - 1)
+    return rejection if rejection is not None and rejection.predicate in _OF_THE_NODE else None
+
+
+def _is_final(rejection: Rejection) -> bool:
+    """Does the node lack what its kubelet told with its first word?"""
+    return bool(rejection.reasons) and _AT_ONCE.issuperset(rejection.reasons)
+
+
+def _barred_groups(
+    purchases: Purchases, unsettled: set[tuple[GroupRef, str]], kind: str, now: float
+) -> Iterator[tuple[GroupRef, SkipReason]]:
+    in_vain = asks_in_vain(purchases, kind, now)
+    for ref, kinds in purchases.items():
+        purchase = kinds.get(kind)
+        if (ref, kind) in unsettled:
+            message = "its new node does not take such pods yet, and may lack devices or labels that come later"
+        elif purchase is None or not purchase.misfits or not (in_vain or now <= purchase.until):
+            continue
+        elif now <= purchase.until:
+            until = format_moment(purchase.until)
+            message = f"a node that was added for such pods did not take them ({purchase.reason}); not before {until}"
+        else:
+            message = "nodes that were added for such pods did not take them, too often within a day"
+        yield ref, SkipReason(code=SkipCode.MISFIT, message=message)

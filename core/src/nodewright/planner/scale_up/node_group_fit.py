@@ -1,0 +1,115 @@
+"""Which node groups would fit a pod on a new, empty node."""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from nodewright.estimator.binpacking import Estimate, Template, estimate
+from nodewright.estimator.limits import IsOver, never
+from nodewright.estimator.pod_group import PodGroup
+from nodewright.model.group import GroupRef
+from nodewright.model.meta import Resources
+from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.reason import Rejection, SkipReason
+from nodewright.planner.scale_up.templates import place_daemons
+from nodewright.predicates import explain, feasible, is_countable
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+
+class NodeGroupFit:
+    """One empty node of every group.
+
+    Pods whose places do not depend on other pods are tried on all of them at once, in a picture that holds
+    nothing else; the others on one new node at a time beside the whole cluster, since a domain that no real
+    node is in would change the answer. Groups that are ``barred`` for a class do not take it.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        templates: Mapping[GroupRef, Template],
+        barred: Mapping[PodClass, Mapping[GroupRef, SkipReason]],
+    ) -> None:
+        self._snapshot = snapshot
+        self._barred = barred
+        self._templates = templates
+        self._row = {ref: row for row, ref in enumerate(templates)}
+        self._board = snapshot.sibling()
+        self._board.add_nodes([template.node for template in templates.values()])
+        for row, template in enumerate(templates.values()):
+            place_daemons(self._board, template, [row])
+        self._beside: dict[GroupRef, Snapshot] = {}
+        self._fits: dict[PodClass, frozenset[GroupRef]] = {}
+        self._kinds: dict[GroupRef, Hashable] = {}
+        # The groups of pods are kept with the estimate, so that their ids are theirs alone.
+        self._estimates: dict[Hashable, tuple[Sequence[PodGroup], Estimate]] = {}
+        # Groups for which time was up before all pods had been tried.
+        self.cut_short: set[GroupRef] = set()
+
+    def fits(self, pod_class: PodClass) -> frozenset[GroupRef]:
+        """The groups whose new node takes a pod of the class."""
+        found = self._fits.get(pod_class)
+        if found is None:
+            found = self._fits[pod_class] = frozenset(self._find(pod_class)) - self._barred.get(pod_class, {}).keys()
+        return found
+
+    def rejection(self, pod_class: PodClass, ref: GroupRef) -> Rejection | SkipReason | None:
+        """Why the new node of a group does not take a pod of the class."""
+        if ref in self.fits(pod_class):
+            return None
+        barred = self._barred.get(pod_class, {}).get(ref)
+        if barred is not None:
+            return barred
+        if is_countable(self._snapshot, pod_class):
+            return explain(self._board, pod_class, self._row[ref])
+        beside = self._with_node(ref)
+        return explain(beside, pod_class, len(beside) - 1)
+
+    def estimate(
+        self, ref: GroupRef, groups: Sequence[PodGroup], limit: int, *, fastpath: bool, is_over: IsOver = never
+    ) -> Estimate:
+        """How pods would be packed on new nodes of a group; groups whose nodes are equal share the answer."""
+        key = (self._kind(ref), limit, fastpath, tuple(map(id, groups)))
+        known = self._estimates.get(key)
+        if known is None:
+            found = estimate(self._snapshot, self._templates[ref], groups, limit, fastpath=fastpath, is_over=is_over)
+            known = self._estimates[key] = (groups, found)
+        if known[1].is_partial:
+            self.cut_short.add(ref)
+        return known[1]
+
+    def _kind(self, ref: GroupRef) -> Hashable:
+        """Everything of a group's template but its name that decides how pods are packed on copies of it."""
+        kind = self._kinds.get(ref)
+        if kind is None:
+            template = self._templates[ref]
+            spec, status, labels = template.node.spec, template.node.status, dict(template.node.metadata.labels)
+            labels.pop(HOSTNAME_LABEL, None)
+            daemons = tuple(self._snapshot.class_of(pod, placed=True).id for pod in template.pods)
+            offers = _amounts(status.capacity), _amounts(template.node.allocatable)
+            kind = (frozenset(labels.items()), spec.taints, spec.unschedulable, *offers, daemons)
+            self._kinds[ref] = kind
+        return kind
+
+    def _find(self, pod_class: PodClass) -> list[GroupRef]:
+        if is_countable(self._snapshot, pod_class):
+            mask = feasible(self._board, pod_class)
+            return [ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits]
+        return [ref for ref in self._row if self._fits_beside(pod_class, ref)]
+
+    def _fits_beside(self, pod_class: PodClass, ref: GroupRef) -> bool:
+        beside = self._with_node(ref)
+        last = len(beside) - 1
+        return bool(feasible(beside, pod_class, slice(last, last + 1))[0])
+
+    def _with_node(self, ref: GroupRef) -> Snapshot:
+        """The cluster with one new node of a group, its last row."""
+        if ref not in self._beside:
+            beside = self._snapshot.fork()
+            row = beside.add_copies(self._templates[ref].node, 1).start
+            place_daemons(beside, self._templates[ref], [row])
+            self._beside[ref] = beside
+        return self._beside[ref]
+
+
+def _amounts(resources: Resources) -> frozenset[tuple[str, int]]:
+    return frozenset((name, quantity.nano) for name, quantity in resources.items())

@@ -1,0 +1,284 @@
+"""Plan one scale-up: options, the expander's choice, limits, balancing, probation."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from nodewright.estimator.pod_group import PodGroup, group_pods
+from nodewright.expander.chain import ExpanderContext, choose
+from nodewright.expander.option import Option
+from nodewright.expander.price import find_unit_prices
+from nodewright.expander.priority import priority_problem
+from nodewright.model.action import IncreaseSize
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
+from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
+from nodewright.planner.scale_up.balancing import find_similar, spread_over
+from nodewright.planner.scale_up.context import ScaleUpContext, deadline, grown, with_targets
+from nodewright.planner.scale_up.failover import Probation, Trial, is_cut, least_alike, no_more_alike
+from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
+from nodewright.planner.scale_up.options import make_option, skip_reason
+from nodewright.snapshot.pod_class import PodClass
+
+_NOT_CHOSEN = SkipReason(code=SkipCode.NOT_CHOSEN, message="another group was chosen in this loop")
+
+
+_NO_ROOM_LEFT = SkipReason(code=SkipCode.NO_ROOM, message="the group may not grow by enough for this pod")
+
+
+_NO_TIME = SkipReason(
+    code=SkipCode.NO_TIME, message="time was up (--max-binpacking-time) before it was looked at: it is in the next loop"
+)
+
+
+_CUT_SHORT = SkipReason(
+    code=SkipCode.NO_TIME,
+    message="time was up (--max-nodegroup-binpacking-duration) before all pods had been tried: it goes on in the next loop",
+)
+
+
+# So many pods are named to whoever asks why a group grew.
+_NAMED_PODS = 3
+
+
+_POSTPONED = {
+    ScaleUpResult.NODE_LIMIT: SkipReason(code=SkipCode.NODE_LIMIT, message="max total nodes in cluster reached"),
+    ScaleUpResult.IN_COOLDOWN: SkipReason(
+        code=SkipCode.WAITING, message="all pending pods are new: they wait a moment"
+    ),
+}
+
+
+class ScaleUp:
+    """One scale-up being planned; groups in ``barred`` are left out for that reason."""
+
+    def __init__(
+        self,
+        ground: ScaleUpContext,
+        pods: Sequence[Pod],
+        random: Random,
+        barred: Mapping[GroupRef, SkipReason] | None = None,
+    ) -> None:
+        self._ground = ground
+        self._random = random
+        self._groups = group_pods(pods, ground.snapshot)
+        reasons = {ref: skip_reason(ground, ref) for ref in ground.state.groups}
+        self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
+        self._gallery = NodeGroupFit(ground.snapshot, ground.templates, ground.barred)
+        self._probes = self._make_probes(ground.state.groups.keys() - self._skipped.keys())
+        self._unhelped: dict[PodClass, GroupReasons] = {}
+        self._postponed: Rejection | SkipReason | None = None
+
+    def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
+        """The increases to ask for, and the report that explains them."""
+        options = self._options()
+        chosen = self._choose(options)
+        if chosen is None:
+            return [], self._report(ScaleUpResult.NO_OPTIONS, options)
+        expansions, is_probe = self._spread(chosen)
+        if not expansions:
+            return [], self._report(ScaleUpResult.NO_OPTIONS, options)
+        if is_probe:
+            nodes = sum(expansion.added for expansion in expansions)
+            trial = self._probes.try_out(chosen, self._probes.offered(chosen.group, self._groups), nodes)
+            if trial.rest:
+                return self._probe(options, chosen, trial, expansions)
+        report = self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
+        return increases(expansions, chosen.pods), report
+
+    def postpone(self, result: ScaleUpResult) -> ScaleUpReport:
+        """The report when nothing may be asked for now, whatever would help."""
+        self._postponed = _POSTPONED.get(result)
+        return self._report(result, [])
+
+    def _make_probes(self, may_grow: Collection[GroupRef]) -> Probation:
+        return Probation(self._ground, may_grow, self._gallery)
+
+    def _options(self) -> list[Option]:
+        """What every group would do; when time is up, those that were looked at until some would help."""
+        found: list[Option] = []
+        elapsed, limit = self._ground.state.elapsed, self._ground.settings.scale_up.max_binpacking_time
+        for ref in [ref for ref in self._ground.state.groups if ref not in self._skipped]:
+            if found and 0 < limit < elapsed():
+                self._skipped[ref] = _NO_TIME
+                continue
+            offered = self._probes.offered(ref, self._groups)
+            option = make_option(self._ground, ref, offered, self._similar(ref, offered), self._gallery)
+            if option is not None:
+                found.append(option)
+        return found
+
+    def _similar(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[GroupRef]:
+        """Over which groups growth of one for these pods is spread besides."""
+        similar = find_similar(self._ground, ref, groups, self._gallery)
+        pods = [group.pods for group in groups if ref in self._gallery.fits(group.pod_class)] if similar else ()
+        return no_more_alike(self._ground, ref, similar, pods)
+
+    def _choose(self, options: Sequence[Option]) -> Option | None:
+        ground = self._ground
+        prices = []
+        for ref, template in ground.templates.items():
+            price, capacity = ground.state.groups[ref].seen.hourly_price, template.node.status.capacity
+            if price is not None and "cpu" in capacity and "memory" in capacity:
+                prices.append((price, capacity["cpu"].milli, capacity["memory"].value))
+        market = ExpanderContext(
+            unit_prices=find_unit_prices(prices),
+            cluster_nodes=ground.node_count,
+            priorities=ground.state.observation.priorities,
+        )
+        expanders = [name.strip() for name in ground.settings.scale_up.expander.split(",")]
+        return choose(least_alike(ground, options), expanders, market, self._random)
+
+    def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
+        """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it.
+
+        Also: whether a group on probation among them may have been wanted for more than it is asked for.
+        """
+        ground = self._ground
+        left = ground.nodes_left
+        wanted = chosen.node_count if left is None else min(chosen.node_count, left)
+        wanted, _ = ground.quota.allowed(chosen.node, wanted)
+        similar = self._similar(chosen.group, self._groups)
+        refs = [chosen.group, *(ref for ref in similar if ref not in self._skipped)]
+        refs.sort(key=list(ground.state.groups).index)
+        limits = self._probes.limits(chosen.group, refs, self._groups)
+        expansions = spread_over(ground, refs, wanted, limits)
+        return expansions, is_cut(expansions, limits)
+
+    def _probe(
+        self, options: Sequence[Option], chosen: Option, trial: Trial, expansions: tuple[Expansion, ...]
+    ) -> tuple[list[IncreaseSize], ScaleUpReport]:
+        """The trial, and the rest of its pods on groups that are neither on probation nor growing already."""
+        barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probes.reasons
+        # A group that the trial makes counts towards the most that may be made.
+        grown = with_targets(trial.ground, {expansion.group: expansion.target for expansion in expansions})
+        others = ScaleUp(grown, trial.rest, self._random, barred)
+        more, second = others.plan()
+        planned = {id(pod) for pod in trial.rest}
+        shown = [trial.option if option is chosen else option for option in options]
+        first = self._report(ScaleUpResult.SUCCESSFUL, shown, trial.option, expansions, planned)
+        return [*increases(expansions, trial.option.pods), *more], _joined(first, second, self._probes.reasons)
+
+    def _report(
+        self,
+        result: ScaleUpResult,
+        options: Sequence[Option],
+        chosen: Option | None = None,
+        expansions: tuple[Expansion, ...] = (),
+        planned: Collection[int] = (),
+    ) -> ScaleUpReport:
+        """``planned`` are pods, by identity, that another report is about."""
+        awaiting, unhelped = list[Pod](), list[Unhelped]()
+        helps_all = chosen is not None and len(chosen.pods) == sum(len(group.pods) for group in self._groups)
+        helped = set(planned) if chosen is None or helps_all else {*planned, *map(id, chosen.pods)}
+        for group in () if helps_all else self._groups:
+            rest = [pod for pod in group.pods if id(pod) not in helped] if helped else group.pods
+            if not rest:
+                continue
+            if chosen is not None and self._is_for_others(group.pod_class, chosen.group):
+                awaiting += rest
+            else:
+                reasons = self._reasons(group.pod_class, chosen)
+                unhelped += [Unhelped(pod=pod, reasons=reasons) for pod in rest]
+        return ScaleUpReport(
+            result=result,
+            expansions=expansions,
+            options=_summaries(options, chosen),
+            triggered=chosen.pods if chosen is not None else (),
+            awaiting=tuple(awaiting),
+            unhelped=tuple(unhelped),
+            skipped=self._skipped,
+            partial=self._partial(),
+            warnings=self._warnings(),
+        )
+
+    def _partial(self) -> str:
+        passed_by = sum(reason is _NO_TIME for reason in self._skipped.values())
+        cut = ", ".join(map(str, self._gallery.cut_short))
+        said = [f"{passed_by} groups were not looked at"] if passed_by else []
+        said += [f"not all pods were tried on {cut}"] if cut else []
+        return f"time was up: {' and '.join(said)}" if said else ""
+
+    def _warnings(self) -> tuple[str, ...]:
+        problem = priority_problem(self._ground.state.observation.priorities)
+        return (problem,) if problem and "priority" in self._ground.settings.scale_up.expander.split(",") else ()
+
+    def _is_for_others(self, pod_class: PodClass, chosen: GroupRef) -> bool:
+        """Whether groups that may grow take the pod, and the chosen one does not."""
+        fits = self._gallery.fits(pod_class)
+        if chosen in fits and chosen not in self._skipped:
+            return False
+        return any(ref not in self._skipped for ref in fits)
+
+    def _reasons(self, pod_class: PodClass, chosen: Option | None) -> GroupReasons:
+        """A reason for every group; pods of a class share them."""
+        held = self._unhelped.get(pod_class)
+        if held is None:
+            held = self._unhelped[pod_class] = {
+                ref: self._reason(pod_class, ref, chosen) for ref in self._ground.state.groups
+            }
+        return held
+
+    def _reason(self, pod_class: PodClass, ref: GroupRef, chosen: Option | None) -> Rejection | SkipReason:
+        known = self._skipped.get(ref) or self._gallery.rejection(pod_class, ref) or self._probes.reason(ref, pod_class)
+        if known is not None:
+            return known
+        if ref in self._gallery.cut_short and (chosen is None or chosen.group == ref):
+            return _CUT_SHORT
+        return self._postponed or (_NO_ROOM_LEFT if chosen is None or chosen.group == ref else _NOT_CHOSEN)
+
+
+def increases(expansions: Iterable[Expansion], pods: Sequence[Pod] = ()) -> list[IncreaseSize]:
+    """One call per expansion."""
+    named = tuple(pod.key for pod in pods[:_NAMED_PODS])
+    return [
+        IncreaseSize(group=e.group, expected_target=e.current, target=e.target, pods=named, pod_count=len(pods))
+        for e in expansions
+    ]
+
+
+def _joined(first: ScaleUpReport, second: ScaleUpReport, probed: Mapping[GroupRef, SkipReason]) -> ScaleUpReport:
+    """One report of a trial and of what was planned for the rest of its pods."""
+    chosen = {option.group: option for option in second.options if option.chosen}
+    grown = {expansion.group for expansion in first.expansions}
+    return replace(
+        first,
+        expansions=first.expansions + second.expansions,
+        options=tuple(chosen.get(option.group, option) for option in first.options),
+        triggered=first.triggered + second.triggered,
+        awaiting=first.awaiting + second.awaiting,
+        unhelped=first.unhelped + second.unhelped,
+        probed={ref: reason for ref, reason in probed.items() if ref in grown},
+    )
+
+
+def _summaries(options: Sequence[Option], chosen: Option | None) -> tuple[OptionSummary, ...]:
+    return tuple(
+        OptionSummary(group=o.group, nodes=o.node_count, pods=len(o.pods), chosen=o is chosen) for o in options
+    )
+
+
+def plan_rounds(
+    ground: ScaleUpContext, pods: Sequence[Pod], random: Random
+) -> tuple[list[IncreaseSize], list[ScaleUpReport]]:
+    """The increases and the report of every round: one, or as many as help some pod that is left while there is time."""
+    settings = ground.settings.scale_up
+    is_over = deadline(ground.state.elapsed, settings.salvo_scale_up_budget)
+    actions: list[IncreaseSize] = []
+    reports: list[ScaleUpReport] = []
+    current: ScaleUpContext | None = ground
+    while current is not None and pods:
+        increases, report = ScaleUp(current, pods, random).plan()
+        actions += increases
+        reports.append(report)
+        if not (settings.salvo_scale_up and increases):
+            break
+        handled = {id(pod) for pod in report.triggered}
+        pods = [pod for pod in pods if id(pod) not in handled]
+        if pods and is_over():
+            said = f"time was up (--salvo-scale-up-budget) with {len(pods)} pods left: the next loop goes on with them"
+            reports[-1] = replace(report, partial="; ".join(filter(None, (report.partial, said))))
+            break
+        current = grown(current, report)
+    return actions, reports

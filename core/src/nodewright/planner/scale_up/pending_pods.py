@@ -1,0 +1,352 @@
+"""Which pods are pending, and which of them fit on nodes that exist or are under way."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+from msgspec.structs import replace
+
+from nodewright.estimator.spread import dealt_in_turn, round_robin
+from nodewright.model.duration import parse_duration
+from nodewright.model.pod import Pod, PodSpec
+from nodewright.model.removal import Removing
+from nodewright.model.settings import PodSettings, Settings
+from nodewright.predicates import capacity, feasible, is_countable
+from nodewright.snapshot.pod_class import PodClass, PodClasses, ask_once
+from nodewright.snapshot.snapshot import Snapshot
+
+
+@dataclass
+class Hints:
+    """Names of nodes: ``before`` as the last loop left it, ``fresh`` what was found since and is kept."""
+
+    before: Mapping[str, str] = field(default_factory=dict)
+    fresh: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def are_none(self) -> bool:
+        return not self.fresh and not self.before
+
+    def get(self, pod: Pod) -> str | None:
+        key = hint_key(pod)
+        return self.fresh.get(key) or self.before.get(key)
+
+    def set(self, pod: Pod, node: str) -> None:
+        self.fresh[hint_key(pod)] = node
+
+
+def hint_key(pod: Pod) -> str:
+    """By what the place of a pod is remembered."""
+    return pod.metadata.uid or pod.key
+
+
+ByClass = dict[PodClass, list[Pod]]
+
+
+# Rows of machines on their way that were bought for pods of a class.
+Bought = Callable[[PodClass], Sequence[int]]
+
+
+DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
+
+
+# A preempted pod ends when its grace is over, and so many seconds later at the latest.
+_END_SECONDS = 30.0
+
+
+_SOURCE_ANNOTATION = "kubernetes.io/config.source"
+
+
+def is_expendable(priority: int | None, settings: PodSettings) -> bool:
+    """Pods below the cut-off neither cause growth nor hold room; a pod without priority never is."""
+    return priority is not None and priority < settings.expendable_pods_priority_cutoff
+
+
+def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
+    """Free the room of running pods that give way to anything.
+
+    CA does not see running pods of schedulers that are not allowed either: their room looks free to it.
+    """
+    allowed = settings.pods.allowed_scheduler_names
+    _drop(snapshot, lambda spec: is_expendable(spec.priority, settings.pods))
+    if settings.is_ca and allowed:
+        _drop(snapshot, lambda spec: spec.scheduler_name not in allowed)
+
+
+def drop_preempted(snapshot: Snapshot, now: float) -> float:
+    """Free the room of pods that the scheduler preempted: it is meant for those that wait. Return when (epoch seconds) the
+    first of them must have ended; infinity if there are none.
+
+    One that is still there half a minute after its time keeps its room: nobody knows when it ends.
+    """
+    first = math.inf
+    for pod_class, rows in [(held, list(rows)) for held, rows in snapshot.placements() if held.terminating]:
+        for row in rows:
+            known = zip(snapshot.pods(row), snapshot.pod_classes(row), strict=True)
+            for pod in [pod for pod, its_class in known if its_class is pod_class]:
+                ends = _ends_by(pod)
+                if now <= ends:
+                    snapshot.unplace(pod_class, row, pod=pod)
+                    first = min(first, ends)
+    return first
+
+
+def _ends_by(pod: Pod) -> float:
+    """When a preempted pod must have ended (epoch seconds); minus infinity for one that nobody preempted."""
+    ends = pod.metadata.deletion_timestamp
+    preempted = any(condition.is_preemption for condition in pod.status.conditions)
+    return ends.timestamp() + _END_SECONDS if ends is not None and preempted else -math.inf
+
+
+def _drop(snapshot: Snapshot, wanted: Callable[[PodSpec], bool]) -> None:
+    held = [(pod_class, dict(rows)) for pod_class, rows in snapshot.placements() if wanted(pod_class.spec)]
+    for pod_class, rows in held:
+        for row, count in rows.items():
+            snapshot.unplace(pod_class, row, count)
+    for row in {row for _, rows in held for row in rows}:
+        snapshot.forget_pods(row, lambda pod_class: wanted(pod_class.spec))
+
+
+def is_pending(pod: Pod, settings: PodSettings) -> bool:
+    """Whether a pod without a node waits for room: the scheduler has tried and found none.
+
+    A DaemonSet's pod takes what room there is, and is then left to its own node: nothing grows for it.
+    """
+    if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
+        return False
+    if settings.allowed_scheduler_names and pod.spec.scheduler_name not in settings.allowed_scheduler_names:
+        return False
+    if is_expendable(pod.spec.priority, settings):
+        return False
+    scheduled = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+    if scheduled is not None and scheduled.finds_no_place:
+        return True
+    untried = scheduled is None or (scheduled.status == "False" and not scheduled.reason)
+    return untried and pod.spec.scheduler_name in settings.bypassed_scheduler_names
+
+
+def unhelped_namespaces(snapshot: Snapshot, settings: Settings) -> frozenset[str]:
+    """Return the namespaces whose pods no node helps, since they can never be bound. CA buys nodes for them."""
+    return frozenset() if settings.is_ca else snapshot.context.ending_namespaces
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Pods that wait for room: those to plan for, also by class, and those that wait out their delay. ``daemons`` are
+    the pods of DaemonSets, by identity.
+    """
+
+    old: list[Pod]
+    by_class: ByClass
+    young: list[Pod]
+    daemons: set[int]
+
+    def add(self, pods: Iterable[Pod], classes: PodClasses) -> None:
+        """More to plan for."""
+        for pod in pods:
+            self.old.append(pod)
+            self.by_class.setdefault(classes.of(pod), []).append(pod)
+
+
+def find_pending(
+    pods: Iterable[Pod],
+    settings: PodSettings,
+    now: float,
+    classes: PodClasses,
+    unhelped: frozenset[str] = frozenset(),
+) -> Waiting:
+    """The pods that wait for room, but those of the namespaces ``unhelped``."""
+    found, by_class, daemons, delays = list[Pod](), ByClass(), set[int](), set[str]()
+
+    def sort(pod: Pod) -> tuple[list[Pod] | None, bool]:
+        waits = is_pending(pod, settings) and pod.metadata.namespace not in unhelped
+        alike = by_class.setdefault(classes.of(pod), []) if waits else None
+        delays.update({DELAY_ANNOTATION} & pod.metadata.annotations.keys())
+        return alike, pod.is_daemonset_pod
+
+    for pod, (alike, is_daemon) in ask_once(pods, sort):
+        if alike is not None:
+            found.append(pod)
+            alike.append(pod)
+            if is_daemon:
+                daemons.add(id(pod))
+    if not delays and settings.new_pod_scale_up_delay <= 0:
+        return Waiting(found, by_class, [], daemons)
+    old, young = split_young(found, settings, now)
+    return Waiting(old, classes.sort(old), young, daemons)
+
+
+def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], settings: PodSettings) -> list[Pod]:
+    """Pods that their controllers will create anew once the node under them is drained: they wait for room from now."""
+    rows = (snapshot.find_row(name) for name, held in removing.items() if held.removal.drains)
+    pods = (pod for row in rows if row is not None for pod in snapshot.pods(row))
+    leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None and _returns(pod, settings)]
+    return [replace(pod, spec=replace(pod.spec, node_name="")) for pod in leaving]
+
+
+def _returns(pod: Pod, settings: PodSettings) -> bool:
+    source = pod.metadata.annotations.get(_SOURCE_ANNOTATION)
+    is_static = source is not None and source != "api"
+    expendable = is_expendable(pod.spec.priority, settings)
+    return not (pod.is_mirror or is_static or pod.is_daemonset_pod or expendable)
+
+
+def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple[list[Pod], list[Pod]]:
+    """Return the pods old enough to plan for, and those that wait out their delay.
+
+    Nobody knows the age of a pod that was created in the future: it waits for nothing.
+    """
+    old: list[Pod] = []
+    young: list[Pod] = []
+    for pod in pods:
+        created, delay = pod.metadata.creation_timestamp, _delay(pod, settings)
+        waits = delay > 0 and created is not None and now - delay <= created.timestamp() <= now
+        (young if waits else old).append(pod)
+    return old, young
+
+
+def _delay(pod: Pod, settings: PodSettings) -> float:
+    """Seconds a pod must have waited; an annotation may ask for more, never for less."""
+    least = settings.new_pod_scale_up_delay
+    text = pod.metadata.annotations.get(DELAY_ANNOTATION)
+    if text is None:
+        return least
+    try:
+        return max(least, parse_duration(text))
+    except ValueError:
+        return least
+
+
+def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = None) -> tuple[list[Pod], list[Pod]]:
+    """As ``take_fitting_classes``, for pods that are not sorted yet."""
+    return take_fitting_classes(snapshot, snapshot.vocabulary.classes.sort(pods), hints)
+
+
+def take_fitting_classes(
+    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None = None
+) -> tuple[list[Pod], list[Pod]]:
+    """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
+
+    Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go
+    together, in the order of classes. With ``bought``, pods whose place depends on others go to rows that were bought for
+    them first, and are tried again after the others; CA does neither.
+    """
+    fitting, left = _take_fitting_once(snapshot, by_class, hints, bought)
+    while bought is not None:
+        again = {held: alike for held, alike in snapshot.vocabulary.classes.sort(left).items() if not held.is_plain}
+        more, _ = _take_fitting_once(snapshot, again, hints, bought) if again else ([], [])
+        if not more:
+            break
+        placed = {id(pod) for pod in more}
+        fitting, left = fitting + more, [pod for pod in left if id(pod) not in placed]
+    return fitting, left
+
+
+def _take_fitting_once(
+    snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None
+) -> tuple[list[Pod], list[Pod]]:
+    fitting: list[Pod] = []
+    left: list[Pod] = []
+    cursor = 0
+    for _, classes in groupby(_by_priority(by_class), key=lambda held: held[0].spec.priority or 0):
+        open_classes = list(classes)
+        if hints is not None:
+            open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
+        for pod_class, alike in open_classes:
+            if is_countable(snapshot, pod_class):
+                rows, cursor = _deal(snapshot, pod_class, alike, cursor)
+            else:
+                own = bought(pod_class) if bought is not None else ()
+                rows, cursor = _place_in_turn(snapshot, pod_class, alike, cursor, own)
+            if hints is not None:
+                _learn(snapshot, alike, rows, hints)
+            fitting += alike[: len(rows)]
+            left += alike[len(rows) :]
+    return fitting, left
+
+
+def _by_priority(by_class: ByClass) -> list[tuple[PodClass, list[Pod]]]:
+    return sorted(by_class.items(), key=lambda item: item[0].spec.priority or 0, reverse=True)
+
+
+def _follow(
+    snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], hints: Hints, fitting: list[Pod]
+) -> list[Pod]:
+    """Place pods of a class where they were last time, adding them to ``fitting``; answers the others."""
+    if hints.are_none:
+        return list(pods)
+    left: list[Pod] = []
+    rooms: dict[int, int] = {}
+    countable = is_countable(snapshot, pod_class)
+    for pod in pods:
+        name = hints.get(pod)
+        row = snapshot.find_row(name) if name is not None else None
+        if row is None:
+            left.append(pod)
+            continue
+        if row not in rooms or not countable:
+            rooms[row] = _room_at(snapshot, pod_class, row, countable=countable)
+        if not rooms[row]:
+            left.append(pod)
+            continue
+        snapshot.place(pod_class, row, pod=pod)
+        rooms[row] -= 1
+        fitting.append(pod)
+        hints.set(pod, snapshot.name(row))
+    return left
+
+
+def _room_at(snapshot: Snapshot, pod_class: PodClass, row: int, *, countable: bool) -> int:
+    window = slice(row, row + 1)
+    return int(capacity(snapshot, pod_class, window)[0] if countable else feasible(snapshot, pod_class, window)[0])
+
+
+def _learn(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: Hints) -> None:
+    """Remember who was placed where; a machine that is on its way has another name next time."""
+    for pod, row in zip(pods, rows, strict=False):
+        name = snapshot.name(row)
+        if name in snapshot:
+            hints.set(pod, name)
+
+
+def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
+    """Place pods that only amounts keep apart, in closed form; answers the rows of those that have room, and where
+    the scan stands.
+    """
+    if not len(snapshot) or not pods:
+        return [], cursor
+    room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)
+    start = cursor % len(room)
+    counts, cursor = round_robin(room, len(pods), start)
+    rows = np.flatnonzero(counts)
+    if not len(rows):
+        return [], cursor
+    snapshot.place_many(pod_class, rows, counts[rows])
+    turns = dealt_in_turn(rows, counts[rows], start, len(room))
+    by_row: dict[int, list[Pod]] = {}
+    for pod, row in zip(pods, turns, strict=False):
+        by_row.setdefault(row, []).append(pod)
+    for row, arrived in by_row.items():
+        snapshot.name_pods(pod_class, row, arrived)
+    return turns, cursor
+
+
+def _place_in_turn(
+    snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int, own: Sequence[int]
+) -> tuple[list[int], int]:
+    """Place pods one by one, on the rows in ``own`` first; once one of a class fits nowhere, the rest of it does not
+    either.
+    """
+    turns: list[int] = []
+    for pod in pods:
+        rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)
+        if not len(rows):
+            break
+        rows = preferred if len(own) and len(preferred := np.intersect1d(rows, own)) else rows
+        row = int(rows[int(np.searchsorted(rows, cursor)) % len(rows)])
+        snapshot.place(pod_class, row, pod=pod)
+        turns.append(row)
+        cursor = row + 1
+    return turns, cursor

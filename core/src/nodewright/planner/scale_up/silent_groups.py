@@ -1,0 +1,117 @@
+"""Groups whose machines under way planning does not count on (docs/adr/0022-hedging.md)."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodewright.clusterstate.backoff import allowance
+from nodewright.clusterstate.provision_times import MARGIN, usual_time
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.model.duration import format_duration
+from nodewright.model.group import GroupRef
+from nodewright.model.settings import Settings
+from nodewright.planner.registration_deadline import last_joined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silence:
+    """Machines of one group that were asked for and that nobody counts on.
+
+    ``asked`` is when the first of them were asked for (epoch seconds), ``reason`` says why they are in doubt. ``is_silent``:
+    none came for longer than usual, so that pods that may go elsewhere do.
+    """
+
+    machines: int
+    asked: float
+    reason: str
+    is_silent: bool = False
+
+
+def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silence]:
+    """Return the groups that are silent or on probation with machines under way, and those that are hedged already.
+
+    A hedge holds until it has arrived or is over: one machine of a group that wakes up does not bring the others. A group
+    that grows by all or nothing is never doubted, nor is one whose machines are promised to a request.
+    """
+    if settings.size_correction != "prompt":
+        return {}
+    hedged_at = _find_hedged(state)
+    found = {}
+    for ref, group in state.groups.items():
+        is_whole = group.seen.options.zero_or_max_node_scaling or any(request.atomic for request in group.requests)
+        if not group.requests or is_whole:
+            continue
+        silence = _doubt(group, state, settings, hedged_at.get(ref, -math.inf))
+        if silence is not None:
+            found[ref] = silence
+    return found
+
+
+def silence_moments(state: ClusterState, settings: Settings) -> Iterator[float]:
+    """Return when each group with machines under way will have been silent for too long (epoch seconds)."""
+    if settings.hedges:
+        for group in state.groups.values():
+            if group.requests:
+                yield _quiet_since(group, state) + _usual_seconds(group.ref, state, settings)
+
+
+def _find_hedged(state: ClusterState) -> dict[GroupRef, float]:
+    """When the last hedge for a group was bought that is still under way (epoch seconds)."""
+    found: dict[GroupRef, float] = {}
+    for group in state.groups.values():
+        for request in group.requests:
+            for ref in request.hedge_for:
+                found[ref] = max(found.get(ref, -math.inf), request.started)
+    return found
+
+
+def _doubt(group: GroupState, state: ClusterState, settings: Settings, hedged_at: float) -> Silence | None:
+    since = _quiet_since(group, state)
+    is_silent = settings.hedges and since + _usual_seconds(group.ref, state, settings) < state.now
+    probed_after = _probed_after(group, state, settings)
+    requests = [
+        request
+        for request in group.requests
+        if is_silent or request.started <= hedged_at or request.started > probed_after
+    ]
+    under_way = max(0, group.upcoming - len(group.readiness.not_started))
+    machines = min(under_way, sum(request.increase for request in requests))
+    if not machines:
+        return None
+    asked = min(request.started for request in requests)
+    if is_silent or asked <= probed_after:
+        reason = f"has been silent for {format_duration(round(state.now - since))}"
+    else:
+        reason = "is on probation after a failure"
+    return Silence(machines=machines, asked=asked, reason=reason, is_silent=is_silent)
+
+
+def _probed_after(group: GroupState, state: ClusterState, settings: Settings) -> float:
+    """Since when what a group is asked for is a probe (epoch seconds); infinity for a group that is not on probation."""
+    backoff = group.backoff
+    if backoff is None or not settings.probes_after_backoff or allowance(backoff, state.now) is None:
+        return math.inf
+    return backoff.until
+
+
+def _quiet_since(group: GroupState, state: ClusterState) -> float:
+    """When the group last delivered a node, or when its oldest open request was made if that was later."""
+    return max(min(request.started for request in group.requests), min(last_joined(group, state), state.now))
+
+
+def _usual_seconds(ref: GroupRef, state: ClusterState, settings: Settings) -> float:
+    """How long machines of a group usually take at most.
+
+    The 99th percentile of its own arrivals; without history that of its provider's other groups; without any,
+    ``--hedging-delay``. Where the provider says how long the group may take, as much of it as a learned deadline leaves.
+    """
+    failures = settings.failures
+    said = state.observation.groups[ref].options.max_node_provision_seconds
+    if said != failures.ordinary_provision_seconds:
+        return said / MARGIN
+    histories = state.memory.arrivals
+    own = histories.get(ref)
+    usual = usual_time([own]) if own is not None and own.held else None
+    if usual is None:
+        usual = usual_time(held for other, held in histories.items() if other.provider == ref.provider)
+    return failures.hedging_delay if usual is None else max(usual, failures.min_learned_provision_time)

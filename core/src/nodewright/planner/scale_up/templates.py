@@ -1,0 +1,165 @@
+"""Template nodes of groups, and the machines under way as copies of them in the snapshot."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from nodewright.clusterstate.memory import SampleNode
+from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.estimator.binpacking import Template
+from nodewright.model.cluster import DaemonSet
+from nodewright.model.group import GroupRef
+from nodewright.model.meta import ObjectMeta, OwnerReference
+from nodewright.model.node import DELETION_CANDIDATE_TAINT, HOSTNAME_LABEL, TO_BE_DELETED_TAINT, Node, Taint
+from nodewright.model.pod import Pod, Toleration
+from nodewright.model.settings import TemplateSettings
+from nodewright.predicates import static_fit
+from nodewright.snapshot.snapshot import Snapshot
+
+TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
+
+
+_NODE = "node.kubernetes.io/"
+
+
+_CONDITION_TAINTS = frozenset(
+    {
+        *(f"{_NODE}{what}" for what in ("not-ready", "unreachable", "unschedulable", "network-unavailable")),
+        *(f"{_NODE}{what}-pressure" for what in ("memory", "disk", "pid")),
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "cloud.google.com/impending-node-termination",
+        "NodeWithImpairedVolumes",
+    }
+)
+
+
+# What the DaemonSet controller adds to every pod it makes.
+_DAEMON_TOLERATIONS = (
+    Toleration(key=f"{_NODE}not-ready", operator="Exists", effect="NoExecute"),
+    Toleration(key=f"{_NODE}unreachable", operator="Exists", effect="NoExecute"),
+    *(
+        Toleration(key=f"{_NODE}{what}", operator="Exists", effect="NoSchedule")
+        for what in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+    ),
+)
+
+
+_NETWORK_TOLERATION = Toleration(key=f"{_NODE}network-unavailable", operator="Exists", effect="NoSchedule")
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a group's template comes from; ``is_real`` when a node of the group was seen."""
+
+    node: Node
+    pods: tuple[Pod, ...]
+    is_real: bool
+
+
+def make_templates(state: ClusterState, settings: TemplateSettings) -> dict[GroupRef, Template]:
+    """A template for every group that has a node to copy or a provider's description.
+
+    A copied node keeps its mirror and DaemonSet pods. DaemonSets not among them are added where their pods
+    would run: always on a provider's description, on a copy only with ``force_ds`` or when they are node-critical.
+    """
+    sources = dict(_sources(state, settings))
+    board = state.observation.snapshot.sibling()
+    board.add_nodes([source.node for source in sources.values()])
+    pods = {ref: list(source.pods) for ref, source in sources.items()}
+    for daemon_set in state.observation.daemon_sets:
+        pod = _daemon_pod(daemon_set)
+        fits = static_fit(board, board.class_of(pod), slice(0, len(board)))
+        for (ref, source), fit in zip(sources.items(), fits.tolist(), strict=True):
+            wanted = not source.is_real or settings.force_ds or _is_node_critical(pod)
+            if fit and wanted and not _is_represented(daemon_set, source.pods):
+                pods[ref].append(pod)
+    return {ref: Template(source.node, tuple(pods[ref])) for ref, source in sources.items()}
+
+
+def place_daemons(snapshot: Snapshot, template: Template, rows: Iterable[int]) -> None:
+    """Start a template's pods on copies of it."""
+    classes = [snapshot.class_of(pod, placed=True) for pod in template.pods]
+    for row in rows:
+        for pod_class in classes:
+            snapshot.place(pod_class, row)
+
+
+def _sources(state: ClusterState, settings: TemplateSettings) -> Iterator[tuple[GroupRef, _Source]]:
+    for ref, group in state.groups.items():
+        sample = state.memory.samples.get(ref)
+        source = _source(group, sample)
+        if source is not None:
+            name = f"template-node-for-{ref.provider}-{ref.group_id}"
+            yield ref, replace_node(source, sanitized(source.node, name, settings))
+
+
+def replace_node(source: _Source, node: Node) -> _Source:
+    return _Source(node, source.pods, source.is_real)
+
+
+def _source(group: GroupState, sample: SampleNode | None) -> _Source | None:
+    if sample is not None:
+        return _Source(sample.node, sample.pods, is_real=True)
+    return _Source(group.seen.template, (), is_real=False) if group.seen.template is not None else None
+
+
+def sanitized(node: Node, name: str, settings: TemplateSettings) -> Node:
+    """A node as it will be once it is up: without the marks of starting, failing or being deleted."""
+    labels = {**node.metadata.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"}
+    taints = tuple(taint for taint in node.spec.taints if not _is_passing(taint, settings))
+    unschedulable = node.spec.unschedulable and not settings.scale_from_unschedulable
+    spec = replace(node.spec, taints=taints, unschedulable=unschedulable, provider_id="")
+    return replace(node, metadata=replace(node.metadata, name=name, uid="", labels=labels), spec=spec)
+
+
+def _is_passing(taint: Taint, settings: TemplateSettings) -> bool:
+    """A taint that says something of one node now, not of every node of the group."""
+    own = taint.key in (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT) or taint.key in _CONDITION_TAINTS
+    status = taint.key in settings.status_taint or taint.key.startswith(STATUS_PREFIX)
+    return own or status or is_startup_taint(taint.key, settings)
+
+
+def _daemon_pod(daemon_set: DaemonSet) -> Pod:
+    template = daemon_set.spec.template
+    network = (_NETWORK_TOLERATION,) if template.spec.host_network else ()
+    spec = replace(template.spec, tolerations=(*template.spec.tolerations, *_DAEMON_TOLERATIONS, *network))
+    meta = daemon_set.metadata
+    owner = OwnerReference(kind="DaemonSet", name=meta.name, uid=meta.uid, controller=True)
+    labels = template.metadata.labels
+    own = ObjectMeta(name=f"{meta.name}-pod", namespace=meta.namespace, labels=labels, owner_references=(owner,))
+    return Pod(metadata=own, spec=spec)
+
+
+def _is_node_critical(pod: Pod) -> bool:
+    preempts = pod.spec.preemption_policy in ("", "PreemptLowerPriority")
+    return pod.spec.priority_class_name == "system-node-critical" and preempts
+
+
+def _is_represented(daemon_set: DaemonSet, pods: Iterable[Pod]) -> bool:
+    meta = daemon_set.metadata
+    owners = [pod.metadata.controller for pod in pods if pod.metadata.namespace == meta.namespace]
+    return any(owner is not None and (owner.uid, owner.name) == (meta.uid, meta.name) for owner in owners)
+
+
+def add_upcoming(
+    snapshot: Snapshot, state: ClusterState, templates: Mapping[GroupRef, Template]
+) -> dict[GroupRef, range]:
+    """Add a copy of the template for every upcoming machine; return the rows of each group's.
+
+    A node that has registered but not started is one of the upcoming machines, so the node itself leaves the
+    picture: each machine counts once, by its ready-looking copy.
+    """
+    added: dict[GroupRef, range] = {}
+    for ref, group in state.groups.items():
+        template = templates.get(ref)
+        if group.upcoming <= 0 or template is None:
+            continue
+        for name in group.readiness.not_started:
+            snapshot.remove_node(snapshot.row(name))
+        rows = snapshot.add_copies(template.node, group.upcoming)
+        added[ref] = range(rows.start, rows.stop)
+        place_daemons(snapshot, template, added[ref])
+    return added

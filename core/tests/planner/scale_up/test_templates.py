@@ -1,0 +1,118 @@
+"""The nodes that groups would add (behaviour/up.md §4.2, down.md B4, edge cases 109 and 110)."""
+
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from nodewright.estimator.binpacking import Template
+from nodewright.model.cluster import DaemonSet, DaemonSetSpec, PodTemplateSpec
+from nodewright.model.meta import ObjectMeta
+from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.settings import TemplateSettings
+from nodewright.planner.scale_up.templates import TEMPLATE_LABEL, make_templates
+from nodewright.testkit.builders import build_node, build_pod, build_taint
+from nodewright.testkit.world import World, ref
+
+
+def daemon_set(name: str, **pod: Any) -> DaemonSet:
+    spec = build_pod("x", **pod).spec
+    meta = ObjectMeta(name=name, namespace="default", uid=f"uid-DaemonSet-{name}")
+    return DaemonSet(metadata=meta, spec=DaemonSetSpec(template=PodTemplateSpec(spec=spec)))
+
+
+def template(world: World, settings: TemplateSettings | None = None) -> Template:
+    return make_templates(world.state(), settings or TemplateSettings())[ref("g")]
+
+
+def owners(found: Template) -> list[str]:
+    controllers = [pod.metadata.controller for pod in found.pods]
+    return [controller.name for controller in controllers if controller is not None]
+
+
+def test_a_real_node_loses_what_is_its_own() -> None:
+    taints = [
+        build_taint("startup-taint.cluster-autoscaler.kubernetes.io/agent"),
+        build_taint("status-taint.cluster-autoscaler.kubernetes.io/x"),
+        build_taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule"),
+        build_taint("node.kubernetes.io/unreachable", "NoExecute"),
+        build_taint("mine"),
+        build_taint("dedicated"),
+    ]
+    world = World()
+    world.add_group("g", template=None, size=1, taints=taints, unschedulable=True)
+    found = template(world, TemplateSettings(startup_taint=("mine",)))
+    assert [taint.key for taint in found.node.spec.taints] == ["dedicated"]
+    assert found.node.spec.unschedulable
+    assert found.node.metadata.labels[HOSTNAME_LABEL] == found.node.name != "g-0"
+    assert found.node.metadata.labels[TEMPLATE_LABEL] == "true"
+    opened = template(world, TemplateSettings(scale_from_unschedulable=True))
+    assert not opened.node.spec.unschedulable
+
+
+def test_a_good_node_wins_over_the_providers_description() -> None:
+    world = World()
+    world.add_group("g", size=1, cpu="4")
+    world.groups[ref("g")] = replace(world.groups[ref("g")], template=build_node("described", cpu="8"))
+    assert template(world).node.allocatable["cpu"].value == 4
+
+
+def test_without_a_good_node_the_description_stands() -> None:
+    world = World()
+    world.add_group("g", size=1, cpu="4", ready=False)
+    world.groups[ref("g")] = replace(world.groups[ref("g")], template=build_node("described", cpu="8"))
+    assert template(world).node.allocatable["cpu"].value == 8
+
+
+def test_what_a_good_node_showed_is_remembered_when_the_group_is_empty() -> None:
+    world = World()
+    world.add_group("g", size=1, cpu="4")
+    world.memory = world.state().memory
+    world.nodes.clear()
+    world.groups[ref("g")] = replace(
+        world.groups[ref("g")], instances=(), target=0, template=build_node("described", cpu="8")
+    )
+    assert template(world).node.allocatable["cpu"].value == 4
+
+
+def test_a_description_gets_every_daemon_set_that_would_run() -> None:
+    world = World()
+    world.add_group("g", labels={"disk": "ssd"}, taints=[build_taint("dedicated")])
+    tolerating = structs.replace(build_pod("x").spec, tolerations=())
+    assert not tolerating.tolerations
+    world.daemon_sets = [
+        daemon_set("everywhere"),
+        daemon_set("on-ssd", node_selector={"disk": "ssd"}),
+        daemon_set("on-hdd", node_selector={"disk": "hdd"}),
+    ]
+    assert owners(template(world)) == []
+    world.groups.clear()
+    world.add_group("g", labels={"disk": "ssd"}, taints=[build_taint("node.kubernetes.io/disk-pressure")])
+    assert owners(template(world)) == ["everywhere", "on-ssd"]
+
+
+def test_a_real_node_keeps_its_daemon_pods_and_gets_no_others() -> None:
+    world = World()
+    world.add_group("g", size=1)
+    world.running = [
+        build_pod("agent-1", owner=("DaemonSet", "agent"), node_name="g-0"),
+        build_pod("web-1", node_name="g-0"),
+        build_pod("static", owner=None, annotations={"kubernetes.io/config.mirror": "x"}, node_name="g-0"),
+    ]
+    world.daemon_sets = [daemon_set("agent"), daemon_set("new")]
+    found = template(world)
+    assert [pod.name for pod in found.pods] == ["agent-1", "static"]
+    forced = template(world, TemplateSettings(force_ds=True))
+    assert owners(forced) == ["agent", "new"]
+
+
+def test_node_critical_daemon_sets_are_always_there() -> None:
+    world = World()
+    world.add_group("g", size=1)
+    critical = daemon_set("critical")
+    spec = structs.replace(critical.spec.template.spec, priority_class_name="system-node-critical")
+    world.daemon_sets = [
+        structs.replace(critical, spec=DaemonSetSpec(template=PodTemplateSpec(spec=spec))),
+        daemon_set("plain"),
+    ]
+    assert owners(template(world)) == ["critical"]
