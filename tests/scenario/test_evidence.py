@@ -14,6 +14,7 @@ from nodewright.model.removal import RemovalResult
 from nodewright.spec import hookimpl
 from nodewright.testkit import build_node
 from nodewright_fake import FakeProvider
+from nodewright_simulator.api_server import LIST, Refusal
 from nodewright_simulator.journal import What
 
 A = {"name": "a", "price_per_hour": 0.1, "zone": "z1"}
@@ -174,3 +175,45 @@ def test_a_late_machine_that_joins_while_the_cloud_answers_is_adopted() -> None:
     assert len(story.planned(DeleteInstances, "a")) == 1
     assert story.writes("delete") == []
     assert story.result.final.running == 1
+
+
+def test_machines_that_join_while_the_list_of_nodes_is_stuck_stay() -> None:
+    """They look as if they had never joined, for longer than a machine may take; the API server knows better."""
+    story = Story({**A, "size": 1}, settings={"scale-down-enabled": False}, minutes=90)
+    story.pods(4, at=MINUTE)
+    story.simulation.misread(MINUTE / 2, "stale_nodes", 60 * MINUTE)
+    assert story.writes("delete") == []
+    assert lost_pods(story) == []
+    assert {at // MINUTE for at, _ in story.planned(DeleteInstances, "a")} >= set(range(40, 60))
+    assert story.planned(DeleteInstances, "a")[-1][0] < 61 * MINUTE
+    assert "so it did register" in story.events("DeletionWithheld")[0][1]
+    assert story.machines("a") == 4
+    assert story.result.final.running == 4
+
+
+def test_a_node_that_becomes_ready_while_the_lists_are_stuck_stays() -> None:
+    story = Story({**A, "size": 1, "ready_delay": "10m"}, settings={"scale-down-enabled": False}, minutes=60)
+    story.pods(2, at=MINUTE)
+    story.simulation.misread(5 * MINUTE, "stale", 40 * MINUTE)
+    assert story.planned(DeleteInstances, "a")
+    assert "which is ready or was" in story.events("DeletionWithheld")[0][1]
+    assert story.writes("delete") == []
+    assert lost_pods(story) == []
+
+
+def test_deletions_wait_for_a_list_of_nodes_and_no_longer() -> None:
+    story = Story({**A, "never_registers": 1.0}, settings={"scale-down-enabled": False}, minutes=90)
+    story.pods(1, at=5)
+    end = 60 * MINUTE
+    story.simulation.api_server.refusals.append(Refusal(start=0.0, end=end, what=LIST))
+    due = story.planned(DeleteInstances, "a")[0][0]
+    assert due < end - 10 * MINUTE
+    assert story.writes("delete")[0][0] - end <= LOOP
+    assert "the nodes could not be listed" in story.events("DeletionWithheld")[0][1]
+
+
+def test_as_in_ca_no_list_is_taken() -> None:
+    story = Story({**A, "never_registers": 1.0}, settings={"size-correction": "ca"}, minutes=90)
+    story.pods(1, at=5)
+    story.simulation.api_server.refusals.append(Refusal(start=0.0, end=90 * MINUTE, what=LIST))
+    assert story.writes("delete")

@@ -53,7 +53,7 @@ def test_ten_machines_in_a_small_cluster() -> None:
         ),
         reason="the deletion budget of group cloud/a is used up: 10 machines within 10m",
         until=NOW + 600,
-        is_alert=True,
+        event="DeletionBudgetExhausted",
     )
 
 
@@ -169,7 +169,7 @@ def test_a_new_engine_deletes_nothing_for_its_age_at_first_sight(has_looked: boo
     plan, _ = WriteGate(has_looked=has_looked).apply(Plan(actions=(deletion(2), clean_up(3), growth)), state)
     assert plan.actions[-2:] == (clean_up(3), growth)
     assert (deletion(2) in plan.actions) == has_looked
-    assert [(held.reason, held.is_alert) for held in plan.held_back] == ([] if has_looked else [(SECOND_LOOK, False)])
+    assert [(held.reason, held.event) for held in plan.held_back] == ([] if has_looked else [(SECOND_LOOK, "")])
 
 
 # Removals
@@ -217,7 +217,7 @@ def test_a_quarter_of_the_nodes_of_late_goes_within_a_minute() -> None:
     assert (len(nodes), len(charged.empty)) == (100, 100)
     (held,) = plan.held_back
     assert held.reason == "the deletion budget for empty nodes of the cluster is used up: 100 machines within 1m"
-    assert (held.until, held.is_alert) == (NOW + 60, False)
+    assert (held.until, held.event) == (NOW + 60, "")
     memory = ScaleDownMemory(most_nodes=MostNodes(nodes=600, at=NOW - 300))
     assert len(going(state_of(a=400, scale_down=memory), *empty_nodes(200))[0]) == 150
 

@@ -1,6 +1,6 @@
 """An engine whose world and brain a test can bend."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -97,6 +97,10 @@ class CapacityBufferState:
     def get_node_view(self, node: str) -> NodeView:
         self.order.append(f"look {node}")
         return NodeView(node=None)
+
+    def list_nodes(self) -> Iterator[Node]:
+        self.order.append("list nodes")
+        return iter(())
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         self.order.append(f"edit {edit(build_node(name)).name}")

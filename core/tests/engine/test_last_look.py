@@ -1,71 +1,102 @@
-"""Right before an undrained deletion the nodes are looked at once more, and what they say decides."""
+"""Right before an undrained deletion the API server lists the nodes anew, and what they say decides."""
+
+from collections.abc import Iterator
 
 import pytest
 
+from nodewright.actuation import NodeView
 from nodewright.engine.last_look import LastLook
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
-from nodewright.observe.ports import ClusterPicture
-from nodewright.snapshot.snapshot import Snapshot
-from nodewright.testkit import FakeClock, build_node
+from nodewright.model.pod import Pod
+from nodewright.testkit import FakeClock, build_node, build_pod
 
-DELETION = DeleteInstances(
-    group=GroupRef("cloud", "g"),
-    expected_target=1,
-    instance_ids=("cloud:///g/0",),
-    cause=DeletionCause.UNREGISTERED,
-    reason="",
-)
+MACHINE = "cloud:///g/0"
+BUSY = KubeApiError("no answer", retryable=True)
+
+
+def deletion(cause: DeletionCause = DeletionCause.UNREGISTERED, *machines: str) -> DeleteInstances:
+    return DeleteInstances(
+        group=GroupRef("cloud", "g"), expected_target=1, instance_ids=machines or (MACHINE,), cause=cause, reason=""
+    )
+
+
+def joined(machine: str = MACHINE) -> Node:
+    return build_node("n", provider_id=machine)
 
 
 class Cluster:
-    """Implements ClusterReader; counts how often it is read."""
+    """Implements NodeReader; ``lists`` and ``looks`` count how often it is asked."""
 
-    def __init__(self, *nodes: Node, problem: str = "", error: KubeApiError | None = None) -> None:
-        self.nodes, self.problem, self.error, self.reads = nodes, problem, error, 0
+    def __init__(
+        self, *nodes: Node, pods: tuple[Pod, ...] = (), error: KubeApiError | None = None, hides: bool = False
+    ) -> None:
+        self.nodes, self.pods, self.error, self.hides = nodes, pods, error, hides
+        self.lists = self.looks = 0
 
-    def read(self, now: float) -> ClusterPicture:
-        assert now
-        self.reads += 1
+    def list_nodes(self) -> Iterator[Node]:
+        self.lists += 1
+        yield from self.nodes
         if self.error is not None:
             raise self.error
-        snapshot = Snapshot()
-        snapshot.add_nodes(list(self.nodes))
-        return ClusterPicture(snapshot=snapshot, problem=self.problem)
+
+    def get_node_view(self, node: str) -> NodeView:
+        self.looks += 1
+        if self.hides:
+            raise BUSY
+        return NodeView(node=next(held for held in self.nodes if held.name == node), pods=self.pods)
 
 
 def test_what_no_node_contradicts_goes_on() -> None:
-    last = LastLook(Cluster(build_node("other", provider_id="cloud:///g/1")), FakeClock(1000))
-    assert last.allows(DELETION)
+    cluster = Cluster(build_node("other", provider_id="cloud:///g/1"))
+    last = LastLook(cluster, FakeClock(1000), [deletion()])
+    assert last.allows(deletion())
     assert last.withheld == []
+    assert cluster.looks == 0
 
 
 @pytest.mark.parametrize(
     ("cluster", "why"),
     [
-        (Cluster(build_node("n", provider_id="cloud:///g/0")), "machine cloud:///g/0 is node n, so it did register"),
-        (Cluster(problem="the API server is silent"), "the API server is silent"),
-        (
-            Cluster(error=KubeApiError("no answer", retryable=True)),
-            "the nodes could not be looked at once more: no answer",
-        ),
+        (Cluster(joined()), f"machine {MACHINE} is node n, so it did register"),
+        (Cluster(joined(MACHINE.upper())), f"machine {MACHINE} is node n, so it did register"),
+        (Cluster(error=BUSY), "the nodes could not be listed right before: no answer"),
+        (Cluster(build_node("m"), error=BUSY), "the nodes could not be listed right before: no answer"),
     ],
 )
-def test_what_is_contradicted_or_in_doubt_waits(cluster: Cluster, why: str) -> None:
-    last = LastLook(cluster, FakeClock(1000))
-    assert not last.allows(DELETION)
-    assert [(held.action, held.reason, held.until) for held in last.withheld] == [(DELETION, why, 1000)]
+def test_what_is_contradicted_or_in_doubt_waits_and_is_told(cluster: Cluster, why: str) -> None:
+    last = LastLook(cluster, FakeClock(1000), [deletion()])
+    assert not last.allows(deletion())
+    (held,) = last.withheld
+    assert (held.action, held.reason, held.until, held.event) == (deletion(), why, 1000, "DeletionWithheld")
 
 
-def test_one_look_serves_deletions_at_the_same_time_and_no_later_ones() -> None:
-    cluster, clock = Cluster(), FakeClock(1000)
-    last = LastLook(cluster, clock)
-    assert last.allows(DELETION)
-    assert last.allows(DELETION)
-    assert cluster.reads == 1
-    clock.sleep(5.0)  # a call in between was slow
-    cluster.nodes = (build_node("n", provider_id="cloud:///g/0"),)
-    assert not last.allows(DELETION)
-    assert cluster.reads == 2
+@pytest.mark.parametrize(
+    ("cluster", "why"),
+    [
+        (Cluster(joined()), ""),
+        (Cluster(joined(), pods=(build_pod("p"),)), f"machine {MACHINE} is node n, and pod default/p runs on it"),
+        (Cluster(joined(), hides=True), "the pods on its nodes could not be read right before: no answer"),
+    ],
+)
+def test_pods_that_run_on_a_reserved_machine_are_read_anew(cluster: Cluster, why: str) -> None:
+    last = LastLook(cluster, FakeClock(1000), [deletion(DeletionCause.RESERVATION)])
+    assert last.allows(deletion(DeletionCause.RESERVATION)) == (not why)
+    assert [held.reason for held in last.withheld] == ([why] if why else [])
+
+
+@pytest.mark.parametrize("error", [None, BUSY])
+def test_one_list_serves_deletions_at_the_same_time_and_no_later_ones(error: KubeApiError | None) -> None:
+    """One that failed, too: each attempt may last until its deadline."""
+    cluster, clock = Cluster(error=error), FakeClock(1000)
+    one, other = deletion(), deletion(DeletionCause.FAILED_CREATION, "cloud:///g/1")
+    last = LastLook(cluster, clock, [one, other])
+    assert cluster.lists == 0
+    assert [last.allows(one), last.allows(other)] == [error is None] * 2
+    assert cluster.lists == 1
+    clock.sleep(11.0)  # a call in between was slow
+    cluster.nodes, cluster.error = (joined("cloud:///g/1"),), None
+    assert [last.allows(one), last.allows(other)] == [True, False]
+    assert cluster.lists == 2

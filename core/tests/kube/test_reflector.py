@@ -12,8 +12,8 @@ from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.cache import ObjectCache
-from nodewright.adapters.kube.reflector import PAGE, Reflector
-from nodewright.adapters.kube.resources import Resource
+from nodewright.adapters.kube.reflector import Reflector
+from nodewright.adapters.kube.resources import PAGE, Resource
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.node import Node

@@ -11,6 +11,7 @@ from nodewright.actuation.ports import EvictionAnswer
 from nodewright.actuation.taints import with_deletion_taint, without_deletion_taint
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.guard import GuardedApi
+from nodewright.adapters.kube.resources import PAGE
 from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node
@@ -142,3 +143,25 @@ def test_nothing_is_written_without_a_lease(server: ApiServer) -> None:
     with pytest.raises(ApiError, match="does not lead"):
         writes.evict(POD, 30)
     assert writes.get_node_view("a").node is not None
+
+
+def test_nodes_are_listed_page_by_page_past_every_cache(server: ApiServer, writes: KubeWrites) -> None:
+    """Without a resource version the list is no older than the request."""
+    for number in range(PAGE):
+        server.put(f"/api/v1/nodes/n{number}", {"metadata": {"name": f"n{number}"}})
+    found = {node.name for node in writes.list_nodes()}
+    assert found == {"a", *(f"n{number}" for number in range(PAGE))}
+    assert [dict(request.query) for request in server.reads] == [
+        {"limit": str(PAGE)},
+        {"limit": str(PAGE), "continue": str(PAGE)},
+    ]
+
+
+def test_a_list_of_nodes_that_breaks_off_is_no_list(server: ApiServer, writes: KubeWrites) -> None:
+    for number in range(PAGE):
+        server.put(f"/api/v1/nodes/n{number}", {"metadata": {"name": f"n{number}"}})
+    nodes = writes.list_nodes()
+    next(nodes)
+    server.faults.append(ApiError("the continue token is too old", status=410))
+    with pytest.raises(ApiError, match="too old"):
+        list(nodes)

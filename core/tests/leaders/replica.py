@@ -1,6 +1,6 @@
 """One replica: the real lease, gate, store and engine of ``nodewright run``, put together as the daemon does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Protocol
@@ -78,6 +78,10 @@ class ClusterLine:
     def get_node_view(self, node: str) -> NodeView:
         self._meet()
         return self._world.api.get_node_view(node)
+
+    def list_nodes(self) -> Iterator[Node]:
+        self._meet()
+        return self._world.api.list_nodes()
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         self._write()

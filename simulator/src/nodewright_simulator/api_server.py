@@ -1,6 +1,6 @@
 """The API server of a simulated cluster: what the engine reads of it, and what it may change."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, NodeView
@@ -22,11 +22,11 @@ from nodewright_simulator.controllers import start_daemons
 from nodewright_simulator.crash import Tripwire
 from nodewright_simulator.custom_resources import CapacityBuffers, PodTemplates, Quotas, Requests
 
-NO_PODS, HALF_OF_THE_PODS, STALE = "no_pods", "half_of_the_pods", "stale"
+NO_PODS, HALF_OF_THE_PODS, STALE, STALE_NODES = "no_pods", "half_of_the_pods", "stale", "stale_nodes"
 
 
 class Misreads:
-    """Shows a picture as a broken API server would; one node that is looked at by its name is always shown as it is."""
+    """Shows a picture as a broken API server would; what is read past the caches is always shown as it is."""
 
     def __init__(self) -> None:
         self._shows = ""
@@ -40,9 +40,9 @@ class Misreads:
     def apply(self, picture: ClusterPicture, now: float) -> ClusterPicture:
         if now >= self._until:
             return picture
-        if self._shows == STALE:
+        if self._shows in (STALE, STALE_NODES):
             self._held = self._held or picture
-            return self._held
+            return self._held if self._shows == STALE else _with_nodes_of(self._held, picture)
         return _without(picture, every=1 if self._shows == NO_PODS else 2)
 
 
@@ -58,6 +58,17 @@ def _without(picture: ClusterPicture, *, every: int) -> ClusterPicture:
     return ClusterPicture(
         snapshot=snapshot, pending=pending, daemon_sets=picture.daemon_sets, priorities=picture.priorities
     )
+
+
+def _with_nodes_of(held: ClusterPicture, picture: ClusterPicture) -> ClusterPicture:
+    """Return the picture with the nodes of an earlier one: pods on nodes that came since are in no picture."""
+    now, snapshot = picture.snapshot, held.snapshot.sibling()
+    snapshot.context = now.context
+    nodes = [node for _, node in held.snapshot.nodes()]
+    first = snapshot.add_nodes(nodes).start
+    rows = ((first + number, now.find_row(node.name)) for number, node in enumerate(nodes))
+    snapshot.place_pods((row, now.pods(there)) for row, there in rows if there is not None)
+    return replace(picture, snapshot=snapshot)
 
 
 IntOrPercent = int | str
@@ -100,12 +111,13 @@ def _count(amount: IntOrPercent, expected: int) -> int:
     return amount if isinstance(amount, int) else -(-expected * int(amount.removesuffix("%")) // 100)
 
 
-EDIT, EVICT = "edit_node", "evict"
+EDIT, EVICT, LIST = "edit_node", "evict", "list_nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Between two moments (epoch seconds) the API server refuses writes of one kind, ``evict`` or ``edit_node``.
+    """Between two moments (epoch seconds) the API server refuses one kind of call: ``evict``, ``edit_node`` or
+    ``list_nodes``.
 
     ``of`` is the namespace of the pods or the name of the node; empty: all of them. ``takes_effect``: an edit is carried
     out all the same, and only its answer is lost.
@@ -152,6 +164,11 @@ class ApiServer:
             return NodeView(node=None)
         pods = tuple(held.pod for held in self._cluster.pods_on(node))
         return NodeView(node=self._cluster.live.node(row), pods=pods, workloads=self._workloads())
+
+    def list_nodes(self) -> Iterator[Node]:
+        if self._find_refusal(LIST, "") is not None:
+            raise KubeApiError("the nodes cannot be listed: the server is busy", retryable=True)
+        yield from [node for _, node in self._cluster.live.nodes()]
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         refusal = self._find_refusal(EDIT, name)

@@ -17,6 +17,7 @@ OTHER_TROUBLES = (
     "CleanUpFailed",
     "ScaleDownFailed",
     "DeletionBudgetExhausted",
+    "DeletionWithheld",
     "GroupQuarantined",
     "ClusterUnhealthy",
     "PlanViolation",

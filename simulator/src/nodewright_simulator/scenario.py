@@ -247,10 +247,12 @@ class RefuseEdits(Happening, frozen=True, kw_only=True, tag="refuse_edits"):
 
 
 class Misread(Happening, frozen=True, kw_only=True, tag="misread"):
-    """For that long the list of the cluster is wrong: it shows no pods, every other one, or what was there before."""
+    """For that long the list of the cluster is wrong: it shows no pods, every other one, what was there before, or the
+    nodes alone as they were before.
+    """
 
     lasts: Seconds = msgspec.field(name="for")
-    shows: Annotated[str, Meta(pattern="^(no_pods|half_of_the_pods|stale)$")] = "no_pods"
+    shows: Annotated[str, Meta(pattern="^(no_pods|half_of_the_pods|stale|stale_nodes)$")] = "no_pods"
 
 
 class TouchNodes(Happening, frozen=True, kw_only=True, tag="touch_nodes"):

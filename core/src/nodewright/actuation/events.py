@@ -121,10 +121,10 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
         yield _of_status("Paused", f"Writes to clouds are {plan.paused}{waiting}", WARNING)
         return
     for held in plan.held_back:
-        if held.is_alert and isinstance(held.action, DeleteInstances):
+        if held.event and isinstance(held.action, DeleteInstances):
             count, group = len(held.action.instance_ids), held.action.group
             message = f"{count} machines of group {group} are not deleted: {held.reason}"
-            yield _of_status("DeletionBudgetExhausted", message, WARNING)
+            yield _of_status(held.event, message, WARNING)
 
 
 def _misfit_event(misfit: Misfit) -> Event:

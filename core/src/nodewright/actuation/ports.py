@@ -1,6 +1,6 @@
 """Ports of the actuation package, as Protocols; the adapters implement them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -97,10 +97,13 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReader(Protocol):
-    """Reads one node directly from the API server, past every cache. Raises KubeApiError."""
+    """Reads nodes directly from the API server, past every cache. Raises KubeApiError."""
 
     def get_node_view(self, node: str) -> NodeView:
         """Return the node, its pods and their workloads as they are now."""
+
+    def list_nodes(self) -> Iterator[Node]:
+        """Yield every node of one consistent list as it is now; an error may come between two nodes."""
 
 
 class ClusterWrites(Protocol):

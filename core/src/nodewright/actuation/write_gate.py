@@ -23,6 +23,7 @@ _ALWAYS = 10
 _SHARE = 0.05
 _ALWAYS_EMPTY = 50
 _SHARE_EMPTY = 0.25
+_EXHAUSTED = "DeletionBudgetExhausted"
 Machine = tuple[GroupRef, str]
 SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
 
@@ -111,7 +112,8 @@ class DeletionBudget:
 
     def _hold_back(self, action: DeleteInstances) -> HeldBack:
         why, until = self._why(action.group), self._frees_at(action.group)
-        return HeldBack(action=action, reason=why, until=until, is_alert=self._limits.is_alert)
+        event = _EXHAUSTED if self._limits.is_alert else ""
+        return HeldBack(action=action, reason=why, until=until, event=event)
 
     def _machines(self, action: DeleteInstances) -> Iterator[Machine]:
         return ((action.group, instance_id) for instance_id in action.instance_ids)

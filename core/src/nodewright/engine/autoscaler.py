@@ -220,16 +220,13 @@ class Autoscaler:
         """Make the plan's calls; return how they ended, and the plan without deletions that a last look forbade."""
         if self._settings.size_correction == "ca":
             return self._cloud_writer.act(plan.actions, self._loop_name), plan
-        last = LastLook(self._world.cluster, self._clock)
+        last = LastLook(self._world.cluster, self._clock, plan.actions)
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.allows)
         if not last.withheld:
             return outcomes, plan
-        withheld = [with_held_groups.action for with_held_groups in last.withheld]
+        withheld = [held.action for held in last.withheld]
         machines = {
-            (with_held_groups.group, one)
-            for with_held_groups in withheld
-            if isinstance(with_held_groups, DeleteInstances)
-            for one in with_held_groups.instance_ids
+            (held.group, one) for held in withheld if isinstance(held, DeleteInstances) for one in held.instance_ids
         }
         self._memory = without_charge(self._memory, frozenset(machines))
         actions = tuple(action for action in plan.actions if action not in withheld)

@@ -101,13 +101,13 @@ class ScaleDownReport:
 class HeldBack:
     """An action that was planned and waits: why, and until when (epoch seconds) at least.
 
-    ``is_alert`` says that somebody should look into it.
+    ``event`` is the reason of the event that tells an operator; empty: none does.
     """
 
     action: PlannedAction
     reason: str
     until: float
-    is_alert: bool = False
+    event: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

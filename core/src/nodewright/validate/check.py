@@ -61,7 +61,9 @@ class _Course:
         self._leaves_refusing_to_cloud = settings.size_correction == "ca"
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
         self._deleted = set[tuple[GroupRef, str]]()
-        self._nodes = NodesOfMachines(seen.snapshot)
+        snapshot = seen.snapshot
+        nodes = (node for _, node in snapshot.nodes())
+        self._nodes = NodesOfMachines(nodes, lambda node: snapshot.pods(snapshot.row(node.name)))
         self._hedged = 0
 
     def follow(self, action: Planned) -> list[str]:

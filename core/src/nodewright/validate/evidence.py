@@ -4,11 +4,11 @@ The cloud's word is not enough where a node exists: what the node says must agre
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.node import Node
-from nodewright.snapshot.snapshot import Snapshot
+from nodewright.model.pod import Pod
 
 # A kubelet that has never been ready says so no later than this many seconds after its node was created.
 _FIRST_STATUS_SECONDS = 30.0
@@ -17,42 +17,45 @@ _NEVER_REPORTED = "NodeStatusNeverUpdated"
 
 
 class NodesOfMachines:
-    """The nodes of each machine; ids compare without case, for a node spared by mistake is no harm."""
+    """The nodes of each machine; ids compare without case, for a node spared by mistake is no harm.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._rows: Mapping[str, list[int]] | None = None
+    ``pods_on`` is asked for the pods of a node only where they decide; what it raises passes through.
+    """
+
+    def __init__(self, nodes: Iterable[Node], pods_on: Callable[[Node], Iterable[Pod]]) -> None:
+        self._nodes = nodes
+        self._pods_on = pods_on
+        self._by_machine: Mapping[str, list[Node]] | None = None
 
     def broken_by(self, action: DeleteInstances, overdue_before: float = math.inf) -> Iterator[str]:
         """Yield the rules that the deletion breaks. A node created later than ``overdue_before`` may still be starting."""
         for instance_id in action.instance_ids:
-            for row in self._find(instance_id):
-                node = self._snapshot.node(row)
-                why = self._why_not(action.cause, row, node)
+            for node in self._find(instance_id):
+                why = self._why_not(action.cause, node)
                 if action.cause == DeletionCause.NEVER_READY and node.created > overdue_before:
                     why = why or "which may still become ready"
                 if why:
                     yield f"machine {instance_id} is node {node.name}, {why}"
 
-    def _why_not(self, cause: DeletionCause, row: int, node: Node) -> str:
+    def _why_not(self, cause: DeletionCause, node: Node) -> str:
         if cause in (DeletionCause.UNREGISTERED, DeletionCause.FAILED_CREATION):
             return "so it did register"
         if cause == DeletionCause.NEVER_READY and _was_ready(node):
             return "which is ready or was"
         if cause in (DeletionCause.RESERVATION, DeletionCause.NEVER_READY):
-            pods = (pod for pod in self._snapshot.pods(row) if not (pod.is_daemonset_pod or pod.is_mirror))
+            pods = (pod for pod in self._pods_on(node) if not (pod.is_daemonset_pod or pod.is_mirror))
             leaves = cause == DeletionCause.NEVER_READY  # where no kubelet works, a pod that is to end never does
             running = next((p for p in pods if not (leaves and p.metadata.deletion_timestamp is not None)), None)
             return f"and pod {running.key} runs on it" if running is not None else ""
         return "which is ready or was" if _was_ready(node) else ""
 
-    def _find(self, instance_id: str) -> list[int]:
-        if self._rows is None:
-            rows: dict[str, list[int]] = {}
-            for row, node in self._snapshot.nodes():
-                rows.setdefault(node.spec.provider_id.lower(), []).append(row)
-            self._rows = rows
-        return self._rows.get(instance_id.lower(), [])
+    def _find(self, instance_id: str) -> list[Node]:
+        if self._by_machine is None:
+            found: dict[str, list[Node]] = {}
+            for node in self._nodes:
+                found.setdefault(node.spec.provider_id.lower(), []).append(node)
+            self._by_machine = found
+        return self._by_machine.get(instance_id.lower(), [])
 
 
 def _was_ready(node: Node) -> bool:

@@ -1,6 +1,6 @@
 """The API server of a case: reads decode the world's manifests anew, writes change them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,9 @@ class Cluster(ClusterReader, ClusterWrites):
         found = next((held for held in objects.nodes if held.name == node), None)
         pods = tuple(pod for pod in objects.pods if pod.spec.node_name == node and not pod.is_terminal)
         return NodeView(node=found, pods=pods, workloads=Workloads.of(objects))
+
+    def list_nodes(self) -> Iterator[Node]:
+        return iter(self._objects().nodes)
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         manifest = self._world.find("Node", "", name)

@@ -9,18 +9,16 @@ import msgspec
 from msgspec import Raw
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_when_event_set
 
-from nodewright.adapters.kube.api import Api, ApiError, Lines, Query, Request, read_answer, read_status
+from nodewright.adapters.kube.api import Api, ApiError, Lines, Request, read_answer, read_status
 from nodewright.adapters.kube.cache import ObjectCache
-from nodewright.adapters.kube.resources import ListMeta, Resource
+from nodewright.adapters.kube.resources import PAGE, ListMeta, Resource, read_pages
 from nodewright.model.clock import Clock
 from nodewright.model.meta import Object
 
 T = TypeVar("T", bound=Object)
 
-PAGE = 500
 # Bookmarks come about once a minute: a watch that says nothing for longer is dead.
 SILENCE_SECONDS = 100.0
-_LIST_SECONDS = 60.0
 _WATCH_SECONDS = (300.0, 600.0)
 _LONGEST_WAIT = 30.0
 _FIRST_WAIT = 0.5
@@ -108,13 +106,13 @@ class Reflector(Generic[T]):
 
     def _list(self) -> None:
         try:
-            found, version = self._pages(limit=PAGE)
+            found, version = self._pages()
         except ApiError as error:
             if error.is_missing and self.resource.is_custom:
                 self._is_unknown()
             if not error.is_expired:
                 raise
-            found, version = self._pages(limit=0)  # the pages went stale while they were read
+            found, version = self._pages(0)  # the pages went stale while they were read
         self.lists += 1
         self._version = version
         self.cache.replace(found)
@@ -125,20 +123,16 @@ class Reflector(Generic[T]):
         self.cache.replace(())
         self.cache.heard(self._clock.now())
 
-    def _pages(self, limit: int) -> tuple[list[T], str]:
+    def _pages(self, limit: int = PAGE) -> tuple[list[T], str]:
         """Everything, and the version as of which it is."""
         found: list[T] = []
-        query = {**self.resource.query, **({"limit": str(limit)} if limit else {})}
-        while True:
-            page = self.resource.decode_page(self._api.send(self._request(query, _LIST_SECONDS)))
+        version = ""
+        for page in read_pages(self._api, self.resource, limit):
             found.extend(page.items)
-            if not page.rest or self._stop.is_set():
-                return found, page.version
-            query["continue"] = page.rest
-
-    def _request(self, query: Query, timeout: float) -> Request:
-        path = self.resource.path
-        return Request(method="GET", path=path, query=dict(query), timeout=timeout, compressed="watch" not in query)
+            version = page.version
+            if self._stop.is_set():
+                break
+        return found, version
 
     def _watch(self) -> None:
         """One watch, until it ends by itself; the next goes on where it ended."""
@@ -151,7 +145,8 @@ class Reflector(Generic[T]):
         }
         began, before = self._clock.now(), self._version
         try:
-            with self._api.follow(self._request(query, SILENCE_SECONDS)) as lines:
+            request = Request(method="GET", path=self.resource.path, query=query, timeout=SILENCE_SECONDS)
+            with self._api.follow(request) as lines:
                 self._lines = lines
                 if self._stop.is_set():  # in between: then nobody knew of these lines
                     return

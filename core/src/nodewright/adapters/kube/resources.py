@@ -1,11 +1,12 @@
 """Where the API server keeps each kind, and how its answers become the model's values."""
 
+from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from nodewright.adapters.kube.api import ApiError, Query
+from nodewright.adapters.kube.api import Api, ApiError, Query, Request
 from nodewright.model.config_entries import BROKEN
 from nodewright.model.decode import decode_amount, decode_object
 from nodewright.model.errors import ConfigError
@@ -15,6 +16,9 @@ from nodewright.model.provisioning_request import API_GROUP
 from nodewright.model.sharing import Sharing
 
 T = TypeVar("T", bound=Object)
+
+PAGE = 500
+_LIST_SECONDS = 60.0
 
 _PLURALS = {
     "PodDisruptionBudget": "poddisruptionbudgets",
@@ -84,6 +88,18 @@ class Page(Generic[T]):
         self.items = items
         self.version = version
         self.rest = rest
+
+
+def read_pages(api: Api, resource: Resource[T], limit: int = PAGE) -> Iterator[Page[T]]:
+    """Yield the pages of one list, so many objects each; 0: all at once. Raises ApiError."""
+    query = {**resource.query, **({"limit": str(limit)} if limit else {})}
+    while True:
+        request = Request(method="GET", path=resource.path, query=dict(query), timeout=_LIST_SECONDS, compressed=True)
+        page = resource.decode_page(api.send(request))
+        yield page
+        if not page.rest:
+            return
+        query["continue"] = page.rest
 
 
 class ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

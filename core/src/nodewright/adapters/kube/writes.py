@@ -1,6 +1,6 @@
 """Changing nodes and evicting pods: what removing a node needs of a real API server."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, fi
 from nodewright.adapters.kube.buffer_writes import BufferWrites
 from nodewright.adapters.kube.quota_writes import QuotaWrites
 from nodewright.adapters.kube.request_writes import RequestWrites
-from nodewright.adapters.kube.resources import Resource
+from nodewright.adapters.kube.resources import Resource, read_pages
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.snapshot.workloads import Workloads
@@ -44,6 +44,13 @@ class KubeWrites(RequestWrites, QuotaWrites, BufferWrites):
         raw = get(self._api, self._pods.path, {"fieldSelector": f"spec.nodeName={node}"})
         pods = tuple(pod for pod in self._pods.decode_page(raw).items if not pod.is_terminal)
         return NodeView(node=found, pods=pods, workloads=self._find_workloads())
+
+    def list_nodes(self) -> Iterator[Node]:
+        """Yield every node of one consistent list, past every cache: without a resource version, each page is of the
+        moment of the first one, which the API server has confirmed with etcd.
+        """
+        for page in read_pages(self._api, self._nodes):
+            yield from page.items
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         """See ClusterWrites. What ``edit`` leaves alone is not written; without a change nothing is."""
