@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh check format pictures clean
+.PHONY: setup demo test e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check format pictures clean
 
 setup: .venv/.dev
 
@@ -47,6 +47,11 @@ bench-refresh: .venv/.dev
 	$(BIN)/python bench/refresh.py
 	$(BIN)/python bench/refresh.py --provider azure
 	$(BIN)/python bench/refresh.py --provider gce
+
+# Beside the Go cluster-autoscaler that CA_BINARY names; two runs take an hour and a half.
+bench-beside-ca: control-plane
+	mkdir -p out
+	$(BIN)/python bench/beside_ca.py --runs 2 --json out/beside-ca.json
 
 check: .venv/.dev
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ class RealClock:
 
 
 class SharedCloud:
-    """``calls`` are the writes that it was asked for. The lock is for whoever steers ``cloud``. ``leaves_nodes``: nobody
+    """``calls`` are the writes that it was asked for, ``call_times`` when. The lock is for whoever steers ``cloud``. ``leaves_nodes``: nobody
     deletes the node objects of machines that are gone, which are then silent. ``increase_seconds``: an increase takes effect so
     long after it came, whatever became of its caller; ``waiting`` are on their way.
     """
@@ -40,6 +40,7 @@ class SharedCloud:
         self.lock = threading.RLock()
         self.cloud = FakeCloud(options, RealClock(), Random(1))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.call_times: list[float] = []
         self.leaves_nodes = False
         self.increase_seconds = 0.0
         self.waiting = 0
@@ -78,6 +79,7 @@ class SharedCloud:
         with self.lock:
             if what in ("increase", "decrease", "delete"):
                 self.calls.append((what, args))
+                self.call_times.append(RealClock().now())
             held = getattr(self.cloud, what)
             try:
                 return True, held(*args, **kwargs) if callable(held) else held

@@ -31,7 +31,7 @@ _ENDS_POLITELY = ("etcd", "kwok")
 
 
 class ControlPlane:
-    """``users`` maps further users to their groups; each gets a token and a kubeconfig."""
+    """``users`` maps further users to their groups; each gets a token and a kubeconfig, and its requests are audited."""
 
     def __init__(self, binary: Path, folder: Path, users: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.binary = binary
@@ -39,6 +39,7 @@ class ControlPlane:
         masters = ("system:masters",)
         self._users = {"admin": masters, "kwok": masters, "system:kube-scheduler": (), "controllers": masters}
         self._users |= dict(users or {})
+        self._audited = tuple(users or {})
         self._tokens = {user: secrets.token_hex(16) for user in self._users}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ports = dict(zip(("etcd", "peer", "api", "scheduler", "controller", "kwok"), _free_ports(6), strict=True))
@@ -87,8 +88,7 @@ class ControlPlane:
         """Every connection is cut, and the server is back ``down`` seconds later."""
         self._end("apiserver")
         time.sleep(down)  # noqa: TID251 - the real control plane runs in real time
-        self._start("apiserver", farm_files.apiserver_flags(self.folder, self._ports["etcd"], self._ports["api"]))
-        self._wait("the API server", lambda: self.request("/readyz"))
+        self._start_apiserver()
 
     def memory(self) -> dict[str, int]:
         """Resident MiB of each process."""
@@ -121,7 +121,11 @@ class ControlPlane:
     def _start_storage(self) -> None:
         ports = self._ports
         self._start("etcd", farm_files.etcd_flags(self.folder, ports["etcd"], ports["peer"]))
-        self._start("apiserver", farm_files.apiserver_flags(self.folder, ports["etcd"], ports["api"]))
+        self._start_apiserver()
+
+    def _start_apiserver(self) -> None:
+        etcd, port = self._ports["etcd"], self._ports["api"]
+        self._start("apiserver", farm_files.apiserver_flags(self.folder, etcd, port, self._audited))
         self._wait("the API server", lambda: self.request("/readyz"))
 
     def _start_clients(self) -> None:

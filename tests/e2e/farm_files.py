@@ -1,6 +1,7 @@
 """What the control plane's processes are told: their flags and files."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,12 @@ def etcd_flags(folder: Path, client: int, peer: int) -> list[str]:
     ]
 
 
-def apiserver_flags(folder: Path, etcd: int, port: int) -> list[str]:
-    """What the users with our roles ask for is written down, to be held against these roles."""
+def apiserver_flags(folder: Path, etcd: int, port: int, audited: Sequence[str]) -> list[str]:
+    """Every request of the users ``audited`` is written to audit.jsonl."""
     key, policy = folder / "service-account.key", folder / "audit-policy.json"
-    rules = [
-        {"level": "Metadata", "users": ["nodewright", "dry-run"], "omitStages": ["RequestReceived"]},
-        {"level": "None"},
-    ]
+    rules: list[dict[str, Any]] = [{"level": "None"}]
+    if audited:  # a rule without users would be about all of them
+        rules.insert(0, {"level": "Metadata", "users": list(audited), "omitStages": ["RequestReceived"]})
     policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules}))
     return [
         f"--audit-policy-file={policy}",

@@ -68,7 +68,7 @@ def measure(daemon: DaemonProcess, plane: ControlPlane) -> dict[str, Any]:
         "median_seconds": statistics.median(seconds),
         "worst_seconds": seconds[-1],
         "cpu_seconds_per_minute": round(cpu_seconds(daemon) - cpu, 2),
-        "resident_mib": resident_mib(daemon),
+        "resident_mib": resident_mib(daemon.process.pid),
         "requests_per_minute": {
             verb: count - before.get(verb, 0) for verb, count in after.items() if count != before.get(verb)
         },
@@ -89,8 +89,8 @@ def cpu_seconds(daemon: DaemonProcess) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def resident_mib(daemon: DaemonProcess) -> dict[str, int]:
-    status = Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
+def resident_mib(pid: int) -> dict[str, int]:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {line.split(":")[0]: int(line.split()[1]) // 1024 for line in status if line.startswith(("VmRSS", "VmHWM"))}
 
 

@@ -59,7 +59,7 @@ class Soak:
             self.look()
 
     def look(self) -> None:
-        self.mib.append(resident_mib(self.daemon)["VmRSS"])
+        self.mib.append(resident_mib(self.daemon.process.pid)["VmRSS"])
         self.threads.append(len(list(Path(f"/proc/{self.daemon.process.pid}/task").iterdir())))
 
     def scale(self) -> None:
