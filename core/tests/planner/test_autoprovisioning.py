@@ -1,4 +1,4 @@
-"""What pods want of a group that would be made for them, and which groups are offered."""
+"""Groups made on demand: what pods require of one, and which groups are offered to scale-up."""
 
 from dataclasses import replace
 from random import Random
@@ -19,7 +19,7 @@ from nodewright.model.pod import (
     Toleration,
 )
 from nodewright.planner import make_plan
-from nodewright.planner.autoprovisioning.wants import Want, find_wants
+from nodewright.planner.autoprovisioning import GroupRequirements, find_requirements
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_pod, build_template
 from nodewright.testkit.world import PROVIDER, World, settings_with
@@ -28,7 +28,7 @@ BIG = MachineType(name="Big_4", template=build_template(cpu="4", labels={"disk":
 ON = {"node_autoprovisioning_enabled": True}
 
 
-def wanting(*terms: NodeSelectorTerm, **rest: Any) -> PodSpec:
+def spec_with(*terms: NodeSelectorTerm, **rest: Any) -> PodSpec:
     required = NodeSelector(node_selector_terms=terms)
     return PodSpec(affinity=Affinity(node_affinity=NodeAffinity(required=required)), **rest)
 
@@ -42,10 +42,10 @@ def term(*wanted: tuple[str, str, tuple[str, ...]]) -> NodeSelectorTerm:
     [
         (PodSpec(), [()]),
         (PodSpec(node_selector={"b": "2", "a": "1"}), [(("a", "1"), ("b", "2"))]),
-        (wanting(term(("a", "In", ("1", "2")), ("b", "NotIn", ("x",)))), [(("a", "1"),)]),
-        (wanting(term(("a", "In", ("1",))), term(("b", "In", ("2",)))), [(("a", "1"),), (("b", "2"),)]),
-        (wanting(term(("a", "In", ("1", "2"))), node_selector={"a": "2"}), [(("a", "2"),)]),
-        (wanting(term(("a", "Exists", ()))), [()]),
+        (spec_with(term(("a", "In", ("1", "2")), ("b", "NotIn", ("x",)))), [(("a", "1"),)]),
+        (spec_with(term(("a", "In", ("1",))), term(("b", "In", ("2",)))), [(("a", "1"),), (("b", "2"),)]),
+        (spec_with(term(("a", "In", ("1", "2"))), node_selector={"a": "2"}), [(("a", "2"),)]),
+        (spec_with(term(("a", "Exists", ()))), [()]),
         (
             PodSpec(node_selector={"kubernetes.io/arch": "arm64", "x.k8s.io/y": "1", "my-k8s.io/z": "1"}),
             [(("my-k8s.io/z", "1"),)],
@@ -54,7 +54,7 @@ def term(*wanted: tuple[str, str, tuple[str, ...]]) -> NodeSelectorTerm:
     ids=["nothing", "selector", "affinity", "either term", "both", "any value", "reserved"],
 )
 def test_labels_that_pods_select(spec: PodSpec, labels: list[tuple[tuple[str, str], ...]]) -> None:
-    assert [want.labels for want in find_wants([spec], ())] == labels
+    assert [one.labels for one in find_requirements([spec], ())] == labels
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_labels_that_pods_select(spec: PodSpec, labels: list[tuple[tuple[str, st
 )
 def test_a_taint_is_what_is_both_selected_and_tolerated(toleration: Toleration, taint: Taint | None) -> None:
     spec = PodSpec(node_selector={"a": "1"}, tolerations=(toleration,))
-    assert find_wants([spec], ()) == [Want((("a", "1"),), (taint,) if taint is not None else ())]
+    assert find_requirements([spec], ()) == [GroupRequirements((("a", "1"),), (taint,) if taint is not None else ())]
 
 
-def test_each_want_once() -> None:
+def test_equal_requirements_are_returned_once() -> None:
     specs = [PodSpec(node_selector={"a": "1"}), PodSpec(node_selector={"a": "1"}), PodSpec()]
-    assert len(find_wants(specs, ())) == 2
+    assert len(find_requirements(specs, ())) == 2
 
 
 def specs_made(*pods: Any, kinds: tuple[MachineType, ...] = (BIG,), **settings: Any) -> list[GroupSpec]:
@@ -115,7 +115,7 @@ def test_machines_that_take_no_labels() -> None:
 
 
 def test_many_kinds_of_pods_all_get_their_turn() -> None:
-    """More of them than are looked at in one loop: which, is left to chance."""
+    """More requirements than one loop looks at: a random sample is taken."""
     pods = [build_pod(f"p{n}", node_selector={"team": str(n)}) for n in range(60)]
     assert len(specs_made(*pods, salvo_scale_up=True, max_autoprovisioned_node_group_count=60)) == 20
 
