@@ -9,8 +9,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.explain.node import explain_node
-from nodewright.planner.explain.values import NodeExplanation, NodeFate
+from nodewright.planner.explain import NodeExplanation, NodeOutcome, explain_node
 from nodewright.planner.plan import Plan
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.cli.summary import find_troubles
@@ -118,7 +117,7 @@ def test_removals_that_there_was_no_time_to_confirm_begin_in_the_next_loop() -> 
     assert len(hurry.cut[0][0].scale_down.removals) == 3
     assert {(told.fate, str(told.reason)) for told in hurry.told} == {
         (
-            NodeFate.UNNEEDED,
+            NodeOutcome.UNNEEDED,
             "time was up (--scale-down-simulation-timeout) before its turn came: it is looked at in the next loop",
         )
     }

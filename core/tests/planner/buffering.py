@@ -19,8 +19,7 @@ from nodewright.model.provisioning_request import (
     TemplateReference,
 )
 from nodewright.model.quantity import Quantity
-from nodewright.planner.capacity_buffers.desk import BufferAllocation
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import BufferAllocation, Plan
 from nodewright.testkit.world import NOW, World
 
 ON = {"capacity_buffer_controller_enabled": True, "capacity_buffer_pod_injection_enabled": True}
@@ -65,11 +64,11 @@ def make_world(size: int = 1, **group: Any) -> World:
     return world
 
 
-def holding(plan: Plan, name: str = "spare") -> BufferAllocation:
-    (found,) = [one for one in plan.buffers.holdings if one.buffer.name == name]
+def allocation(plan: Plan, name: str = "spare") -> BufferAllocation:
+    (found,) = [one for one in plan.buffers.allocations if one.buffer.name == name]
     return found
 
 
 def said(plan: Plan, kind: str, name: str = "spare") -> str:
-    held = holding(plan, name).buffer.status.condition(kind)
+    held = allocation(plan, name).buffer.status.condition(kind)
     return f"{held.status}/{held.reason}/{held.message}" if held is not None else ""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from core.tests.planner.buffering import ON, add_buffer, add_template, holding, make_world, said, shape
+from core.tests.planner.buffering import ON, add_buffer, add_template, allocation, make_world, said, shape
 from msgspec.structs import replace
 
 from nodewright.model.capacity_buffer import ScalableReference
@@ -66,14 +66,14 @@ def test_how_many_pods(spec: dict[str, Any], replicas: int | None, pods: int) ->
     world = make_world()
     deploy(world, replicas)
     add_buffer(world, scalable_ref=WEB, **spec)
-    assert len(holding(world.plan(**ON)).pods) == pods
+    assert len(allocation(world.plan(**ON)).pods) == pods
 
 
 def test_the_newest_living_pod_says_what_pods_are_like() -> None:
     world = make_world(4)
     deploy(world, 2, "pool-0", "pool-1")
     add_buffer(world, scalable_ref=WEB, replicas=2)
-    (pod, _) = holding(world.plan(**ON)).pods
+    (pod, _) = allocation(world.plan(**ON)).pods
     assert pod.spec.containers[0].resources.requests["cpu"] == Quantity.of("2")
     assert (pod.spec.node_name, pod.name, pod.metadata.uid) == ("", "capacity-buffer-spare-1", "uid-spare-1")
     assert pod.metadata.annotations["podType"] == "capacityBufferFakePod"
@@ -84,9 +84,9 @@ def test_where_no_pod_lives_the_template_says_it() -> None:
     deploy(world, 0)
     add_buffer(world, scalable_ref=WEB, replicas=1)
     plan = world.plan(**ON)
-    (pod,) = holding(plan).pods
+    (pod,) = allocation(plan).pods
     assert pod.spec.containers[0].resources.requests["cpu"] == Quantity.of("1")
-    assert holding(plan).buffer.status.pod_template_ref is None
+    assert allocation(plan).buffer.status.pod_template_ref is None
 
 
 def test_a_job_s_pods_say_what_it_is_like_and_its_parallelism_how_large() -> None:
@@ -101,7 +101,7 @@ def test_a_job_s_pods_say_what_it_is_like_and_its_parallelism_how_large() -> Non
     ending = build_pod("sum-b", "3", namespace="shop", owner=("Job", "sum"), deleted_at=5.0, node_name="pool-0")
     world.running = [ending]
     world.pending = [build_pod("sum-a", "2", namespace="shop", owner=("Job", "sum"))]
-    pods = holding(world.plan(**ON)).pods
+    pods = allocation(world.plan(**ON)).pods
     assert [pod.spec.containers[0].resources.requests["cpu"] for pod in pods] == [Quantity.of("2")] * 2
 
 
@@ -117,7 +117,7 @@ def test_a_stateful_set_s_pod_leaves_its_own_volume_behind() -> None:
     world.running = [replace(pod, spec=replace(pod.spec, volumes=(own, shared)))]
     reference = ScalableReference(api_group="apps", kind="StatefulSet", name="db")
     add_buffer(world, scalable_ref=reference, replicas=1)
-    (virtual,) = holding(world.plan(**ON)).pods
+    (virtual,) = allocation(world.plan(**ON)).pods
     assert virtual.spec.volumes == (shared,)
 
 
@@ -185,8 +185,8 @@ def test_what_is_wrong_is_told_with_what_to_change_and_stops_nothing_else(spec: 
     assert said(plan, "Provisioning", "bad") == (
         "False/NotReadyForProvisioning/CapacityBuffer is not ready for provisioning"
     )
-    assert holding(plan, "bad").buffer.status.replicas is None
-    assert holding(plan, "good").coming == 1
+    assert allocation(plan, "bad").buffer.status.replicas is None
+    assert allocation(plan, "good").coming == 1
     assert grown(plan) == {"pool": (0, 1)}
     assert [pod.name for pod in plan.scale_up.triggered] == ["web"]
 
@@ -210,7 +210,7 @@ def test_an_empty_buffer_is_told_so() -> None:
 def test_another_strategy_is_somebody_else_s() -> None:
     world = make_world()
     add_buffer(world, replicas=1, provisioning_strategy="example.com/other")
-    assert world.plan(**ON).buffers.holdings == ()
+    assert world.plan(**ON).buffers.allocations == ()
 
 
 def test_a_status_that_says_it_all_is_not_written_again() -> None:
@@ -220,7 +220,7 @@ def test_a_status_that_says_it_all_is_not_written_again() -> None:
     world.now += 100
     plan = world.plan(**ON)
     assert plan.buffers.writes == ()
-    assert holding(plan).held == 2
+    assert allocation(plan).held == 2
 
 
 # Another controller's word
@@ -275,7 +275,7 @@ def test_what_the_controller_s_word_does_not_allow(changes: dict[str, Any], told
 def test_a_buffer_that_no_controller_has_seen_is_left_alone() -> None:
     world = make_world(0)
     add_buffer(world, replicas=2)
-    assert world.plan(**INJECT).buffers.holdings == ()
+    assert world.plan(**INJECT).buffers.allocations == ()
 
 
 # Quotas of the namespace
@@ -294,12 +294,12 @@ def test_quotas_are_shared_out_in_order_and_the_reason_is_told() -> None:
     add_buffer(world, "a", replicas=4)
     add_buffer(world, "b", replicas=4)
     plan = world.plan(**ON)
-    assert (len(holding(plan, "a").pods), len(holding(plan, "b").pods)) == (4, 2)
+    assert (len(allocation(plan, "a").pods), len(allocation(plan, "b").pods)) == (4, 2)
     assert said(plan, "LimitedByQuotas", "a") == "False/ResourceQuotasAllocated/"
     assert said(plan, "LimitedByQuotas", "b") == (
         "True/ResourceQuotasAllocated/Buffer replicas limited from 4 to 2 due to quotas: quota-0"
     )
-    assert holding(plan, "b").buffer.status.replicas == 2
+    assert allocation(plan, "b").buffer.status.replicas == 2
 
 
 def scope(name: str, operator: str, *values: str) -> dict[str, Any]:
@@ -335,4 +335,4 @@ def test_a_quota_is_about_pods_of_its_scope(extras: dict[str, Any], pods: int) -
     add_template(world, priority_class_name="low")
     add_quota(world, {"cpu": "1500m"}, **extras)
     add_buffer(world, replicas=4)
-    assert len(holding(world.plan(**ON)).pods) == pods
+    assert len(allocation(world.plan(**ON)).pods) == pods

@@ -1,6 +1,6 @@
 """Buffers of spare capacity: where it is, and that nobody else goes without for it."""
 
-from core.tests.planner.buffering import ON, add_buffer, book, holding, make_world, said
+from core.tests.planner.buffering import ON, add_buffer, allocation, book, make_world, said
 
 from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.model.action import IncreaseSize
@@ -15,7 +15,7 @@ def test_a_buffer_makes_its_group_grow_by_what_has_no_room() -> None:
     add_buffer(world, replicas=10)
     plan = world.plan(**ON)
     assert grown(plan) == {"pool": (1, 3)}
-    held = holding(plan)
+    held = allocation(plan)
     assert (held.held, held.coming, held.missing) == (4, 6, 0)
     status = held.buffer.status
     assert status.replicas == 10
@@ -36,7 +36,7 @@ def test_real_pods_come_first_and_the_rest_of_their_nodes_is_used() -> None:
     # Two nodes for the pods have room for two of three virtual ones.
     increases = [(one.expected_target, one.target) for one in plan.actions if isinstance(one, IncreaseSize)]
     assert increases == [(0, 2), (2, 3)]
-    assert (holding(plan).held, holding(plan).coming) == (0, 3)
+    assert (allocation(plan).held, allocation(plan).coming) == (0, 3)
     assert {pod.name for pod in plan.scale_up.triggered} == {"web-0", "web-1"}
 
 
@@ -46,7 +46,7 @@ def test_real_pods_take_the_room_that_a_buffer_held() -> None:
     add_buffer(world, replicas=4)
     plan = world.plan(**ON)
     assert [pod.name for pod in plan.fitting] == ["web"]
-    held = holding(plan)
+    held = allocation(plan)
     assert (held.held, held.coming, held.missing) == (1, 0, 3)
     assert held.why == "1 max node group size reached"
     assert said(plan, "Provisioning") == "True/FakePodsInjected/3 of 4 pods have no room yet"
@@ -64,7 +64,7 @@ def test_a_buffer_buys_nothing_while_pods_wait_for_their_turn() -> None:
     plan = world.plan(**ON)
     assert plan.scale_up.awaiting
     assert plan.spare == ()
-    assert holding(plan).why == "pods or requests that wait for machines come first"
+    assert allocation(plan).why == "pods or requests that wait for machines come first"
 
 
 def test_the_limit_of_nodes_is_for_real_pods_first() -> None:
@@ -73,7 +73,7 @@ def test_the_limit_of_nodes_is_for_real_pods_first() -> None:
     add_buffer(world, replicas=1)
     plan = world.plan(**ON, max_nodes_total=1)
     assert grown(plan) == {"pool": (0, 1)}
-    assert holding(plan).missing == 1
+    assert allocation(plan).missing == 1
 
 
 def test_what_a_limit_leaves_is_bought_and_only_that_counts_as_coming() -> None:
@@ -83,8 +83,8 @@ def test_what_a_limit_leaves_is_bought_and_only_that_counts_as_coming() -> None:
     plan = world.plan(**ON, cores_total="0:8")
     increases = [(one.expected_target, one.target) for one in plan.actions if isinstance(one, IncreaseSize)]
     assert increases == [(0, 1), (1, 2)]
-    assert (holding(plan).held, holding(plan).coming, holding(plan).missing) == (0, 4, 8)
-    assert holding(plan).why == "the groups that would help may not grow by enough now"
+    assert (allocation(plan).held, allocation(plan).coming, allocation(plan).missing) == (0, 4, 8)
+    assert allocation(plan).why == "the groups that would help may not grow by enough now"
 
 
 def test_nodes_that_hold_a_buffer_are_needed() -> None:
@@ -110,4 +110,4 @@ def test_what_a_request_holds_is_not_the_room_of_a_buffer() -> None:
     add_buffer(world, replicas=4)
     plan = world.plan(**ON, enable_provisioning_requests=True)
     assert plan.provisioning.booked == {"shop/train": 3}
-    assert (holding(plan).held, holding(plan).missing) == (1, 3)
+    assert (allocation(plan).held, allocation(plan).missing) == (1, 3)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from nodewright.model.action import IncreaseSize
 from nodewright.model.provisioning_request import TemplateReference
-from nodewright.planner.capacity_buffers.desk import BufferAllocation
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import BufferAllocation, Plan
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World
 
@@ -67,10 +66,10 @@ def nodes_bought(plan: Plan) -> int:
     return sum(one.target - one.expected_target for one in plan.actions if isinstance(one, IncreaseSize))
 
 
-def cpu_of(holding: BufferAllocation) -> int:
+def cpu_of(allocation: BufferAllocation) -> int:
     """What the pods that have room, or will, ask for."""
-    name = holding.buffer.spec.pod_template_ref
-    return int(name.name[1:]) * (holding.held + holding.coming) if name is not None else 0
+    name = allocation.buffer.spec.pod_template_ref
+    return int(name.name[1:]) * (allocation.held + allocation.coming) if name is not None else 0
 
 
 @given(CASES)
@@ -94,8 +93,8 @@ def test_no_room_is_counted_twice(case: Case) -> None:
     )
     held = sum(case.booked[int(key.rpartition("r")[2])] * count for key, count in plan.provisioning.booked.items())
     pods = sum(waiting[pod.name] for pod in (*plan.fitting, *plan.scale_up.triggered))
-    spare = sum(map(cpu_of, plan.buffers.holdings))
+    spare = sum(map(cpu_of, plan.buffers.allocations))
     nodes = len(world.nodes) + nodes_bought(plan)
     assert running + held + pods + spare <= NODE_CPU * nodes
     assert not case.most or nodes <= max(case.most, len(world.nodes))
-    assert all(holding.missing >= 0 for holding in plan.buffers.holdings)
+    assert all(allocation.missing >= 0 for allocation in plan.buffers.allocations)

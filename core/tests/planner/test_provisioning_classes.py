@@ -175,7 +175,7 @@ def test_one_that_is_not_to_be_tried_again_fails_at_once() -> None:
     assert said(plan, FAILED, "default/b").startswith("True/ClassLimitReached: limits.pods of class train allows 10")
 
 
-def holding(held: ProvisioningRequest, nodes: int = 0, *, reason: str = "CapacityIsFound") -> ProvisioningRequest:
+def allocation(held: ProvisioningRequest, nodes: int = 0, *, reason: str = "CapacityIsFound") -> ProvisioningRequest:
     """Room is held for the request, or made where that is the reason."""
     status = "False" if reason == "Provisioning" else "True"
     at = datetime.fromtimestamp(NOW - 30, tz=UTC)
@@ -185,7 +185,7 @@ def holding(held: ProvisioningRequest, nodes: int = 0, *, reason: str = "Capacit
 
 
 def test_what_is_held_since_before_counts_and_what_is_over_does_not() -> None:
-    ended = holding(request("old", 9), 9)
+    ended = allocation(request("old", 9), 9)
     over = ended.with_condition(Condition(type="BookingExpired", status="True"))
     for other, granted in ((ended, False), (over, True)):
         plan = world(other, request("r", 3), classes=(make_class(pods=10),), size=9).plan(**ON)
@@ -195,7 +195,7 @@ def test_what_is_held_since_before_counts_and_what_is_over_does_not() -> None:
 @pytest.mark.parametrize(("held", "granted"), [(6, True), (8, False)])
 def test_nodes_that_were_made_for_others_count(held: int, granted: bool) -> None:
     """Those of ``a`` are full of its stand-ins, so that three more are needed."""
-    plan = world(holding(request("a", 9), held), request(), classes=(make_class(nodes=10),), size=9).plan(**ON)
+    plan = world(allocation(request("a", 9), held), request(), classes=(make_class(nodes=10),), size=9).plan(**ON)
     assert bool(grown(plan)) == granted
     if not granted:
         text = "it takes 3 nodes, and limits.nodes of class train leaves 2 of 10 to namespace default"
@@ -243,7 +243,7 @@ def test_limits_of_nodes_are_not_for_classes_of_providers() -> None:
 
 
 def test_a_request_comes_to_its_end_also_if_its_class_goes() -> None:
-    held = holding(request("a", 3), 3)
+    held = allocation(request("a", 3), 3)
     plan = world(held, request("b"), classes=(make_class("batch"),), size=3).plan(**ON)
     assert plan.provisioning.booked == {"default/a": 3}
     waiting = held.with_condition(Condition(type=PROVISIONED, status="False", reason="CapacityIsNotFound"))

@@ -78,7 +78,7 @@ def buffer_events(plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Even
     if grown or has_refused_growth(outcomes):
         return
     unhelped = Counter(_buffer_name(one.pod) for report in plan.spare for one in report.unhelped)
-    reasons = {holding.buffer.key: holding.why for holding in plan.buffers.holdings}
+    reasons = {one.buffer.key: one.why for one in plan.buffers.allocations}
     for name, count in unhelped.items():
         message = f"capacity buffer {count} fake pods didn't trigger scale-up: {reasons.get(name, '')}"
         yield Event(kind=BUFFER_KIND, name=name, reason="NotTriggerScaleUp", message=message)

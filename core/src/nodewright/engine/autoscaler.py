@@ -30,8 +30,7 @@ from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
-from nodewright.planner.capacity_buffers.desk import BufferReport
-from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.planner.plan import BufferReport, Plan, ScaleDownReport
 from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 from nodewright.validate import Violation
 

@@ -13,21 +13,21 @@ from random import Random
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import is_active
+from nodewright.clusterstate.memory import Backoff
 from nodewright.clusterstate.new_groups import any_new_group
-from nodewright.clusterstate.state import Backoff, ClusterState, GroupState
+from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
-from nodewright.model.default_options import default_options
 from nodewright.model.duration import format_duration
 from nodewright.model.group import ErrorClass, GroupRef, GroupSpec, MachineType, NodeGroup
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Taint
 from nodewright.model.pod import NodeSelectorTerm, PodSpec, Toleration
 from nodewright.model.quantity import ZERO
-from nodewright.model.settings import Settings
+from nodewright.model.settings import Settings, default_options
 from nodewright.model.template_node import make_template_node
-from nodewright.planner.candidates import ScaleUpContext
 from nodewright.planner.plan import PlannedAction
-from nodewright.planner.template import make_templates
+from nodewright.planner.scale_up.context import ScaleUpContext
+from nodewright.planner.scale_up.templates import make_templates
 from nodewright.snapshot.observation import GroupSeen, ProviderSeen
 
 # Maximum size of the groups that are made, as in CA.

@@ -15,7 +15,7 @@ from nodewright.model.limits import make_resource_limits
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
-from nodewright.planner.capacity_buffers.desk import CapacityBufferState
+from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning_requests.as_ca import choose_request
@@ -67,13 +67,14 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] 
 
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
-    docket, desk, quotas = (
+    docket, buffers, quotas = (
         ProvisioningRequestState(state, settings),
-        CapacityBufferState(state, settings),
+        CapacityBufferState.of(state, settings),
         read_quotas(state.observation, settings),
     )
     limits = [read.limit for read in quotas if read.limit is not None]
-    plan = replace(_make_plan(state, settings, random, docket, desk, limits), buffers=desk.report())
+    plan, buffers = _make_plan(state, settings, random, docket, buffers, limits)
+    plan = replace(plan, buffers=buffers.report())
     if docket.is_enabled:
         plan = replace(plan, provisioning=docket.report())
     judged = [(read, with_status(read, state.observation)) for read in quotas]
@@ -85,9 +86,9 @@ def _make_plan(
     settings: Settings,
     random: Random,
     docket: ProvisioningRequestState,
-    desk: CapacityBufferState,
+    buffers: CapacityBufferState,
     quotas: Sequence[NodeQuota],
-) -> Plan:
+) -> tuple[Plan, CapacityBufferState]:
     restored = _RESTORE[settings.size_correction](state, settings)
     state, actions = restored.state, list[SizeWrite](restored.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
@@ -95,12 +96,12 @@ def _make_plan(
         keep_house(docket)
     if state.is_halted and state.memory.unhealthy is not None:
         halted = describe_unhealthy(state.memory.unhealthy, state.now)
-        return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings))
+        return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings)), buffers
     if is_unstaffed:
         kept = () if settings.is_ca else tuple(actions)
-        return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings))
+        return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings)), buffers
     if restored.cut_short:
-        return Plan(actions=tuple(actions), cut_short=restored.cut_short)
+        return Plan(actions=tuple(actions), cut_short=restored.cut_short), buffers
     if docket.treats_fairly:
         tell_unserved(state, docket)
         settle_grants(state, docket)
@@ -117,14 +118,14 @@ def _make_plan(
     recreated = find_recreated(snapshot, state.observation.removing, settings.pods)
     waiting.add(recreated, snapshot.vocabulary.classes)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
-    if not (waiting.old or enforces or removes or docket.is_enabled or desk.injects):
-        return Plan(actions=tuple(actions), waiting=tuple(waiting.young))
+    if not (waiting.old or enforces or removes or docket.is_enabled or buffers.injects):
+        return Plan(actions=tuple(actions), waiting=tuple(waiting.young)), buffers
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     ground = _prepare(state, settings, corrected, quotas)
-    plan = _plan_loop(ground, actions, waiting, random, docket, desk)
-    return replace(plan, waiting=tuple(waiting.young))
+    plan, buffers = _plan_loop(ground, actions, waiting, random, docket, buffers)
+    return replace(plan, waiting=tuple(waiting.young)), buffers
 
 
 def _plan_loop(
@@ -133,8 +134,8 @@ def _plan_loop(
     waiting: Waiting,
     random: Random,
     docket: ProvisioningRequestState,
-    desk: CapacityBufferState,
-) -> Plan:
+    buffers: CapacityBufferState,
+) -> tuple[Plan, CapacityBufferState]:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = ground.settings
     removes = settings.scale_down.scale_down_enabled
@@ -149,10 +150,10 @@ def _plan_loop(
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     judgement = judge_purchases(ground.state, settings, left)
     ground = replace(ground, barred=judgement.barred)
-    ground = offer_groups(ground, chain((pod.spec for pod in left), docket.specs_of_wholes(), desk.specs), random)
+    ground = offer_groups(ground, chain((pod.spec for pod in left), docket.specs_of_wholes(), buffers.specs), random)
     growth = _grow(ground, left, random, docket)
     take_fitting(growth.ground.snapshot, growth.held)
-    spare = fill_buffers(growth, desk, hints or Hints(), random)
+    spare, buffers = fill_buffers(growth, buffers, hints or Hints(), random)
     reports = [*growth.reports, *spare.reports]
     actions += [*growth.actions, *spare.actions]
     hedge: ScaleUpReport | None = None
@@ -177,7 +178,7 @@ def _plan_loop(
     remembered = judgement.purchases or ground.state.memory.purchases
     purchases = note_purchases(remembered, bought, ground.snapshot, settings, ground.state.now)
     emptied = delete_empty_groups(ground, {action.group for action in actions})
-    return Plan(
+    plan = Plan(
         actions=(*with_creations(actions, ground), *emptied),
         scale_up=reports[0],
         salvo=tuple(growth.reports[1:]),
@@ -190,6 +191,7 @@ def _plan_loop(
         purchases=purchases,
         scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
     )
+    return plan, buffers
 
 
 def _gives_way(action: SizeWrite, settings: Settings) -> bool:

@@ -7,12 +7,12 @@ from typing import Any
 
 from nodewright.clusterstate.memory import Purchases, ScaleDownMemory
 from nodewright.model.action import GroupWrite, SizeWrite
+from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
-from nodewright.planner.capacity_buffers.desk import BufferReport
 from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 
 PlannedAction = SizeWrite | GroupWrite
@@ -95,6 +95,34 @@ class ScaleDownReport:
     def with_memory(self, **changes: Any) -> "ScaleDownReport":
         """The report with something else to remember."""
         return replace(self, memory=replace(self.memory or ScaleDownMemory(), **changes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferAllocation:
+    """One CapacityBuffer with the status it will have, and its virtual pods.
+
+    ``held`` of the pods fit on existing nodes, ``coming`` on upcoming ones; ``why`` says why the others fit nowhere.
+    ``injected``: the pods were planned for.
+    """
+
+    buffer: CapacityBuffer
+    pods: tuple[Pod, ...] = ()
+    injected: bool = False
+    held: int = 0
+    coming: int = 0
+    why: str = ""
+
+    @property
+    def missing(self) -> int:
+        return len(self.pods) - self.held - self.coming
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferReport:
+    """What was decided about buffers: all that this process serves, and those whose status is to be written."""
+
+    allocations: tuple[BufferAllocation, ...] = ()
+    writes: tuple[CapacityBuffer, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from nodewright.model.group import FailedInstance, GroupOptions
 from nodewright.model.node import NodeCondition, Taint
 from nodewright.model.pod import Pod
 from nodewright.planner import Plan, make_plan
-from nodewright.planner.explain import NodeExplanation, NodeFate, PodOutlook, explain_node
+from nodewright.planner.explain import NodeExplanation, NodeOutcome, PodAfterDrain, explain_node
 from nodewright.planner.plan import HeldBack
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.testkit.builders import build_budget, build_node, build_pod
@@ -53,7 +53,7 @@ def explain(loops: Loops, name: str, after: float = 0.0, plan: Plan | None = Non
     return found
 
 
-def pod(found: NodeExplanation, name: str) -> PodOutlook:
+def pod(found: NodeExplanation, name: str) -> PodAfterDrain:
     return next(one for one in found.pods if one.pod == f"default/{name}")
 
 
@@ -78,7 +78,7 @@ def test_every_pod_is_judged_although_the_first_blocks() -> None:
         on("a-0", name="plain"),
     ]
     found = explain(loops, "a-0")
-    assert (found.fate, code(found)) == (NodeFate.STAYS, "BlockedByPod")
+    assert (found.fate, code(found)) == (NodeOutcome.STAYS, "BlockedByPod")
     assert {one.pod.removeprefix("default/"): (one.fate, one.rule) for one in found.pods} == {
         "bare": (DrainOutcome.BLOCK, "Replicated"),
         "kept": (DrainOutcome.BLOCK, "NotSafeToEvict"),
@@ -132,7 +132,7 @@ def test_a_budget_that_another_node_uses_up_blocks() -> None:
     loops.world.budgets = [build_budget("pdb", allowed=1, labels={"app": "g"})]
     plan = loops.world.plan()
     goes, stays = explain(loops, "a-0", plan=plan), explain(loops, "b-0", plan=plan)
-    assert (goes.fate, goes.removal is not None and goes.removal.pods) == (NodeFate.GOES, ("default/on-a-0",))
+    assert (goes.fate, goes.removal is not None and goes.removal.pods) == (NodeOutcome.GOES, ("default/on-a-0",))
     assert pod(goes, "on-a-0").fate is DrainOutcome.MOVE
     assert pod(stays, "on-b-0").fate is DrainOutcome.BLOCK
     assert "use up what the PodDisruptionBudget default/pdb allows now (1)" in pod(stays, "on-b-0").message
@@ -155,10 +155,10 @@ def test_the_timers_of_a_node_that_waits() -> None:
     loops = loops_of(GroupOptions(), a=1)
     began = loops.world.now
     found = explain(loops, "a-0")
-    assert (found.fate, code(found)) == (NodeFate.UNNEEDED, "NotUnneededLongEnough")
+    assert (found.fate, code(found)) == (NodeOutcome.UNNEEDED, "NotUnneededLongEnough")
     later = explain(loops, "a-0", 4 * MINUTE)
     assert (later.timers.unneeded_since, later.timers.removable_at) == (began, began + 10 * MINUTE)
-    assert explain(loops, "a-0", 6 * MINUTE + 1).fate is NodeFate.GOES
+    assert explain(loops, "a-0", 6 * MINUTE + 1).fate is NodeOutcome.GOES
 
 
 def test_a_node_that_waits_with_all_others() -> None:
@@ -166,7 +166,7 @@ def test_a_node_that_waits_with_all_others() -> None:
     loops.world.add_group("big", 0, cpu="64")
     loops.world.pending = [build_pod("p", cpu="32")]
     found = explain(loops, "a-0")
-    assert (found.fate, code(found)) == (NodeFate.UNNEEDED, "InCooldown")
+    assert (found.fate, code(found)) == (NodeOutcome.UNNEEDED, "InCooldown")
     assert found.timers.cooldown_until == found.now + 10 * MINUTE
 
 
@@ -174,7 +174,7 @@ def test_a_removal_under_way_says_how_far_it_is() -> None:
     loops = loops_of(a=2)
     loops.begin("a-0")
     found = explain(loops, "a-0")
-    assert (found.fate, found.stage, found.reason, found.note) == (NodeFate.GOING, "tainted", None, "")
+    assert (found.fate, found.stage, found.reason, found.note) == (NodeOutcome.GOING, "tainted", None, "")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_nobody_judged_has_a_note(settings: dict[str, object], note: str) -
     loops.world.nodes.append(build_node("lost", ready=False))
     loops.settings = settings
     found = explain(loops, "a-0")
-    assert found.fate is NodeFate.UNJUDGED
+    assert found.fate is NodeOutcome.UNJUDGED
     assert note in found.note
 
 
@@ -209,7 +209,7 @@ def test_a_removal_that_is_held_back_says_why() -> None:
     held = (HeldBack(action=action, reason="paused until noon", until=0.0),)
     plan = replace(plan, scale_down=replace(plan.scale_down, removals=()), held_back=held)
     found = explain(loops, "a-0", plan=plan)
-    assert (found.fate, found.note) == (NodeFate.UNNEEDED, "paused until noon")
+    assert (found.fate, found.note) == (NodeOutcome.UNNEEDED, "paused until noon")
 
 
 def test_a_node_without_a_group_has_no_threshold() -> None:
@@ -252,7 +252,7 @@ def test_a_pod_that_is_ending_is_waited_for() -> None:
     loops.world.running = [on("a-0", deleted_at=loops.world.now + 20), on("x-0", cpu="950m")]
     found = explain(loops, "a-0")
     told = pod(found, "on-a-0")
-    assert (found.fate, told.fate, told.rule) == (NodeFate.GOES, DrainOutcome.AWAIT, "Terminating")
+    assert (found.fate, told.fate, told.rule) == (NodeOutcome.GOES, DrainOutcome.AWAIT, "Terminating")
 
 
 def test_what_the_cloud_says_of_a_machine_that_ran() -> None:

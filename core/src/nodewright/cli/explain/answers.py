@@ -19,16 +19,16 @@ from nodewright.planner.explain import (
     BufferFacts,
     GroupFacts,
     NodeExplanation,
-    NodeFate,
-    PodOutlook,
-    Refusal,
+    NodeOutcome,
+    NodeRejections,
+    PodAfterDrain,
     RequestFacts,
     buffers_planned,
     explain_node,
     facts_of,
     fate_of,
-    pending_refusals,
-    place_of,
+    node_with_room,
+    rejections_of_pending_pod,
     requests_planned,
 )
 
@@ -48,15 +48,15 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     node: str = ""
     groups: tuple[tuple[str, str], ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    outlook: PodOutlook | None = None
+    refusals: tuple[NodeRejections, ...] = ()
+    outlook: PodAfterDrain | None = None
     of_node: NodeExplanation | None = None
 
 
 class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
     """So many nodes of a group of which the same is said; ``nodes`` names the first few."""
 
-    fate: NodeFate
+    fate: NodeOutcome
     code: str
     count: int
     nodes: tuple[str, ...]
@@ -128,7 +128,7 @@ def _pod(trial: Trial, key: str) -> PodExplanation | None:
     for verdict in find_verdicts(trial):
         if verdict.pod.key == key:
             held = (trial.state, trial.plan, trial.settings)
-            place = place_of(*held, verdict.pod)
+            place = node_with_room(*held, verdict.pod)
             return PodExplanation(
                 pod=key,
                 now=trial.state.now,
@@ -136,7 +136,7 @@ def _pod(trial: Trial, key: str) -> PodExplanation | None:
                 reason=verdict.reason,
                 node=place,
                 groups=tuple((str(ref), str(reason)) for ref, reason in verdict.reasons.items()),
-                refusals=() if place else pending_refusals(*held, verdict.pod),
+                refusals=() if place else rejections_of_pending_pod(*held, verdict.pod),
             )
     host = next((name for name, pod in _running(trial) if pod.key == key), None)
     of_node = _node(trial, host) if host is not None else None
@@ -180,19 +180,19 @@ def _buffer(trial: Trial, key: str) -> BufferExplanation | None:
     found = next((one for one in buffers_planned(trial.plan) if one.buffer == key), None)
     if found is None:
         return None
-    held = next(one.buffer for one in trial.plan.buffers.holdings if one.buffer.key == key)
+    held = next(one.buffer for one in trial.plan.buffers.allocations if one.buffer.key == key)
     told = ((one.type, ": ".join(filter(None, (one.status, one.message)))) for one in held.status.conditions)
     return BufferExplanation(now=trial.state.now, facts=found, notes=tuple(told))
 
 
 def _alike(trial: Trial, ref: GroupRef) -> tuple[NodesAlike, ...]:
     report = trial.plan.scale_down
-    found: dict[tuple[NodeFate, str], list[str]] = {}
+    found: dict[tuple[NodeOutcome, str], list[str]] = {}
     for name, own in trial.state.group_of_node.items():
         if own == ref:
             reason = report.unremovable.get(name) or report.passed_over.get(name)
             fate = fate_of(trial.state, trial.plan, name)
-            is_leaving = fate in (NodeFate.GOING, NodeFate.GOES)
+            is_leaving = fate in (NodeOutcome.GOING, NodeOutcome.GOES)
             code = reason.code.value if reason is not None and not is_leaving else ""
             found.setdefault((fate, code), []).append(name)
     return tuple(

@@ -14,7 +14,7 @@ from nodewright.cli.explain.answers import (
 )
 from nodewright.cli.request_view import request_json
 from nodewright.model.timestamps import format_moment
-from nodewright.planner.explain import GroupFacts, NodeExplanation, PodOutlook
+from nodewright.planner.explain import GroupFacts, NodeExplanation, PodAfterDrain
 
 SCHEMA = 1
 
@@ -79,7 +79,7 @@ def _group(found: GroupExplanation) -> dict[str, Any]:
     }
 
 
-def _outlook(pod: PodOutlook) -> dict[str, Any]:
+def _outlook(pod: PodAfterDrain) -> dict[str, Any]:
     held: dict[str, Any] = _plain(pod)
     return held | {key: held[key] or None for key in ("rule", "message", "place")}
 

@@ -20,7 +20,7 @@ from nodewright.cli.screen import count, make_table, name_some, safe
 from nodewright.model.duration import format_duration
 from nodewright.model.reason import Unremovable
 from nodewright.model.timestamps import format_moment
-from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Refusal, Usage
+from nodewright.planner.explain import GroupFacts, NodeExplanation, NodeOutcome, NodeRejections, PodAfterDrain, Usage
 from nodewright.planner.scale_down.drainability import DrainOutcome
 
 _STYLES = {
@@ -45,7 +45,7 @@ _RULES = {
     "OnCompletion": "it asks to be waited for until it has ended",
 }
 _NO_OTHER = "there is no other node that it could go to"
-_FATES = {NodeFate.GOING: "is being removed", NodeFate.GOES: "goes now", NodeFate.UNNEEDED: "is not needed"}
+_FATES = {NodeOutcome.GOING: "is being removed", NodeOutcome.GOES: "goes now", NodeOutcome.UNNEEDED: "is not needed"}
 
 
 def print_answer(console: Console, found: Answer) -> None:
@@ -95,9 +95,9 @@ def _sentence(found: NodeExplanation) -> str:
         stage = f", {found.stage}" if found.stage is not None else ""
         return f"{_FATES[found.fate]} ({found.removal.reason}, {moved}{stage})."
     said = "; ".join(filter(None, (reason_line(found.reason) if found.reason is not None else "", found.note)))
-    if found.fate is NodeFate.UNNEEDED:
+    if found.fate is NodeOutcome.UNNEEDED:
         return f"is not needed, and still there: {said}."
-    return f"stays: {said}." if found.fate is NodeFate.STAYS else f"nothing is decided about it: {said}."
+    return f"stays: {said}." if found.fate is NodeOutcome.STAYS else f"nothing is decided about it: {said}."
 
 
 def reason_line(reason: Unremovable) -> str:
@@ -171,7 +171,7 @@ def _print_buffer(console: Console, found: BufferExplanation) -> None:
     console.print(facts)
 
 
-def _print_outlooks(console: Console, pods: Iterable[PodOutlook]) -> None:
+def _print_outlooks(console: Console, pods: Iterable[PodAfterDrain]) -> None:
     table = make_table("Its pods, if it went", "pod", "", "why")
     for pod in pods:
         stuck = pod.fate is DrainOutcome.MOVE and not pod.place
@@ -182,7 +182,7 @@ def _print_outlooks(console: Console, pods: Iterable[PodOutlook]) -> None:
         console.print(table)
 
 
-def _outlook_line(pod: PodOutlook) -> str:
+def _outlook_line(pod: PodAfterDrain) -> str:
     if pod.fate is DrainOutcome.BLOCK:
         return f"{pod.code}: {pod.message}"
     if pod.fate is not DrainOutcome.MOVE:
@@ -193,12 +193,12 @@ def _outlook_line(pod: PodOutlook) -> str:
     return f"to {pod.place}{others}"
 
 
-def refusals_line(refusals: Iterable[Refusal]) -> str:
+def refusals_line(refusals: Iterable[NodeRejections]) -> str:
     """``3 nodes: Insufficient cpu; n-4: taint dedicated=db:NoSchedule``."""
     return "; ".join(f"{_which(refusal)}: {refusal.reason}" for refusal in refusals)
 
 
-def _which(refusal: Refusal) -> str:
+def _which(refusal: NodeRejections) -> str:
     return count(refusal.count, "node") if refusal.count > len(refusal.nodes) else name_some(refusal.nodes)
 
 

@@ -1,1 +1,4 @@
-"""Buffers of spare capacity: what they stand for, where it is, and what is written about it (docs/capacity-buffers.md)."""
+"""CapacityBuffers, spare capacity held by virtual pods: what they stand for, where it is, and their status.
+
+See docs/capacity-buffers.md.
+"""

@@ -1,62 +1,68 @@
-"""Room for the virtual pods of buffers, after everything else: where it is free, and machines for the rest."""
+"""Find room for the virtual pods of buffers after all other pods: on existing nodes first, then on new ones."""
 
 from collections import Counter
 from collections.abc import Iterable
 from random import Random
 
-from nodewright.planner.capacity_buffers.desk import CapacityBufferState
+from nodewright.model.pod import Pod
+from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.scale_up.context import fill_machines
 from nodewright.planner.scale_up.growth import Growth, grow, picture_after
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting
 
-_IN_TURN = "pods or requests that wait for machines come first"
+_NOT_YET = "pods or requests that wait for machines come first"
 _CUT = "the groups that would help may not grow by enough now"
 _MOST_REASONS = 5
 
 
-def fill_buffers(growth: Growth, desk: CapacityBufferState, hints: Hints, random: Random) -> Growth:
-    """Put virtual pods into the picture that removals are planned in, and plan machines for those without room.
+def fill_buffers(
+    growth: Growth, buffers: CapacityBufferState, hints: Hints, random: Random
+) -> tuple[Growth, CapacityBufferState]:
+    """Place virtual pods in the snapshot in which removals are planned, and plan nodes for those without room.
 
-    Real pods and requests are in that picture already, so that no buffer ever takes a place from them.
+    Pending pods and requests are in that snapshot already, so buffers take no room from them. Return the growth for
+    buffers, and the buffers with their room.
     """
     nothing = Growth(ground=growth.ground, reports=[])
-    if not desk.injects:
-        return nothing
-    pods = list(desk.pods)
+    if not buffers.injects:
+        return nothing, buffers
+    pods = list(buffers.pods)
     after = picture_after(growth)
     fitting, left = take_fitting(growth.ground.snapshot, pods, hints)
     spare, placed = None, list(fitting)
     if left and after is not None:
         fits, rest = take_fitting(after.snapshot, pods, Hints(before=hints.fresh))
         spare = grow(after, rest, random)
-        # Limits may leave fewer machines than the pods would need for which groups grow.
+        # Limits may allow fewer nodes than the pods need for which groups grow.
         placed += [*fits, *(pod for report in spare.reports for pod in fill_machines(after, report)[0])]
+    held, coming = Counter[str](), Counter[str]()
     for pod in {id(pod): pod for pod in placed}.values():
-        holding = desk.owner(pod)
-        if hint_key(pod) in hints.fresh:
-            holding.held += 1
-        else:
-            holding.coming += 1
-    _say_why(desk, spare)
-    desk.tell_injected()
-    return spare or nothing
+        (held if hint_key(pod) in hints.fresh else coming)[_owner(pod)] += 1
+    missing = [name for name, one in buffers.allocations.items() if len(one.pods) > held[name] + coming[name]]
+    return spare or nothing, buffers.with_room(held, coming, _reasons(missing, spare))
 
 
-def _say_why(desk: CapacityBufferState, spare: Growth | None) -> None:
-    """Of pods that have no room yet: why none is bought for them."""
-    for holding in desk.holdings.values():
-        if holding.missing:
-            holding.why = _IN_TURN if spare is None else _CUT
+def _reasons(missing: Iterable[str], spare: Growth | None) -> dict[str, str]:
+    """Return, by the buffer's id, why no node is added for pods that have no room."""
+    reasons = dict.fromkeys(missing, _NOT_YET if spare is None else _CUT)
     for report in spare.reports if spare is not None else ():
         for pod in report.awaiting:
-            desk.owner(pod).why = "another group was chosen in this loop"
+            reasons[_owner(pod)] = "another group was chosen in this loop"
         for unhelped in report.unhelped:
-            desk.owner(unhelped.pod).why = _listed(unhelped.reasons.values(), report)
+            reasons[_owner(unhelped.pod)] = _listed(unhelped.reasons.values(), report)
+    return reasons
+
+
+def _owner(pod: Pod) -> str:
+    """Return the id of a virtual pod's buffer."""
+    controller = pod.metadata.controller
+    assert controller is not None
+    return controller.uid
 
 
 def _listed(reasons: Iterable[object], report: ScaleUpReport) -> str:
-    """The reasons of all groups, the same ones counted together."""
+    """Return the reasons of all groups, equal ones counted together."""
     counted = sorted(Counter(map(str, reasons)).items())
     more = len(counted) - _MOST_REASONS
     shown = ", ".join(f"{count} {reason}" for reason, count in counted[:_MOST_REASONS])

@@ -1,27 +1,28 @@
-"""Why things are as they are: pure answers drawn from a state and its plan, for whoever shows them."""
+"""Explain the state of nodes, pods, requests and buffers, from a cluster state and the plan made for it."""
 
 from nodewright.planner.explain.buffers import BufferFacts, BufferState, buffers_planned
-from nodewright.planner.explain.node import explain_node, facts_of, fate_of
-from nodewright.planner.explain.picture import pending_refusals, place_of
-from nodewright.planner.explain.requests import RequestFacts, RequestPhase, requests_planned, requests_seen
-from nodewright.planner.explain.values import (
+from nodewright.planner.explain.node import (
     GroupFacts,
     NodeExplanation,
-    NodeFate,
-    PodOutlook,
-    Refusal,
+    NodeOutcome,
     Timers,
     Usage,
+    explain_node,
+    facts_of,
+    fate_of,
 )
+from nodewright.planner.explain.planned_snapshot import NodeRejections, node_with_room, rejections_of_pending_pod
+from nodewright.planner.explain.pods import PodAfterDrain
+from nodewright.planner.explain.requests import RequestFacts, RequestPhase, requests_planned, requests_seen
 
 __all__ = [
     "BufferFacts",
     "BufferState",
     "GroupFacts",
     "NodeExplanation",
-    "NodeFate",
-    "PodOutlook",
-    "Refusal",
+    "NodeOutcome",
+    "NodeRejections",
+    "PodAfterDrain",
     "RequestFacts",
     "RequestPhase",
     "Timers",
@@ -30,8 +31,8 @@ __all__ = [
     "explain_node",
     "facts_of",
     "fate_of",
-    "pending_refusals",
-    "place_of",
+    "node_with_room",
+    "rejections_of_pending_pod",
     "requests_planned",
     "requests_seen",
 ]

@@ -1,16 +1,19 @@
-"""How buffers of spare capacity stand: from what was planned for them."""
+"""Describe the state of CapacityBuffers, from what was planned for them."""
 
 from enum import StrEnum
 
 import msgspec
 
 from nodewright.model.capacity_buffer import LIMITED, READY, CapacityBuffer
-from nodewright.planner.capacity_buffers.desk import BufferAllocation
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import BufferAllocation, Plan
 
 
 class BufferState(StrEnum):
-    """Whether the room is there: all of it on ready nodes, some on its way, some nowhere; or nothing is wanted or held."""
+    """How much of the spare capacity exists.
+
+    FULL: all pods fit on existing nodes. COMING: some fit on upcoming nodes only. SHORT: some fit nowhere yet. EMPTY: the
+    buffer has no pods. IDLE: its pods are not planned for. ERROR: its spec cannot be resolved.
+    """
 
     FULL = "full"
     COMING = "coming"
@@ -21,8 +24,9 @@ class BufferState(StrEnum):
 
 
 class BufferFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One buffer: what its pods are like, for how many of them room is ``held`` on nodes that are there, ``coming`` or
-    ``missing``, and why.
+    """One buffer. ``shape`` names the object that its pods look like.
+
+    ``held`` of its ``pods`` fit on existing nodes, ``coming`` on upcoming ones; ``why`` is why others are ``missing``.
     """
 
     buffer: str
@@ -36,41 +40,41 @@ class BufferFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def buffers_planned(plan: Plan) -> tuple[BufferFacts, ...]:
-    """By their names."""
-    return tuple(sorted(map(_facts, plan.buffers.holdings), key=lambda one: one.buffer))
+    """Return all buffers, by name."""
+    return tuple(sorted(map(_facts, plan.buffers.allocations), key=lambda one: one.buffer))
 
 
-def _facts(holding: BufferAllocation) -> BufferFacts:
-    state, why = _state(holding)
-    limited = holding.buffer.status.condition(LIMITED)
+def _facts(allocation: BufferAllocation) -> BufferFacts:
+    state, why = _state(allocation)
+    limited = allocation.buffer.status.condition(LIMITED)
     said = [why, limited.message if limited is not None and limited.is_true else ""]
     return BufferFacts(
-        buffer=holding.buffer.key,
-        shape=_shape(holding.buffer),
-        pods=len(holding.pods),
-        held=holding.held,
-        coming=holding.coming,
-        missing=holding.missing if holding.injected else 0,
+        buffer=allocation.buffer.key,
+        shape=_shape(allocation.buffer),
+        pods=len(allocation.pods),
+        held=allocation.held,
+        coming=allocation.coming,
+        missing=allocation.missing if allocation.injected else 0,
         state=state,
         why="; ".join(filter(None, said)),
     )
 
 
-def _state(holding: BufferAllocation) -> tuple[BufferState, str]:
-    ready = holding.buffer.status.condition(READY)
+def _state(allocation: BufferAllocation) -> tuple[BufferState, str]:
+    ready = allocation.buffer.status.condition(READY)
     if ready is not None and not ready.is_true:
         return BufferState.ERROR, ready.message
-    if not holding.pods:
-        return BufferState.EMPTY, holding.why
-    if not holding.injected:
+    if not allocation.pods:
+        return BufferState.EMPTY, allocation.why
+    if not allocation.injected:
         return BufferState.IDLE, "its pods are not planned for now"
-    if holding.missing:
-        return BufferState.SHORT, holding.why
-    return (BufferState.COMING if holding.coming else BufferState.FULL), ""
+    if allocation.missing:
+        return BufferState.SHORT, allocation.why
+    return (BufferState.COMING if allocation.coming else BufferState.FULL), ""
 
 
 def _shape(buffer: CapacityBuffer) -> str:
-    """What the pods are like, by name."""
+    """Return the name of the object that the pods look like."""
     spec = buffer.spec
     if spec.scalable_ref is not None:
         return f"{spec.scalable_ref.kind} {spec.scalable_ref.name}"

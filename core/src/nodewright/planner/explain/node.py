@@ -1,17 +1,21 @@
-"""Why is this node still there (issue 5, point 5)?"""
+"""Explain why a node is still there, and what would happen to its pods if it were drained."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from math import isfinite
+
+import msgspec
 
 from nodewright.clusterstate.readiness import is_ready
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DeleteInstances
+from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
+from nodewright.model.removal import NodeRemoval, RemovalStage
 from nodewright.model.settings import Settings
-from nodewright.planner.explain.outlook import outlook
-from nodewright.planner.explain.picture import memory_of, planned_picture
-from nodewright.planner.explain.values import GroupFacts, NodeExplanation, NodeFate, PodOutlook, Timers, Usage
+from nodewright.planner.explain.planned_snapshot import memory_of, planned_snapshot
+from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
 from nodewright.planner.plan import Plan
 from nodewright.planner.registration_deadline import last_moments_to_start
 from nodewright.planner.scale_down.drainability import DrainOutcome
@@ -24,22 +28,104 @@ _STARTING = "it has not started yet: it counts as a machine on its way until the
 _NOT_PLANNED = "no removals were planned in this loop"
 
 
+class NodeOutcome(StrEnum):
+    """What a plan does with a node.
+
+    GOING: its removal is under way. GOES: its removal starts with this plan. UNNEEDED: it may be removed later. STAYS: it
+    cannot be removed. UNJUDGED: scale-down says nothing about it.
+    """
+
+    GOING = "going"
+    GOES = "goes"
+    UNNEEDED = "unneeded"
+    STAYS = "stays"
+    UNJUDGED = "unjudged"
+
+
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a node group, in machines; ``target`` is None if it is not known.
+
+    ``whole``: the group is scaled to zero or to its maximum only.
+    """
+
+    ref: GroupRef
+    min_size: int
+    max_size: int
+    target: int | None
+    ready: int
+    whole: bool
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Utilization of a node: the share requested of its scarcest resource, and the threshold below which it is unneeded.
+
+    ``ratio`` is None if it is not finite (pods request a resource of which the node has none) or if there is a ``problem``.
+    """
+
+    ratio: float | None
+    resource: str
+    threshold: float
+    problem: str = ""
+
+
+class Timers(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds since the epoch; None: there is none.
+
+    The node has been unneeded since ``unneeded_since`` and may be removed after ``removable_at``. No removal begins in
+    the cluster before ``cooldown_until``. A node that could not be drained is simulated again at ``recheck_at``.
+    ``given_back_at`` is when the last attempt to remove the node failed. The machine of a node that is not ready by
+    ``never_ready_until`` is deleted.
+    """
+
+    unneeded_since: float | None = None
+    removable_at: float | None = None
+    cooldown_until: float | None = None
+    recheck_at: float | None = None
+    given_back_at: float | None = None
+    never_ready_until: float | None = None
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a node is still there, according to the plan made at ``now`` (seconds since the epoch).
+
+    ``reason`` is why it stays or waits. ``removal`` is the removal that is planned or under way, ``stage`` how far that
+    has come. ``setback`` is why the last attempt failed, ``disputed`` why the cloud reports its machine as a failed
+    creation although it ran. ``note`` explains a node without ``reason`` and ``removal``, or says what a new simulation
+    would find for a node that is simulated again later.
+    """
+
+    node: str
+    now: float
+    fate: NodeOutcome
+    is_ready: bool
+    reason: Unremovable | None = None
+    note: str = ""
+    removal: NodeRemoval | None = None
+    stage: RemovalStage | None = None
+    group: GroupFacts | None = None
+    usage: Usage | None = None
+    timers: Timers = Timers()
+    setback: str = ""
+    disputed: str = ""
+    pods: tuple[PodAfterDrain, ...] = ()
+
+
 def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str) -> NodeExplanation | None:
-    """Why a node stays or when it goes, and what would become of its pods; None for a node that is not there.
+    """Return why a node stays or when it goes, and what would happen to its pods; None if there is no such node.
 
     ``plan`` is what was planned for ``state`` under ``settings``.
     """
-    there = state.observation.snapshot
-    row = there.find_row(name)
+    observed = state.observation.snapshot
+    row = observed.find_row(name)
     if row is None:
         return None
-    picture, node, report = planned_picture(state, plan, settings), there.node(row), plan.scale_down
-    is_seen = name in picture
+    snapshot, node, report = planned_snapshot(state, plan, settings), observed.node(row), plan.scale_down
+    is_seen = name in snapshot
     fate, removing = fate_of(state, plan, name), state.observation.removing.get(name)
     planned = next((removal for removal in report.removals if removal.node == name), None)
     reason = report.unremovable.get(name) or report.passed_over.get(name)
-    told = reason if fate in (NodeFate.UNNEEDED, NodeFate.STAYS) else None
-    pods = outlook(picture, name, state, plan, settings) if is_seen else ()
+    told = reason if fate in (NodeOutcome.UNNEEDED, NodeOutcome.STAYS) else None
+    pods = explain_pods(snapshot, name, state, plan, settings) if is_seen else ()
     return NodeExplanation(
         node=name,
         now=state.now,
@@ -50,7 +136,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         removal=removing.removal if removing is not None else planned,
         stage=removing.stage if removing is not None else None,
         group=_group(state, name),
-        usage=_usage(picture, name, state, settings) if is_seen else None,
+        usage=_usage(snapshot, name, state, settings) if is_seen else None,
         timers=_timers(state, plan, name),
         setback=back.message if (back := memory_of(state, plan).setbacks.get(name)) is not None else "",
         disputed=_disputed(state, node),
@@ -58,20 +144,20 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
     )
 
 
-def fate_of(state: ClusterState, plan: Plan, name: str) -> NodeFate:
-    """What becomes of a node that is there."""
+def fate_of(state: ClusterState, plan: Plan, name: str) -> NodeOutcome:
+    """Return what the plan does with an existing node."""
     report = plan.scale_down
     if name in state.observation.removing:
-        return NodeFate.GOING
+        return NodeOutcome.GOING
     if any(removal.node == name for removal in report.removals):
-        return NodeFate.GOES
+        return NodeOutcome.GOES
     if name in report.unneeded:
-        return NodeFate.UNNEEDED
-    return NodeFate.STAYS if name in report.unremovable or name in report.passed_over else NodeFate.UNJUDGED
+        return NodeOutcome.UNNEEDED
+    return NodeOutcome.STAYS if name in report.unremovable or name in report.passed_over else NodeOutcome.UNJUDGED
 
 
 def _disputed(state: ClusterState, node: Node) -> str:
-    """Return what the cloud says of a machine that it calls failed although it ran; empty where it does not."""
+    """Return the cloud's message if it reports the node's machine as a failed creation although it ran; else empty."""
     ref = state.group_of_node.get(node.name)
     reports = state.groups[ref].seen.disputed if ref is not None and ref in state.groups else ()
     own = node.spec.provider_id.lower()
@@ -80,7 +166,7 @@ def _disputed(state: ClusterState, node: Node) -> str:
 
 
 def _note(state: ClusterState, plan: Plan, settings: Settings, node: Node) -> str:
-    """What is to be said of a node of which scale-down says nothing, or of one that it would remove and may not."""
+    """Return why scale-down says nothing about a node, or why a planned removal of it waits."""
     held = _held_back(plan, node)
     if held:
         return held
@@ -93,8 +179,8 @@ def _note(state: ClusterState, plan: Plan, settings: Settings, node: Node) -> st
     return _STARTING if is_starting else _NOT_PLANNED
 
 
-def _as_things_are(reason: Unremovable | None, pods: Iterable[PodOutlook]) -> str:
-    """Of a node that is not looked at again yet: what another look would find."""
+def _as_things_are(reason: Unremovable | None, pods: Iterable[PodAfterDrain]) -> str:
+    """Return what a new simulation would find for a node that is not simulated again yet; empty for any other node."""
     if reason is None or reason.code != UnremovableCode.RECENTLY_UNREMOVABLE:
         return ""
     for pod in pods:
@@ -106,7 +192,7 @@ def _as_things_are(reason: Unremovable | None, pods: Iterable[PodOutlook]) -> st
 
 
 def _held_back(plan: Plan, node: Node) -> str:
-    """Why the node's removal was planned and waits."""
+    """Return why a planned removal of the node is held back; empty if none is."""
     own = node.spec.provider_id.lower()
     for held in plan.held_back:
         if isinstance(held.action, DeleteInstances) and own in {one.lower() for one in held.action.instance_ids}:
@@ -120,7 +206,7 @@ def _group(state: ClusterState, name: str) -> GroupFacts | None:
 
 
 def facts_of(group: GroupState) -> GroupFacts:
-    """The numbers of a group."""
+    """Return the sizes of a group."""
     return GroupFacts(
         ref=group.ref,
         min_size=group.seen.group.min_size,
@@ -131,14 +217,14 @@ def facts_of(group: GroupState) -> GroupFacts:
     )
 
 
-def _usage(picture: Snapshot, name: str, state: ClusterState, settings: Settings) -> Usage | None:
-    """As eligibility measures it; a node without a group is measured by no threshold."""
+def _usage(snapshot: Snapshot, name: str, state: ClusterState, settings: Settings) -> Usage | None:
+    """Return the utilization as scale-down eligibility measures it; None for a node without a group."""
     ref = state.group_of_node.get(name)
     if ref is None or ref not in state.groups:
         return None
-    options, row, measure = state.groups[ref].seen.options, picture.row(name), Measure.of(state, settings)
-    found = utilization_of(picture, row, measure, ignore_daemonsets=options.ignore_daemonsets_utilization)
-    is_gpu = bool(measure.accelerators.count(picture.node(row))[0])
+    options, row, measure = state.groups[ref].seen.options, snapshot.row(name), Measure.of(state, settings)
+    found = utilization_of(snapshot, row, measure, ignore_daemonsets=options.ignore_daemonsets_utilization)
+    is_gpu = bool(measure.accelerators.count(snapshot.node(row))[0])
     return Usage(
         ratio=found.ratio if isfinite(found.ratio) and not found.problem else None,
         resource=found.resource,

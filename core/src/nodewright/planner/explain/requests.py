@@ -1,4 +1,4 @@
-"""How requests for capacity stand: from what their conditions say, and what is remembered of them."""
+"""Describe the state of ProvisioningRequests, from their conditions and the memory of earlier loops."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -23,7 +23,7 @@ from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 
 
 class RequestPhase(StrEnum):
-    """Where a request is on its way: the last four are ends, ``booked`` is the success before them."""
+    """Phase of a request. The last four are final; BOOKED (its capacity is reserved) is the success before them."""
 
     NEW = "new"
     ACCEPTED = "accepted"
@@ -37,9 +37,11 @@ class RequestPhase(StrEnum):
 
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One request: ``since`` when it is in its phase, until when its room is held, and when it is looked at again
-    (epoch seconds). ``message`` says why, in its condition's words. ``held`` is for how many of its ``pods`` room was
-    held in the last loop; None where no room is.
+    """One request; times in seconds since the epoch.
+
+    It is in its phase since ``since``; ``reason`` and ``message`` are those of the condition that says so. Its capacity is
+    reserved until ``booked_until``, in the last loop for ``held`` of its ``pods``; None: nothing is reserved. It is tried
+    again at ``next_try``.
     """
 
     request: str
@@ -55,13 +57,13 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def requests_seen(state: ClusterState, plan: Plan | None) -> tuple[RequestFacts, ...]:
-    """As the API server told of them at the beginning of a loop."""
+    """Return the requests as they were at the beginning of a loop; ``plan`` is that of the loop, None: none yet."""
     requests = state.observation.provisioning.requests
     return facts_of_requests(requests, state.memory.provisioning, plan.provisioning if plan is not None else None)
 
 
 def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...]:
-    """As they would stand once what is planned was written."""
+    """Return the requests as they would be once the plan's status writes are done."""
     report = plan.provisioning
     after = {write.request.key: write.request for write in (*report.writes, *report.verdicts)}
     gone = {request.key for request in report.expired}
@@ -79,7 +81,7 @@ def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...
 def facts_of_requests(
     requests: Iterable[ProvisioningRequest], memory: ProvisioningMemory, report: ProvisioningReport | None
 ) -> tuple[RequestFacts, ...]:
-    """By their names; ``report`` says what room is held and for how long. None: nobody has planned yet."""
+    """Return the requests by name; ``report`` says what is reserved, and for how long. None: there is no plan yet."""
     facts = (_facts(request, memory, report or ProvisioningReport()) for request in requests)
     return tuple(sorted(facts, key=lambda one: one.request))
 
@@ -105,7 +107,7 @@ def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, report: Pro
 
 
 def _phase(request: ProvisioningRequest) -> tuple[RequestPhase, Condition | None]:
-    """The phase, and the condition that says so."""
+    """Return the phase, and the condition that says so."""
     ends = {FAILED: RequestPhase.FAILED, CAPACITY_REVOKED: RequestPhase.REVOKED, BOOKING_EXPIRED: RequestPhase.EXPIRED}
     for kind, phase in ends.items():
         said = request.condition(kind)

@@ -1,14 +1,14 @@
-"""The cluster in which scale-down was planned, made again from what the plan says of it."""
+"""Rebuild, from a plan, the snapshot in which its removals were planned; explain in it why nodes reject pods."""
 
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 
 from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
-from nodewright.planner.explain.values import Refusal
 from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drainability import evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
@@ -24,15 +24,24 @@ _NAMED = 3
 _CORDONED = "node(s) were unschedulable"
 
 
+class NodeRejections(msgspec.Struct, frozen=True, kw_only=True):
+    """``count`` nodes that reject a pod for one reason; ``nodes`` names the first few."""
+
+    reason: str
+    count: int
+    nodes: tuple[str, ...]
+
+
 def memory_of(state: ClusterState, plan: Plan) -> ScaleDownMemory:
-    """What is remembered once the plan is made."""
+    """Return the scale-down memory as it is after the plan."""
     return plan.scale_down.memory or state.memory.scale_down
 
 
-def planned_picture(state: ClusterState, plan: Plan, settings: Settings, *, spare: bool = True) -> Snapshot:
-    """Nodes that are there, with their pods and those that wait and have room on them; with ``spare``, those of buffers too.
+def planned_snapshot(state: ClusterState, plan: Plan, settings: Settings, *, spare: bool = True) -> Snapshot:
+    """Return a snapshot of the existing nodes, their pods, and the pending pods that fit on them.
 
-    Without machines on their way: they take no pods of nodes that go.
+    With ``spare`` the virtual pods of buffers are there too. Upcoming nodes are left out: drained pods do not move to
+    them.
     """
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
@@ -42,14 +51,14 @@ def planned_picture(state: ClusterState, plan: Plan, settings: Settings, *, spar
         for name in group.readiness.not_started if group.upcoming > 0 else ():
             snapshot.remove_node(snapshot.row(name))
     places = Hints(before=memory_of(state, plan).pending_hints)
-    holdings = [holding for holding in plan.buffers.holdings if holding.injected and spare]
-    for pod in (*plan.fitting, *(pod for holding in holdings for pod in holding.pods)):
+    allocations = [allocation for allocation in plan.buffers.allocations if allocation.injected and spare]
+    for pod in (*plan.fitting, *(pod for allocation in allocations for pod in allocation.pods)):
         _put(snapshot, pod, places)
     return snapshot
 
 
 def destinations(snapshot: Snapshot, state: ClusterState, name: str) -> Mask:
-    """The rows of nodes that may take pods of the node ``name``."""
+    """Return the rows of the nodes that may take pods of the node ``name``."""
     rows: Mask = snapshot.alive.copy()
     for other in (*state.observation.removing, name):
         row = snapshot.find_row(other)
@@ -59,51 +68,57 @@ def destinations(snapshot: Snapshot, state: ClusterState, name: str) -> Mask:
 
 
 def without_unneeded(
-    picture: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
+    snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
 ) -> tuple[Snapshot, DisruptionBudgets]:
-    """The cluster once all unneeded nodes but ``name`` are gone, and what disruption budgets then still allow."""
-    board, places = picture.fork(), Hints(before=memory_of(state, plan).hints)
+    """Return a snapshot without all unneeded nodes but ``name``, and the disruption budgets after their evictions."""
+    remaining, places = snapshot.fork(), Hints(before=memory_of(state, plan).hints)
     workloads = state.observation.workloads
     budgets = DisruptionBudgets.of(workloads, settings)
     for other in plan.scale_down.unneeded:
-        row = board.find_row(other)
+        row = remaining.find_row(other)
         if other == name or row is None:
             continue
-        found = evaluate_pods(board.pods(row), workloads, budgets, settings.drain, state.now, as_ca=settings.is_ca).pods
+        found = evaluate_pods(
+            remaining.pods(row), workloads, budgets, settings.drain, state.now, as_ca=settings.is_ca
+        ).pods
         moving = [pod for pod in found if settings.is_ca or not is_being_replaced(pod)]
-        board.remove_node(row)
+        remaining.remove_node(row)
         for pod in moving:
-            _put(board, pod, places)
+            _put(remaining, pod, places)
         budgets.remove(moving)
-    return board, budgets
+    return remaining, budgets
 
 
-def place_of(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> str:
-    """The node on which a pod that waits has room; empty where none has, or a machine on its way does."""
+def node_with_room(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> str:
+    """Return the node on which a pending pod fits; empty if it fits on no existing node (maybe on an upcoming one)."""
     name = Hints(before=memory_of(state, plan).pending_hints).get(pod) if pod in plan.fitting else None
-    return name if name is not None and name in planned_picture(state, plan, settings) else ""
+    return name if name is not None and name in planned_snapshot(state, plan, settings) else ""
 
 
-def pending_refusals(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> tuple[Refusal, ...]:
-    """Why no node that is there takes a pod that waits; those that would are left out."""
-    picture = planned_picture(state, plan, settings, spare=False)  # pods come first
-    pod_class = picture.class_of(pod)
-    names = ((row, picture.name(row)) for row in np.flatnonzero(picture.alive).tolist())
-    return group_refusals((name, why_not(picture, pod_class, row)) for row, name in names)
+def rejections_of_pending_pod(
+    state: ClusterState, plan: Plan, settings: Settings, pod: Pod
+) -> tuple[NodeRejections, ...]:
+    """Return why the existing nodes reject a pending pod; nodes that accept it are left out."""
+    snapshot = planned_snapshot(state, plan, settings, spare=False)  # pending pods take precedence over buffers
+    pod_class = snapshot.class_of(pod)
+    names = ((row, snapshot.name(row)) for row in np.flatnonzero(snapshot.alive).tolist())
+    return group_rejections((name, rejection_text(snapshot, pod_class, row)) for row, name in names)
 
 
-def group_refusals(found: Iterable[tuple[str, str]]) -> tuple[Refusal, ...]:
-    """Pairs of a node and its reason, by reason, the commonest first; where the reason is empty there is none."""
+def group_rejections(found: Iterable[tuple[str, str]]) -> tuple[NodeRejections, ...]:
+    """Group (node, reason) pairs by reason, the most frequent one first; pairs with an empty reason are left out."""
     nodes: dict[str, list[str]] = {}
     for name, reason in found:
         if reason:
             nodes.setdefault(reason, []).append(name)
     ranked = sorted(nodes.items(), key=lambda item: -len(item[1]))
-    return tuple(Refusal(reason=reason, count=len(names), nodes=tuple(names[:_NAMED])) for reason, names in ranked)
+    return tuple(
+        NodeRejections(reason=reason, count=len(names), nodes=tuple(names[:_NAMED])) for reason, names in ranked
+    )
 
 
-def why_not(snapshot: Snapshot, pod_class: PodClass, row: int) -> str:
-    """Why a node does not take one more pod of a class; empty where it does."""
+def rejection_text(snapshot: Snapshot, pod_class: PodClass, row: int) -> str:
+    """Return why a node rejects one more pod of the class; empty if it accepts it."""
     rejection = explain(snapshot, pod_class, row)
     if rejection is None:
         return "" if snapshot.schedulable[row] else _CORDONED

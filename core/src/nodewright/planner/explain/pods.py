@@ -1,0 +1,204 @@
+"""Explain, pod by pod, what would happen to the pods of a node if it were drained."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from nodewright.clusterstate.state import ClusterState
+from nodewright.model.pod import Pod
+from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
+from nodewright.model.settings import Settings
+from nodewright.planner.explain.planned_snapshot import (
+    NodeRejections,
+    destinations,
+    group_rejections,
+    memory_of,
+    rejection_text,
+    without_unneeded,
+)
+from nodewright.planner.plan import Plan
+from nodewright.planner.scale_down.drainability import DrainabilityRules, DrainOutcome, PodDrainability
+from nodewright.planner.scale_down.pdb import DisruptionBudgets
+from nodewright.planner.scale_down.pod_index import is_being_replaced
+from nodewright.planner.scale_down.simulation import replace_with_tainted_copy
+from nodewright.planner.scale_up.pending_pods import Hints
+from nodewright.predicates import feasible
+from nodewright.snapshot.column import Mask
+from nodewright.snapshot.pod_class import PodClass
+from nodewright.snapshot.snapshot import Snapshot
+
+_GOES_ITSELF = "could go, too"
+_LATER = "had no room for it when that was tried"
+_FILLED = "with the other pods of the node: "
+
+
+class PodAfterDrain(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen to a pod if its node were drained: by which drain rule, and if it blocks, why.
+
+    For a pod to be moved, ``place`` is the node it would move to, ``choices`` how many nodes would take it, and
+    ``refusals`` why no node does. ``arrives``: the pod is not on the node yet. It is pending and fits there, or it comes
+    from an unneeded node that may be removed before this one.
+    """
+
+    pod: str
+    fate: DrainOutcome
+    arrives: bool = False
+    rule: str = ""
+    code: BlockingCode | None = None
+    message: str = ""
+    place: str = ""
+    choices: int = 0
+    refusals: tuple[NodeRejections, ...] = ()
+
+
+@dataclass(kw_only=True)
+class _Drain:
+    """Snapshots in which the pods of one node look for places. The node is an empty, tainted copy, as in the simulation.
+
+    ``now`` is the cluster as it is. In ``rest`` all other unneeded nodes are gone too. ``filling`` is a fork of it in which
+    the pods are placed, on ``open_rows``. Rows are the same in all three. ``stuck`` is the pod for which the plan found
+    no place; ``goes``: the plan found places for all pods.
+    """
+
+    now: Snapshot
+    rest: Snapshot
+    filling: Snapshot
+    open_rows: Mask
+    unneeded: frozenset[str]
+    hints: Hints
+    stuck: str
+    goes: bool
+    known: dict[PodClass, tuple[NodeRejections, ...]] = field(default_factory=dict)
+
+
+def explain_pods(
+    snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
+) -> tuple[PodAfterDrain, ...]:
+    """Explain the pods of a node, and those that the plan moves to it.
+
+    Unlike the simulation this goes on after a pod that may not be moved.
+    """
+    workloads = state.observation.workloads
+    rest, left = without_unneeded(snapshot, name, state, plan, settings)
+    holder = snapshot if name in plan.scale_down.unneeded else rest
+    pods = holder.pods(holder.row(name))
+    reason = plan.scale_down.unremovable.get(name)
+    budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
+    rules = DrainabilityRules(workloads, budgets, settings.drain, state.now, settings.is_ca)
+    found = (rules.evaluate(pod) for pod in pods)
+    evaluated = [
+        _as_it_ends(_as_planned(drain, pod, reason), pod, settings) for pod, drain in zip(pods, found, strict=True)
+    ]
+    drained = _prepare(snapshot, rest, name, state, plan)
+    moving = [pod for pod, drain in zip(pods, evaluated, strict=True) if drain.outcome is DrainOutcome.MOVE]
+    places = dict(_place(drained, moving))
+    return tuple(
+        replace(
+            places.get(pod.key, PodAfterDrain(pod=pod.key, fate=drain.outcome)),
+            arrives=pod.spec.node_name != name,
+            rule=drain.rule,
+            code=drain.code,
+            message=drain.message,
+        )
+        for pod, drain in zip(pods, evaluated, strict=True)
+    )
+
+
+def _is_after_others(reason: Unremovable | None) -> bool:
+    """Return whether evictions from other unneeded nodes count against the disruption budgets.
+
+    They do if the plan says that a budget keeps the node, or if it has not simulated the node again.
+    """
+    if reason is None:
+        return False
+    return reason.pod_code == BlockingCode.NOT_ENOUGH_PDB or reason.code == UnremovableCode.RECENTLY_UNREMOVABLE
+
+
+def _as_planned(drain: PodDrainability, pod: Pod, reason: Unremovable | None) -> PodDrainability:
+    """Prefer the plan's reason for the pod that it names: it simulated the nodes in an order that is not known here."""
+    if reason is None or reason.pod_code is None or reason.pod != pod.key or reason.pod_code == drain.code:
+        return drain
+    return PodDrainability(DrainOutcome.BLOCK, "", reason.pod_code, reason.message)
+
+
+def _as_it_ends(drain: PodDrainability, pod: Pod, settings: Settings) -> PodDrainability:
+    """Return that the drain waits for a terminating pod: it needs no place."""
+    if drain.outcome is not DrainOutcome.MOVE or settings.is_ca or not is_being_replaced(pod):
+        return drain
+    return PodDrainability(DrainOutcome.AWAIT, "Terminating")
+
+
+def _prepare(snapshot: Snapshot, rest: Snapshot, name: str, state: ClusterState, plan: Plan) -> _Drain:
+    now = snapshot.fork()
+    for one in (now, rest):
+        replace_with_tainted_copy(one, one.row(name), state.now)
+    unneeded, reason = frozenset(plan.scale_down.unneeded), plan.scale_down.unremovable.get(name)
+    return _Drain(
+        now=now,
+        rest=rest,
+        filling=rest.fork(),
+        open_rows=destinations(rest, state, name),
+        unneeded=unneeded - {name},
+        goes=name in unneeded,
+        hints=Hints(before=memory_of(state, plan).hints if name in unneeded else {}),
+        stuck=reason.pod if reason is not None and reason.code == UnremovableCode.NO_PLACE else "",
+    )
+
+
+def _place(drained: _Drain, moving: Iterable[Pod]) -> Iterator[tuple[str, PodAfterDrain]]:
+    """Yield the result for each pod to be moved, highest priority first. Go on after a pod without a place."""
+    for pod in sorted(moving, key=lambda pod: pod.spec.priority or 0, reverse=True):
+        told = PodAfterDrain(pod=pod.key, fate=DrainOutcome.MOVE)
+        pod_class = drained.filling.class_of(pod, placed=True)
+        row, choices = _choose(drained, drained.filling, pod, pod_class)
+        if row is not None and pod.key != drained.stuck:
+            drained.filling.place(pod_class, row, pod=pod)
+        elif drained.goes:
+            # The plan's destination may be overwritten: a node that was simulated later moved the same pod again.
+            row, choices = _choose(drained, drained.now, pod, pod_class)
+        else:
+            row = None
+        if row is None:
+            yield pod.key, replace(told, refusals=_rejections(drained, pod_class))
+        else:
+            yield pod.key, replace(told, place=drained.filling.name(row), choices=choices)
+
+
+def _choose(drained: _Drain, snapshot: Snapshot, pod: Pod, pod_class: PodClass) -> tuple[int | None, int]:
+    """Return the row of the plan's destination, or of the first node that takes the pod; and how many nodes take it."""
+    fits = feasible(snapshot, pod_class) & (drained.open_rows | _rows(snapshot, drained.unneeded))
+    hinted = drained.hints.get(pod)
+    row = snapshot.find_row(hinted) if hinted is not None else None
+    free = np.flatnonzero(fits & snapshot.schedulable)
+    if row is not None and fits[row]:
+        return row, len(free)
+    return (int(free[0]) if len(free) else None), len(free)
+
+
+def _rejections(drained: _Drain, pod_class: PodClass) -> tuple[NodeRejections, ...]:
+    """Return why no node takes a pod of the class (computed once for a class)."""
+    if pod_class not in drained.known:
+        open_rows = drained.open_rows | _rows(drained.now, drained.unneeded)
+        rows = np.flatnonzero(open_rows).tolist()
+        found = ((drained.now.name(row), _why(drained, pod_class, row)) for row in rows)
+        drained.known[pod_class] = group_rejections(found)
+    return drained.known[pod_class]
+
+
+def _why(drained: _Drain, pod_class: PodClass, row: int) -> str:
+    if drained.now.name(row) in drained.unneeded:
+        return rejection_text(drained.now, pod_class, row) or _GOES_ITSELF
+    at_first = rejection_text(drained.rest, pod_class, row)
+    if at_first:
+        return at_first
+    filled = rejection_text(drained.filling, pod_class, row)
+    return _FILLED + filled if filled else _LATER
+
+
+def _rows(snapshot: Snapshot, names: Iterable[str]) -> Mask:
+    rows = np.zeros(len(snapshot), dtype=np.bool_)
+    rows[[row for name in names if (row := snapshot.find_row(name)) is not None]] = True
+    return rows
