@@ -20,7 +20,7 @@ SHAPES = st.lists(st.tuples(st.integers(1, 1100), st.integers(1, 1100), st.integ
 
 @dataclass
 class Reference:
-    """First-fit decreasing as behaviour/up.md §4.6b tells it, over plain lists."""
+    """CA's first-fit decreasing, one pod at a time over plain lists."""
 
     limit: int
     nodes: list[list[str]] = field(default_factory=list)

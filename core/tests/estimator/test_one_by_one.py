@@ -88,7 +88,7 @@ def nodes_of(draw: st.DrawFn, name: str) -> Node:
 
 @dataclass
 class Reference:
-    """CA's steps (behaviour/up.md §4.6b) over a picture that is asked from scratch each time."""
+    """CA's steps, with predicates computed from scratch each time."""
 
     snapshot: Snapshot
     template: Template

@@ -1,4 +1,4 @@
-"""Each expander's rule, and chains of them (behaviour/up.md §4.8)."""
+"""Each expander's rule, and chains of them."""
 
 from collections import Counter
 from random import Random
@@ -30,8 +30,8 @@ def option(group_id: str, nodes: int, pods: int, cpu: int = 4, memory: int = 16,
 
 def pick(options: list[Option], *expanders: str, nodes: int = 10, priorities: str | None = None) -> str:
     prices = find_unit_prices((1.0, 4000, 16 * GIB) for _ in "x")
-    market = ExpanderContext(unit_prices=prices, cluster_nodes=nodes, priorities=priorities)
-    chosen = choose(options, expanders, market, Random(7))
+    context = ExpanderContext(unit_prices=prices, cluster_nodes=nodes, priorities=priorities)
+    chosen = choose(options, expanders, context, Random(7))
     return chosen.group.group_id if chosen else ""
 
 
@@ -91,9 +91,9 @@ def test_priority_takes_the_highest_match_unanchored() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "10: ['(']", "ten: [a]", "[1, 2]"])
 def test_priority_without_a_usable_list_passes_all(text: str | None) -> None:
-    market = ExpanderContext(unit_prices=UnitPrices(0, 0), cluster_nodes=1, priorities=text)
+    context = ExpanderContext(unit_prices=UnitPrices(0, 0), cluster_nodes=1, priorities=text)
     options = [option("a", 1, 1), option("b", 1, 1)]
-    chosen = {choose(options, ["priority"], market, Random(seed)) for seed in range(20)}
+    chosen = {choose(options, ["priority"], context, Random(seed)) for seed in range(20)}
     assert chosen == set(options)
 
 
@@ -114,9 +114,9 @@ def test_chains_narrow_step_by_step() -> None:
 
 def test_random_spreads_over_what_is_left() -> None:
     options = [option("a", 1, 5), option("b", 1, 5), option("c", 1, 1)]
-    market = ExpanderContext(unit_prices=UnitPrices(0, 0), cluster_nodes=1)
+    context = ExpanderContext(unit_prices=UnitPrices(0, 0), cluster_nodes=1)
     random = Random(3)
-    picks = Counter(choose(options, ["most-pods", "random"], market, random) for _ in range(400))
+    picks = Counter(choose(options, ["most-pods", "random"], context, random) for _ in range(400))
     assert set(picks) == set(options[:2])
     assert min(picks.values()) > 140
 

@@ -1,1 +1,1 @@
-"""Packs pending pods on template nodes."""
+"""Estimates how many new nodes pending pods need (CA: estimator)."""

@@ -1,16 +1,17 @@
-"""First-fit-decreasing packing of pending pods on copies of one template node (behaviour/up.md §4.6b)."""
+"""Estimate how many copies of one template node pending pods need (CA's binpacking estimator, first-fit-decreasing)."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nodewright.estimator.fastpath import move_fastest_last
 from nodewright.estimator.limits import IsOver, NodeBudget, never
 from nodewright.estimator.packing import Packing
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.model.node import Node
-from nodewright.model.pod import Pod
+from nodewright.model.meta import Resources
+from nodewright.model.node import HOSTNAME_LABEL, Node
+from nodewright.model.pod import Pod, PodAffinityTerm
+from nodewright.predicates.selectors import matches_selector
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import node_amounts
 from nodewright.snapshot.snapshot import Snapshot
@@ -18,19 +19,19 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Template:
-    """The node that a group would add, and the pods that it starts with."""
+    """The node that a group would add, and the pods (of DaemonSets, static pods) that it starts with."""
 
     node: Node
     pods: tuple[Pod, ...] = ()
 
 
 class Estimate:
-    """What an expansion would hold; laid out when asked for.
+    """Result of an estimate. The lists of pods are built when they are first read.
 
-    ``pods`` are all pods helped, those put on existing nodes included; ``helped`` counts them by class. ``packing``
-    lists, per new node, its pods; an unused node has none. ``new_nodes`` counts new nodes with pods, ``node_count`` counts as
-    CA does: an existing node that took a pod in place of a new one is counted too. ``is_partial``: time was up before all had
-    been tried.
+    ``pods`` are all pods helped, including those on existing nodes; ``helped`` counts them by class. ``packing`` lists
+    the pods of each new node; an unused node has none. ``new_nodes`` counts new nodes with pods. ``node_count`` counts
+    as CA does, including existing nodes that took a pod in place of a new node. ``is_partial``: the time limit passed
+    before all pods had been tried.
     """
 
     def __init__(self, packing: Packing, *, is_partial: bool) -> None:
@@ -61,11 +62,11 @@ def estimate(
     fastpath: bool = False,
     is_over: IsOver = never,
 ) -> Estimate:
-    """Pack the groups on new nodes; ``limit`` is a node limit as of ``limits.node_limit``, ``is_over`` tells that time
-    is up.
+    """Pack the pod groups on new nodes. The snapshot is forked, never changed.
 
-    The snapshot is forked, never changed. With ``fastpath`` the group that saves most is packed last, by
-    arithmetic on one node (CA: --fastpath-binpacking-enabled).
+    ``limit`` is a node limit as ``limits.node_limit`` returns it. ``is_over`` returns whether the time limit has passed.
+    With ``fastpath`` (CA: --fastpath-binpacking-enabled) the group for which this saves most is packed last: one node
+    is filled, and multiplied.
     """
     budget = NodeBudget(limit, is_over)
     packing = Packing(snapshot, template.node, template.pods, budget)
@@ -73,13 +74,13 @@ def estimate(
     fast: PodGroup | None = None
     if fastpath:
         ordered = [single for group in ordered for single in _singly(group)]
-        ordered, fast = move_fastest_last(ordered, template.node)
+        ordered, fast = _move_fastest_last(ordered, template.node)
     packing.add(_merged(group for group in ordered if group is not fast), fast)
     return Estimate(packing, is_partial=budget.was_late)
 
 
 def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
-    """Groups by share of the template that one pod asks, largest first; ties keep their order."""
+    """Return the groups by the share of the template that one pod requests, largest first; ties keep their order."""
     offered = node_amounts(node.allocatable)
     cpu, memory = (offered.get(name) or math.inf for name in ("cpu", "memory"))
 
@@ -91,7 +92,7 @@ def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
 
 
 def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
-    """Neighbouring groups of pods of one plain class that all stand alone, as one."""
+    """Join neighbouring groups of single pods (``alone``) of one plain class into one group."""
     merged: list[PodGroup] = []
     last: PodGroup | None = None
     copied: PodGroup | None = None
@@ -110,5 +111,43 @@ def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
 
 
 def _singly(group: PodGroup) -> list[PodGroup]:
-    """The groups as CA sees them."""
+    """Split a group of single pods into one group for each pod, as CA sees them."""
     return [PodGroup(group.pod_class, [pod], alone=True) for pod in group.pods] if group.alone else [group]
+
+
+def _move_fastest_last(groups: Sequence[PodGroup], node: Node) -> tuple[list[PodGroup], PodGroup | None]:
+    """Move the group for which the fast path saves most last (of equals the later one); return the groups and it."""
+    fast, best = None, -1
+    for group in groups:
+        saving = _saving(group, node.status.capacity)
+        if saving is not None and saving >= best:
+            fast, best = group, saving
+    if fast is None:
+        return list(groups), None
+    return [group for group in groups if group is not fast] + [fast], fast
+
+
+def _saving(group: PodGroup, capacity: Resources) -> int | None:
+    """Return how many pods the fast path need not simulate; None if it may not be used for the group."""
+    spec = group.pod_class.spec
+    terms = _anti_affinity(group.pod_class)
+    if spec.topology_spread_constraints or any(term.topology_key != HOSTNAME_LABEL for term in terms):
+        return None
+    pods = len(group.pods)
+    nodes = pods if _repels_itself(group.pod_class, terms) else 1
+    requests = spec.containers[0].resources.requests if spec.containers else {}
+    for name in ("cpu", "memory"):
+        if name in requests and name in capacity and capacity[name].nano:
+            nodes = max(nodes, -(-pods * requests[name].nano // capacity[name].nano))
+    return pods - pods // nodes
+
+
+def _anti_affinity(pod_class: PodClass) -> tuple[PodAffinityTerm, ...]:
+    affinity = pod_class.spec.affinity
+    return affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ()
+
+
+def _repels_itself(pod_class: PodClass, terms: Sequence[PodAffinityTerm]) -> bool:
+    return any(
+        term.label_selector is not None and matches_selector(pod_class.labels, term.label_selector) for term in terms
+    )

@@ -1,4 +1,4 @@
-"""How many nodes an estimation may add."""
+"""Limits of an estimate: how many nodes it may add, and for how long it may run."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,12 +7,12 @@ IsOver = Callable[[], bool]
 
 
 def never() -> bool:
-    """Time is not counted."""
+    """Return False: there is no time limit."""
     return False
 
 
 def node_limit(thresholds: Iterable[int]) -> int:
-    """The smallest positive threshold; 0 means no limit and any negative one means none at all (CA's rule)."""
+    """Return the smallest positive threshold; 0: no limit; -1 if any threshold is negative: no node at all (CA's rule)."""
     found = list(thresholds)
     if any(threshold < 0 for threshold in found):
         return -1
@@ -20,10 +20,10 @@ def node_limit(thresholds: Iterable[int]) -> int:
 
 
 class NodeBudget:
-    """Permissions to add nodes, handed out one estimation at a time.
+    """Counts the nodes that one estimate adds, and refuses those above the limit.
 
-    ``is_over`` tells that time is up: then none is given any more, and ``was_late`` says so. ``is_exhausted``: the last
-    time, less was given than was wanted.
+    Once ``is_over()`` is true no nodes are granted and ``was_late`` is set. ``is_exhausted``: the last call of ``grant``
+    returned less than was wanted.
     """
 
     def __init__(self, limit: int, is_over: IsOver = never) -> None:
@@ -34,7 +34,7 @@ class NodeBudget:
         self.is_exhausted = False
 
     def grant(self, wanted: int) -> int:
-        """Take up to ``wanted`` permissions; answers how many were given."""
+        """Grant up to ``wanted`` more nodes; return how many."""
         self.was_late = self.was_late or self._is_over()
         left = wanted if self._limit == UNLIMITED else max(0, self._limit - self.granted)
         given = 0 if self.was_late else min(wanted, left)

@@ -1,23 +1,33 @@
-"""What is free on the nodes that an estimation adds, resource by resource."""
+"""The nodes that an estimate adds: what is free on each (in numpy columns or plain numbers), and which pods are there."""
 
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
+from nodewright.estimator.round_robin import dealt_in_turn
+from nodewright.model.pod import Pod
 from nodewright.snapshot.column import Ints, Mask
 from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS
 
 _UNLIMITED = int(np.iinfo(np.int64).max)
-# Resource → what is free of it on the first nodes.
+# Return how much of a resource is free on each of the first nodes.
 ReadFree = Callable[[str], Ints]
+# Stands for the request of a resource that a pod does not request. It is not 0, since the free amount of a node can be
+# negative: its daemon pods may request more than it has.
+_NOTHING, _MAX = -(2**63), 2**63
+_ONE = [1]
 
 
 class NewNodes:
-    """Copies of one template, by index. A resource gets a column when somebody asks for it.
+    """Copies of one template, by index. The column of a resource is made when it is first read.
 
-    ``empty`` is what a copy offers before any pending pod is on it, by resource; pods are one of them. ``turn`` is the
-    index at which the next search for a place begins: the one behind the last that took a pod so.
+    ``empty`` is what a copy has free of each resource before a pending pod is on it, ``pods`` included. ``turn`` is the
+    index at which the next scan for a place begins: the one after the node that the last scan chose.
     """
 
     def __init__(self, empty: Mapping[str, int]) -> None:
@@ -33,7 +43,7 @@ class NewNodes:
 
     @property
     def used(self) -> int:
-        """How many nodes have pods beside what every copy has."""
+        """Return how many nodes have pods besides their daemon pods."""
         return int(np.count_nonzero(self.column(PODS) != self.offers(PODS)))
 
     @property
@@ -41,11 +51,11 @@ class NewNodes:
         return self._count > 0 and bool(self.column(PODS)[-1] == self.offers(PODS))
 
     def offers(self, name: str) -> int:
-        """What an empty node has of a resource."""
+        """Return how much of a resource an empty node has."""
         return self._empty.get(name, 0)
 
     def grow(self, count: int) -> range:
-        """Add empty nodes; answers their indices."""
+        """Add empty nodes; return their indices."""
         added = range(self._count, self._count + count)
         self._count += count
         for name in self._buffers:
@@ -53,11 +63,11 @@ class NewNodes:
         return added
 
     def reread(self, count: int, read: ReadFree) -> None:
-        """Others have placed pods on the first ``count`` nodes: what is free there is to be asked of them."""
+        """Drop the columns: the first ``count`` nodes got pods elsewhere, and ``read`` returns what is free there."""
         self._buffers, self._free, self._reread = {}, {}, (count, read)
 
     def room_when_empty(self, pod_class: PodClass) -> int:
-        """How many pods of a class an empty node takes, by amounts."""
+        """Return how many pods of a class fit on an empty node, by amounts."""
         room = _UNLIMITED
         for name, amount, held in demands(pod_class):
             free = self.offers(name)
@@ -67,14 +77,14 @@ class NewNodes:
         return room
 
     def fitting(self, pod_class: PodClass) -> Mask:
-        """Which nodes take one more pod, by amounts."""
+        """Return on which nodes one more pod fits, by amounts."""
         found: Mask = self.column(PODS) >= 1
         for name, amount in pod_class.requests.items():
             found &= self.column(name) >= amount
         return found
 
     def room(self, pod_class: PodClass, indices: Ints) -> Ints:
-        """How many more pods of a class some nodes take that take one, by amounts."""
+        """Return how many more pods of a class fit on the nodes ``indices``, on each of which one fits, by amounts."""
         found: Ints = np.full(len(indices), _UNLIMITED)
         for name, amount, held in demands(pod_class):
             if held:
@@ -82,13 +92,13 @@ class NewNodes:
         return found
 
     def take(self, pod_class: PodClass, indices: Ints | int, counts: Ints | int) -> None:
-        """Count pods placed on distinct nodes."""
+        """Subtract what pods on these (distinct) nodes use."""
         self.column(PODS)[indices] -= counts
         for name, held in pod_class.placed_requests.items():
             self.column(name)[indices] -= counts * held
 
     def column(self, name: str) -> Ints:
-        """What is free of a resource, per node."""
+        """Return how much of a resource is free on each node."""
         known = self._free.get(name)
         return known if known is not None else self._make(name)
 
@@ -111,8 +121,163 @@ class NewNodes:
 
 
 def demands(pod_class: PodClass) -> Iterator[tuple[str, int, int]]:
-    """Resource, what an incoming pod asks of it, and what it holds once it runs; a place among the pods first."""
+    """Yield each resource with what a pending pod requests of it and what a placed one uses; ``pods`` comes first."""
     yield PODS, 1, 1
     placed = pod_class.placed_requests
     for name, amount in pod_class.requests.items():
         yield name, amount, placed.get(name, 0)
+
+
+class OpenNodes:
+    """The new nodes in plain Python numbers, for pods that are all different: for one pod a numpy call is slower.
+
+    A node is open while it has a free pod slot and at least the smallest cpu and memory request seen so far. Pods come
+    in decreasing order, so few nodes are open, and only these are looked at. ``settle`` writes the result to ``nodes``.
+    """
+
+    def __init__(self, nodes: NewNodes, classes: Sequence[PodClass]) -> None:
+        self._nodes = nodes
+        requests = [pod_class.requests for pod_class in classes]
+        names = {PODS, "cpu", "memory"}.union(*requests, *(pod_class.placed_requests for pod_class in classes))
+        self._free = {name: nodes.column(name).tolist() for name in names}
+        self._places, self._cpu, self._memory = self._free[PODS], self._free["cpu"], self._free["memory"]
+        self._others = {name: column for name, column in self._free.items() if name not in (PODS, "cpu", "memory")}
+        self._least_cpu = self._least_memory = _MAX
+        # Heaps of closed nodes that lack cpu or memory, those with most of it first: (minus the free amount, index).
+        self._lack_cpu: list[tuple[int, int]] = []
+        self._lack_memory: list[tuple[int, int]] = []
+        self._open: list[int] = []
+        for index in range(len(nodes)):
+            self._file(index)
+
+    @property
+    def last_is_empty(self) -> bool:
+        return bool(self._places) and self._places[-1] == self._nodes.offers(PODS)
+
+    def add(self) -> int:
+        """Add an empty node; return its index."""
+        index = len(self._places)
+        for name, column in self._free.items():
+            column.append(self._nodes.offers(name))
+        self._file(index)
+        return index
+
+    def place(self, pod_class: PodClass, start: int) -> int | None:
+        """Put a pod on the first node where it fits, from ``start`` on, then from index 0; return its index, or None."""
+        requests, nodes, all_cpu, all_memory = pod_class.requests, self._open, self._cpu, self._memory
+        cpu, memory = requests.get("cpu", _NOTHING), requests.get("memory", _NOTHING)
+        if cpu < self._least_cpu:
+            self._least_cpu = cpu
+            self._reopen(self._lack_cpu, cpu)
+        if memory < self._least_memory:
+            self._least_memory = memory
+            self._reopen(self._lack_memory, memory)
+        turn = bisect_left(nodes, start)
+        for index in nodes[turn:] + nodes[:turn]:
+            if all_cpu[index] >= cpu and all_memory[index] >= memory and self._has_others(requests, index):
+                self._take(pod_class, index)
+                return index
+        return None
+
+    def settle(self) -> None:
+        """Write the nodes and their free amounts to ``nodes``."""
+        self._nodes.grow(len(self._places) - len(self._nodes))
+        for name, column in self._free.items():
+            self._nodes.column(name)[:] = column
+
+    def _has_others(self, requests: Mapping[str, int], index: int) -> bool:
+        """Return whether a node has what a pod requests of resources other than cpu and memory."""
+        others = self._others
+        return not others or all(others[name][index] >= amount for name, amount in requests.items() if name in others)
+
+    def _take(self, pod_class: PodClass, index: int) -> None:
+        self._places[index] -= 1
+        for name, held in pod_class.placed_requests.items():
+            self._free[name][index] -= held
+        lacks = self._cpu[index] < self._least_cpu or self._memory[index] < self._least_memory
+        if lacks or self._places[index] < 1:
+            self._open.remove(index)
+            self._file(index)
+
+    def _reopen(self, closed: list[tuple[int, int]], least: int) -> None:
+        """File closed nodes anew that have ``least``, which a pod now requests and none before it requested less."""
+        while closed and -closed[0][0] >= least:
+            self._file(heappop(closed)[1])
+
+    def _file(self, index: int) -> None:
+        """File a node as open, or by what it lacks; drop a node without a free pod slot for good."""
+        cpu, memory = self._cpu[index], self._memory[index]
+        if cpu < self._least_cpu:
+            heappush(self._lack_cpu, (-cpu, index))
+        elif memory < self._least_memory:
+            heappush(self._lack_memory, (-memory, index))
+        elif self._places[index] >= 1:
+            insort(self._open, index)
+
+
+class PlacedOnNew(NamedTuple):
+    """Pods ``pods[start : start + size]`` on new nodes: node ``indices[i]`` got ``counts[i]`` of them.
+
+    They were dealt round-robin from node ``first`` on; None: one node was filled after the other.
+    """
+
+    pod_class: PodClass
+    pods: Sequence[Pod]
+    start: int
+    size: int
+    indices: Ints | list[int]
+    counts: Ints | list[int]
+    first: int | None
+
+
+class Placements:
+    """The pods that an estimate has found a place for: on new nodes, by the node's index, and elsewhere."""
+
+    def __init__(self) -> None:
+        self._on_new: list[PlacedOnNew] = []
+        self._elsewhere: list[tuple[PodClass, Sequence[Pod]]] = []
+        self._taken = 0
+
+    def add(self, placed: PlacedOnNew) -> None:
+        self._on_new.append(placed)
+
+    def add_one(self, pod_class: PodClass, pods: Sequence[Pod], index: int) -> None:
+        """Add the only pod of a list, on one new node."""
+        self._on_new.append(PlacedOnNew(pod_class, pods, 0, 1, [index], _ONE, None))
+
+    def add_elsewhere(self, pod_class: PodClass, pods: Sequence[Pod]) -> None:
+        """Add pods on existing nodes, or on nodes of CA's fast path, which have no index."""
+        self._elsewhere.append((pod_class, pods))
+
+    def take_new(self) -> Iterator[PlacedOnNew]:
+        """Return what was placed on new nodes since the last call."""
+        taken, self._taken = self._taken, len(self._on_new)
+        return iter(self._on_new[taken:])
+
+    def by_node(self, nodes: int) -> tuple[tuple[Pod, ...], ...]:
+        """Return the pods of each of the first ``nodes`` new nodes."""
+        found: list[list[Pod]] = [[] for _ in range(nodes)]
+        for _, pods, start, _, indices, counts, first in self._on_new:
+            if first is None:
+                order = np.repeat(indices, counts).tolist()
+            else:
+                order = dealt_in_turn(np.asarray(indices), np.asarray(counts), first, nodes)
+            for index, pod in zip(order, pods[start:], strict=False):
+                found[index].append(pod)
+        return tuple(map(tuple, found))
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return all pods, those elsewhere last."""
+        parts = (
+            pods if count == len(pods) else pods[start : start + count] for _, pods, start, count, *_ in self._on_new
+        )
+        return tuple(chain.from_iterable(chain(parts, (pods for _, pods in self._elsewhere))))
+
+    def by_class(self) -> dict[PodClass, int]:
+        """Return how many pods of each class are placed."""
+        found: dict[PodClass, int] = {}
+        for pod_class, _, _, count, *_ in self._on_new:
+            found[pod_class] = found.get(pod_class, 0) + count
+        for pod_class, pods in self._elsewhere:
+            found[pod_class] = found.get(pod_class, 0) + len(pods)
+        return found

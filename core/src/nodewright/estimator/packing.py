@@ -1,76 +1,77 @@
-"""One estimation under way (behaviour/up.md §4.6b)."""
+"""Put pods on new nodes, class by class: by arithmetic where amounts decide, with predicates where they must."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 import numpy as np
 
-from nodewright.estimator.apart import Room, find_room
-from nodewright.estimator.fork import Fork
 from nodewright.estimator.limits import NodeBudget
-from nodewright.estimator.new_nodes import NewNodes
-from nodewright.estimator.one_by_one import OneByOne
-from nodewright.estimator.open_nodes import OpenNodes
-from nodewright.estimator.placements import OnNew, Placements
+from nodewright.estimator.new_nodes import NewNodes, OpenNodes, PlacedOnNew, Placements
+from nodewright.estimator.one_by_one import ForkWithNewNodes, OneByOne
 from nodewright.estimator.pod_group import PodGroup
-from nodewright.estimator.spread import round_robin
-from nodewright.model.node import Node
+from nodewright.estimator.round_robin import round_robin
+from nodewright.model.node import HOSTNAME_LABEL, Node
 from nodewright.model.pod import Pod
-from nodewright.predicates import has_guards, is_countable
-from nodewright.snapshot.column import Ints
-from nodewright.snapshot.pod_class import PodClass
+from nodewright.predicates import amounts_room, feasible, has_guards, is_countable, static_fit
+from nodewright.predicates.affinity_terms import NO_LABELS, terms_of, with_selected
+from nodewright.predicates.node_ports import host_ports
+from nodewright.predicates.pod_topology_spread import Skew, skews
+from nodewright.snapshot.column import Ints, Mask
+from nodewright.snapshot.pod_class import PodClass, is_restricted, per_class
 from nodewright.snapshot.requests import PODS, node_amounts
 from nodewright.snapshot.snapshot import Snapshot
 
-# For so many groups of one pod it pays to make plain numbers of the nodes' columns.
+# From so many single-pod groups on, copying the columns into plain Python numbers is faster than numpy calls.
 _MANY = 16
+# Return, for rows of a snapshot, how many more pods of one class each row takes.
+RoomPerNode = Callable[[Snapshot, slice], Ints]
 
 
 class Packing:
-    """New nodes, and the pods that find a place there.
+    """Packing state of one estimate: the new nodes and the pods placed on them.
 
-    Pods that only amounts tell apart are counted on the new nodes alone; where predicates must look at the real ones too,
-    there is a fork, which learns of them then.
+    Countable pods (only resource amounts decide where they fit) are counted on the new nodes alone. For all others
+    the predicates also look at the existing nodes, in a forked snapshot that is made when it is first needed.
     """
 
     def __init__(self, snapshot: Snapshot, node: Node, daemons: Sequence[Pod], budget: NodeBudget) -> None:
         always = [snapshot.class_of(pod, placed=True) for pod in daemons]
         self._budget = budget
         self._nodes, self._placed = NewNodes(_when_empty(node, always)), Placements()
-        self._fork = Fork(snapshot, node, always, self._nodes, self._placed)
+        self._fork = ForkWithNewNodes(snapshot, node, always, self._nodes, self._placed)
         self._scans = not node.spec.unschedulable
         self._singly = OneByOne(self._fork, self._nodes, budget, self._placed, scans=self._scans)
         self._has_guards = has_guards(snapshot)
 
-    # What came of it
+    # Results
 
     @property
     def packed(self) -> tuple[tuple[Pod, ...], ...]:
-        """The pods of each new node."""
+        """Return the pods of each new node."""
         return self._placed.by_node(len(self._nodes))
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """All pods helped, those on existing nodes last."""
+        """Return all pods helped, those on existing nodes last."""
         return self._placed.pods()
 
     @property
     def helped(self) -> dict[PodClass, int]:
-        """How many pods of each class are helped."""
+        """Return how many pods of each class are helped."""
         return self._placed.by_class()
 
     @property
     def new_nodes(self) -> int:
-        """New nodes that got pods."""
+        """Return the number of new nodes that got pods."""
         return self._nodes.used + self._singly.multiplied_nodes
 
     @property
     def node_count(self) -> int:
-        """Nodes that got pods, existing ones included."""
+        """Return the number of nodes that got pods, existing nodes included."""
         return self.new_nodes + self._singly.existing_nodes
 
     def add(self, groups: Iterable[PodGroup], fast: PodGroup | None) -> None:
-        """Pack groups in this order, and ``fast`` last, by arithmetic."""
+        """Pack groups in this order, then ``fast`` by CA's fast path."""
         for is_single, run in groupby(groups, self._is_single):
             if is_single:
                 self._add_singles(list(run))
@@ -85,7 +86,7 @@ class Packing:
         if self._is_countable(pod_class):
             self._add_plain(pod_class, group.pods, alone=group.alone)
             return
-        room = find_room(self._fork.snapshot(), pod_class, self._fork.first)
+        room = _find_room_per_node(self._fork.snapshot(), pod_class, self._fork.first)
         if room is not None:
             self._add_local(pod_class, group.pods, room, alone=group.alone)
         else:
@@ -93,10 +94,10 @@ class Packing:
         self._has_guards = self._has_guards or pod_class.has_anti_affinity
 
     def _is_countable(self, pod_class: PodClass) -> bool:
-        """Whether only amounts keep pods of the class apart."""
+        """Return whether only resource amounts decide where pods of the class fit."""
         return is_countable(self._fork.known, pod_class) if self._has_guards else pod_class.is_plain
 
-    # Pods that only amounts tell apart, each different
+    # Countable pods, each of another class
 
     def _is_single(self, group: PodGroup) -> bool:
         return len(group.pods) == 1 and self._scans and self._is_countable(group.pod_class)
@@ -124,7 +125,7 @@ class Packing:
         added = nodes.add()
         return nodes.place(pod_class, added) if is_admitted else None
 
-    # Identical pods that only amounts tell apart. ``start`` is how many of them have a place.
+    # Identical countable pods. ``start`` counts those that have a place.
 
     def _add_plain(self, pod_class: PodClass, pods: Sequence[Pod], *, alone: bool) -> None:
         nodes, admitted = self._nodes, self._fork.admits(pod_class)
@@ -141,7 +142,7 @@ class Packing:
                 self._turn_after(added, per_node, start - before)
 
     def _turn_after(self, added: range, per_node: int, placed: int) -> None:
-        """Of pods that stand alone, each but the first of a new node was found a place by a scan."""
+        """Set the scan position as CA has it for single-pod groups: it scans for each pod but the first of a new node."""
         on_last = placed - per_node * (len(added) - 1)
         if on_last > 1:
             self._nodes.turn = added.stop
@@ -149,9 +150,9 @@ class Packing:
             self._nodes.turn = added.stop - 1
 
     def _deal_plain(self, pod_class: PodClass, pods: Sequence[Pod]) -> int:
-        """Put pods on the nodes added so far, in turn; answers how many.
+        """Put pods on the new nodes added so far, round-robin; return how many.
 
-        A template that is unschedulable is never scanned: only its last copy is tried.
+        CA never scans copies of an unschedulable template: only the last copy is tried.
         """
         nodes = self._nodes
         mask = nodes.fitting(pod_class)
@@ -161,7 +162,7 @@ class Packing:
         return self._deal(pod_class, pods, indices, nodes.room(pod_class, indices)) if len(indices) else 0
 
     def _deal(self, pod_class: PodClass, pods: Sequence[Pod], indices: Ints, room: Ints) -> int:
-        """Deal pods in turn to nodes that have room for some; answers how many."""
+        """Deal pods round-robin to the nodes ``indices``, of which each has ``room`` for at least one; return how many."""
         first = None
         if len(indices) == 1:
             served, counts = indices, np.minimum(room, len(pods))
@@ -176,7 +177,7 @@ class Packing:
         return self._put_many(pod_class, pods, 0, served, counts, first)
 
     def _fill(self, pod_class: PodClass, pods: Sequence[Pod], start: int, added: range, per_node: int) -> int:
-        """Put so many pods on each new node; the last takes what is left."""
+        """Put ``per_node`` pods on each new node; the last one takes the rest. Return how many pods have a place now."""
         left = len(pods) - start
         counts: Ints = np.full(len(added), per_node)
         counts[-1] = min(per_node, max(0, left - per_node * (len(added) - 1)))
@@ -193,13 +194,13 @@ class Packing:
     ) -> int:
         self._nodes.take(pod_class, indices, counts)
         count = int(counts.sum())
-        self._placed.add(OnNew(pod_class, pods, start, count, indices, counts, first))
+        self._placed.add(PlacedOnNew(pod_class, pods, start, count, indices, counts, first))
         return start + count
 
-    # Pods whose places depend on other pods
+    # Identical pods with predicates that look at one node only
 
-    def _add_local(self, pod_class: PodClass, pods: Sequence[Pod], room: Room, *, alone: bool) -> None:
-        """Pods of which every node takes so many by itself."""
+    def _add_local(self, pod_class: PodClass, pods: Sequence[Pod], room: RoomPerNode, *, alone: bool) -> None:
+        """Add pods of which each node takes a number that does not depend on the other nodes."""
         nodes, budget, fork = self._nodes, self._budget, self._fork
         start = self._deal_local(pod_class, pods, room) if len(nodes) else 0
         while start < len(pods) and not budget.is_exhausted and not nodes.last_is_empty:
@@ -216,8 +217,8 @@ class Packing:
             if alone and self._scans:
                 self._turn_after(range(added.start, len(nodes)), per_node, start - before)
 
-    def _deal_local(self, pod_class: PodClass, pods: Sequence[Pod], room: Room) -> int:
-        """Put such pods on the nodes added so far, in turn; answers how many."""
+    def _deal_local(self, pod_class: PodClass, pods: Sequence[Pod], room: RoomPerNode) -> int:
+        """Put such pods on the new nodes added so far, round-robin; return how many."""
         window, first = self._fork.window, self._fork.first
         if not self._scans:
             window = slice(max(window.stop - 1, first), window.stop)
@@ -227,9 +228,60 @@ class Packing:
 
 
 def _when_empty(node: Node, daemons: Sequence[PodClass]) -> dict[str, int]:
-    """What a copy of the template offers with its daemon pods on it."""
+    """Return what a copy of the template has free once its daemon pods are on it."""
     free = {PODS: 0, **node_amounts(node.allocatable)}
     for daemon in daemons:
         for name, amount in ((PODS, 1), *daemon.placed_requests.items()):
             free[name] = free.get(name, 0) - amount
     return free
+
+
+def _find_room_per_node(snapshot: Snapshot, pod_class: PodClass, first: int) -> RoomPerNode | None:
+    """Return how many pods of the class each new node takes; None if that depends on the pods of other nodes.
+
+    ``first`` is the row of the first new node. Anti-affinity, host ports and topology spread by hostname depend on
+    one node only, with one condition for spread: the least loaded node, which decides how many pods the others may
+    hold, must be full, so that this minimum does not change. CA tries pods that hostname spread keeps off the newest
+    node on the existing nodes; therefore none of these may have room.
+    """
+    if not _is_local(pod_class):
+        return None
+    found = skews(snapshot, pod_class)
+    before = slice(0, first)
+    if found and (not _are_pinned(snapshot, pod_class, found, before) or feasible(snapshot, pod_class, before).any()):
+        return None
+    most = 1 if host_ports(pod_class) or _repels_itself(snapshot, pod_class) else None
+
+    def room(snapshot: Snapshot, window: slice) -> Ints:
+        mask = feasible(snapshot, pod_class, window)
+        free = amounts_room(snapshot, pod_class, window)
+        for skew in found:
+            free = np.minimum(free, skew.room(snapshot, window))
+        return np.where(mask, free if most is None else np.minimum(free, most), 0)
+
+    return room
+
+
+@per_class
+def _is_local(pod_class: PodClass) -> bool:
+    """Return whether a placed pod of the class leaves the room on other nodes as it is (except for a spread's minimum)."""
+    spec, terms = pod_class.spec, terms_of(pod_class)
+    keys = [term.key for term in terms.anti_affinity]
+    hard = (one for one in spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule")
+    keys += [constraint.topology_key for constraint in hard]
+    bound = bool(terms.affinity) or terms.broken is not None or bool(spec.resource_claims)
+    return not bound and all(key == HOSTNAME_LABEL for key in keys) and not any(map(is_restricted, spec.volumes))
+
+
+def _repels_itself(snapshot: Snapshot, pod_class: PodClass) -> bool:
+    own = snapshot.context.namespaces.get(pod_class.namespace, NO_LABELS)
+    terms = terms_of(pod_class).anti_affinity
+    seen = with_selected(terms, snapshot.context.namespaces)
+    return any(term.is_about(pod_class, NO_LABELS) for term in seen) or any(t.is_about(pod_class, own) for t in terms)
+
+
+def _are_pinned(snapshot: Snapshot, pod_class: PodClass, found: tuple[Skew, ...], window: slice) -> bool:
+    """Return whether, for each constraint, a least loaded existing node can take no pod of the class at all."""
+    full: Mask = ~(static_fit(snapshot, pod_class, window) & (amounts_room(snapshot, pod_class, window) > 0))
+    full &= snapshot.alive[window]
+    return all(skew.is_pinned(snapshot, window, full) for skew in found)

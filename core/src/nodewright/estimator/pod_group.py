@@ -1,4 +1,4 @@
-"""Pending pods that are planned as one."""
+"""Group pending pods that are alike (CA: equivalence groups)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ MAX_VARIETIES = 10
 
 @dataclass(eq=False)
 class PodGroup:
-    """Pods of one controller that are alike (CA: equivalence group); the first stands for all.
+    """Pods of one controller and one class (CA: equivalence group).
 
-    ``alone``: pods of one class, each of which is a group to CA; they came one after another.
+    ``alone``: consecutive pods of one class, each of which CA treats as a group of its own.
     """
 
     pod_class: PodClass
@@ -23,19 +23,19 @@ class PodGroup:
 
 
 def group_pods(pods: Iterable[Pod], snapshot: Snapshot) -> list[PodGroup]:
-    """Equivalence groups in order of first appearance (behaviour/up.md §3.5).
+    """Return the equivalence groups in order of first appearance.
 
-    A pod without a controller, or of a DaemonSet, stands alone; so does every pod past the tenth variety of
-    its controller.
+    A pod without a controller, or of a DaemonSet, is a group of its own. So is each pod of a controller beyond its
+    first ten classes (``MAX_VARIETIES``).
     """
-    sorter = _Sorter(snapshot)
-    for pod, known in ask_once(pods, sorter.find):
-        group = sorter.find(pod) if known.alone and known.pods and not sorter.goes_on(known) else known
+    grouper = _Grouper(snapshot)
+    for pod, known in ask_once(pods, grouper.find):
+        group = grouper.find(pod) if known.alone and known.pods and not grouper.accepts_next(known) else known
         group.pods.append(pod)
-    return sorter.groups
+    return grouper.groups
 
 
-class _Sorter:
+class _Grouper:
     """Finds the group of a pod, or makes one."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -59,13 +59,13 @@ class _Sorter:
         self.groups.append(group)
         return group
 
-    def goes_on(self, group: PodGroup) -> bool:
-        """Whether the next pod of the class that stands alone is noted in the same group."""
+    def accepts_next(self, group: PodGroup) -> bool:
+        """Return whether the next single pod of the class is added to this group of single pods."""
         return group is self.groups[-1] and group.pod_class.is_plain
 
     def _stand_alone(self, pod_class: PodClass) -> PodGroup:
         last = self.groups[-1] if self.groups else None
-        if last is not None and last.alone and last.pod_class is pod_class and self.goes_on(last):
+        if last is not None and last.alone and last.pod_class is pod_class and self.accepts_next(last):
             return last
         self.groups.append(PodGroup(pod_class, alone=True))
         return self.groups[-1]

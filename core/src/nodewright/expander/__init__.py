@@ -1,1 +1,1 @@
-"""Chooses among scale-up options."""
+"""Chooses among scale-up options (CA: expander)."""

@@ -1,13 +1,12 @@
-"""Expanders one after the other until one option is left."""
+"""Choose an option with a chain of expanders; here are also those that look at the options only."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from nodewright.expander.filters import least_nodes, least_waste, most_pods
 from nodewright.expander.option import Option
 from nodewright.expander.price import UnitPrices, cheapest
-from nodewright.expander.priority import most_wanted, parse_priorities
+from nodewright.expander.priority import highest_priority, parse_priorities
 from nodewright.model.errors import ConfigError
 
 Filter = Callable[[Sequence[Option]], list[Option]]
@@ -15,7 +14,10 @@ Filter = Callable[[Sequence[Option]], list[Option]]
 
 @dataclass(frozen=True, kw_only=True)
 class ExpanderContext:
-    """What expanders may know besides the options: unit prices, cluster size, written priorities."""
+    """What expanders know besides the options.
+
+    ``priorities`` is the text of the priority expander's ConfigMap; None: there is none.
+    """
 
     unit_prices: UnitPrices
     cluster_nodes: int
@@ -23,29 +25,59 @@ class ExpanderContext:
 
 
 def choose(
-    options: Sequence[Option], expanders: Sequence[str], market: ExpanderContext, random: Random
+    options: Sequence[Option], expanders: Sequence[str], context: ExpanderContext, random: Random
 ) -> Option | None:
-    """The option that the chain of expanders prefers; chance decides among those left at the end."""
+    """Return the option that the chain of expanders prefers, at random among those left; None without options."""
     left = list(options)
     for name in expanders:
         if name == "random" or len(left) <= 1:
             break
-        left = _filter(name, market)(left)
+        left = _filter(name, context)(left)
     return random.choice(left) if left else None
 
 
-def _filter(name: str, market: ExpanderContext) -> Filter:
+def _filter(name: str, context: ExpanderContext) -> Filter:
     plain: dict[str, Filter] = {"most-pods": most_pods, "least-nodes": least_nodes, "least-waste": least_waste}
     if name in plain:
         return plain[name]
     if name == "price":
-        return lambda options: cheapest(options, market.unit_prices, market.cluster_nodes)
-    return lambda options: most_wanted(options, _priorities(market.priorities))
+        return lambda options: cheapest(options, context.unit_prices, context.cluster_nodes)
+    return lambda options: highest_priority(options, _priorities(context.priorities))
 
 
 def _priorities(text: str | None) -> dict[int, list[str]]:
-    """Without a list, or with one that cannot be read, every group is wanted alike (as in CA)."""
+    """Parse the priorities. Without a list, or with an invalid one, all groups have the same priority (as in CA)."""
     try:
         return parse_priorities(text) if text is not None else {}
     except ConfigError:
         return {}
+
+
+def most_pods(options: Sequence[Option]) -> list[Option]:
+    """Return the options that help the most pods."""
+    return _best(options, lambda option: -len(option.pods))
+
+
+def least_nodes(options: Sequence[Option]) -> list[Option]:
+    """Return the options that need the fewest nodes."""
+    return _best([option for option in options if option.node_count > 0], lambda option: option.node_count)
+
+
+def least_waste(options: Sequence[Option]) -> list[Option]:
+    """Return the options that leave the smallest share of cpu plus memory idle on the new nodes."""
+    return _best(options, _waste)
+
+
+def _waste(option: Option) -> float:
+    offered = {name: option.node.status.capacity.get(name) for name in ("cpu", "memory")}
+    waste = 0.0
+    for name, quantity in offered.items():
+        amount = 0 if quantity is None else quantity.milli if name == "cpu" else quantity.value
+        total = amount * option.node_count
+        waste += (total - option.requested.get(name, 0)) / total if total else 0.0
+    return waste
+
+
+def _best(options: Sequence[Option], cost: Callable[[Option], float]) -> list[Option]:
+    lowest = min((cost(option) for option in options), default=0.0)
+    return [option for option in options if cost(option) == lowest]

@@ -1,4 +1,4 @@
-"""An expansion that could be chosen."""
+"""An option: one group that could grow, by how much, and which pods that would help."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from nodewright.model.pod import Pod
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Option:
-    """Grow one group: by how many nodes like ``node``, and which pending pods that helps.
+    """Grow one group by ``node_count`` nodes like ``node``; ``pods`` are the pending pods that this helps.
 
-    ``hourly_price`` is USD for one node, None where unknown. ``requested`` is what the pods ask in all, by
-    resource, in millicores and bytes. ``exists``: the group need not be made first.
+    ``hourly_price`` is USD for one node; None: unknown. ``requested`` is what all pods together request, by resource, in
+    millicores and bytes. ``exists``: the group exists and need not be created first.
     """
 
     group: GroupRef

@@ -1,4 +1,4 @@
-"""The price expander: the cheapest way to run the pods, damped towards nodes of a fitting size (up.md §4.8)."""
+"""The price expander: the cheapest way to run the pods, with a penalty for nodes far from the preferred size."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from math import tanh
 from nodewright.expander.option import Option
 
 _MIB = 2**20
-# A pod that stands for what will come later, so that nearly free options do not divide by nothing.
+# Resources of a stand-by pod, added to price and work: without it, tiny requests would be divided by almost zero.
 _STANDBY = {"cpu": 500, "memory": 500 * _MIB}
 _GPU_UNFITNESS = 1000.0
-# How much more an option seems to cost whose group would have to be made.
+# Factor on the cost of an option whose group must be created first.
 _NOT_EXISTING = 2.0
-# Up to so many nodes in the cluster, a node of so many cores is preferred.
+# (nodes in the cluster, cores): up to this cluster size, a node of so many cores is preferred.
 _PREFERRED_CORES = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
 _LARGEST_PREFERRED_CORES = 32
 
 
 @dataclass(frozen=True)
 class UnitPrices:
-    """What the cheapest group asks for a millicore and a byte, USD an hour; half a node's price is its cpu's."""
+    """The cheapest group's price of a millicore and of a byte, in USD an hour; half of a node's price is for its cpu."""
 
     millicore: float
     byte: float
@@ -29,7 +29,7 @@ class UnitPrices:
 
 
 def find_unit_prices(nodes: Iterable[tuple[float, int, int]]) -> UnitPrices:
-    """Unit prices from (USD an hour, millicores, bytes) of every group that has a price."""
+    """Compute unit prices from (USD an hour, millicores, bytes) of each group that has a price."""
     priced = [(price, cpu, memory) for price, cpu, memory in nodes if cpu > 0 and memory > 0]
     millicore = min((price / 2 / cpu for price, cpu, _ in priced), default=0.0)
     byte = min((price / 2 / memory for price, _, memory in priced), default=0.0)
@@ -37,9 +37,9 @@ def find_unit_prices(nodes: Iterable[tuple[float, int, int]]) -> UnitPrices:
 
 
 def cheapest(options: Sequence[Option], units: UnitPrices, cluster_nodes: int) -> list[Option]:
-    """Those with the lowest price per unit of work.
+    """Return the options with the lowest price per unit of work.
 
-    Options without a price are left out, unless none has one: prices that cannot be had stop no scale-up.
+    Options without a price are left out. If no option has a price all are returned: unknown prices stop no scale-up.
     """
     scores = [(option, _score(option, units, cluster_nodes)) for option in options]
     lowest = min((score for _, score in scores if score is not None), default=None)
@@ -57,7 +57,7 @@ def _score(option: Option, units: UnitPrices, cluster_nodes: int) -> float | Non
 
 
 def _unfitness(option: Option, cluster_nodes: int) -> float:
-    """How far the node is from the preferred size; weighs less the more nodes are bought at once."""
+    """Return how far the node is from the preferred size; this weighs less the more nodes are added at once."""
     if option.has_gpu:
         return _GPU_UNFITNESS
     capacity = option.node.status.capacity

@@ -1,4 +1,4 @@
-"""The priority expander: groups in the order that people wrote down (behaviour/up.md §4.8)."""
+"""The priority expander: prefers groups by the priorities in the ConfigMap ``cluster-autoscaler-priority-expander``."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,10 @@ _QUIET.log_errors = False
 
 
 def parse_priorities(text: str) -> dict[int, list[str]]:
-    """The ``priorities`` of the ConfigMap: number → regular expressions (RE2, as in CA) on group ids."""
+    """Parse the ConfigMap's ``priorities``: number → regular expressions (RE2, as in CA) that match group ids.
+
+    Raise ConfigError if the text is invalid.
+    """
     documents = load_yaml(text, CONFIG_MAP)
     table = documents[0] if documents else {}
     if not isinstance(table, dict):
@@ -28,7 +31,10 @@ def parse_priorities(text: str) -> dict[int, list[str]]:
 
 
 def priority_problem(text: str | None) -> str:
-    """Why the list cannot be used, in one sentence; empty when it can. Without a usable one all groups are alike."""
+    """Return one sentence that says why the list cannot be used; empty if it can.
+
+    Without a usable list all groups have the same priority.
+    """
     if text is None:
         return f"ConfigMap {CONFIG_MAP} is not there: the expander priority wants all groups alike"
     try:
@@ -38,8 +44,8 @@ def priority_problem(text: str | None) -> str:
     return ""
 
 
-def most_wanted(options: Sequence[Option], priorities: dict[int, list[str]]) -> list[Option]:
-    """Options of the highest priority that any of their groups matches; all where none matches."""
+def highest_priority(options: Sequence[Option], priorities: dict[int, list[str]]) -> list[Option]:
+    """Return the options whose groups match the highest priority; all options if no group matches any."""
     wanted: list[Option] = []
     highest = -1
     for option in options:

@@ -122,13 +122,13 @@ class ScaleUp:
             price, capacity = ground.state.groups[ref].seen.hourly_price, template.node.status.capacity
             if price is not None and "cpu" in capacity and "memory" in capacity:
                 prices.append((price, capacity["cpu"].milli, capacity["memory"].value))
-        market = ExpanderContext(
+        context = ExpanderContext(
             unit_prices=find_unit_prices(prices),
             cluster_nodes=ground.node_count,
             priorities=ground.state.observation.priorities,
         )
         expanders = [name.strip() for name in ground.settings.scale_up.expander.split(",")]
-        return choose(least_alike(ground, options), expanders, market, self._random)
+        return choose(least_alike(ground, options), expanders, context, self._random)
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
         """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it.

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 from msgspec.structs import replace
 
-from nodewright.estimator.spread import dealt_in_turn, round_robin
+from nodewright.estimator.round_robin import dealt_in_turn, round_robin
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.removal import Removing

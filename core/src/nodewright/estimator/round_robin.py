@@ -1,4 +1,4 @@
-"""Round-robin placement of identical pods in closed form."""
+"""Round-robin placement of identical pods, computed in closed form."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from nodewright.snapshot.column import Ints
 def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
     """Deal identical pods to nodes in turn, from index ``start`` round and round, while a node has room.
 
-    ``capacities`` is how many more pods each node takes. Answers how many each got, and the index after the
-    last one served (``start`` when nothing was placed).
+    ``capacities`` is how many more pods each node takes. Return how many pods each node got, and the index after the
+    last node that got one (``start`` if no pod was placed).
     """
     nodes = len(capacities)
     pods = min(pods, int(capacities.sum()))
@@ -19,7 +19,7 @@ def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
     dealt = np.minimum(capacities, rounds)
     left = pods - int(dealt.sum())
     turns = (np.arange(nodes) + start) % nodes
-    # The last pod goes to the last node of the round that is under way, or of the last full one.
+    # The last pod goes to the last node of the incomplete round, or of the last full round if there is none.
     served = turns[capacities[turns] > rounds][:left] if left else turns[capacities[turns] >= rounds]
     if left:
         dealt[served] += 1
@@ -27,7 +27,7 @@ def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
 
 
 def dealt_in_turn(indices: Ints, counts: Ints, start: int, nodes: int) -> list[int]:
-    """The nodes in the order in which ``round_robin`` dealt to them from ``start`` on, each as often as it got a pod."""
+    """Return the nodes in the order in which ``round_robin`` dealt pods to them, each as often as it got a pod."""
     turn = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     served = np.repeat(indices, counts)
     order: list[int] = served[np.lexsort(((served - start) % nodes, turn))].tolist()
@@ -35,10 +35,10 @@ def dealt_in_turn(indices: Ints, counts: Ints, start: int, nodes: int) -> list[i
 
 
 def _full_rounds(capacities: Ints, pods: int) -> int:
-    """The most rounds in which every node with room gets one pod, without dealing more than ``pods``."""
+    """Return the largest number of rounds, one pod for each node with room, that deal at most ``pods`` pods."""
     steps = np.sort(capacities)
     nodes = len(steps)
-    # Dealing up to the k-th smallest capacity costs everything below it plus that level for the rest.
+    # Rounds up to the k-th smallest capacity deal all smaller capacities in full, and that many pods to each other node.
     below = np.concatenate([[0], np.cumsum(steps)[:-1]])
     cost = below + steps * np.arange(nodes, 0, -1)
     k = int(np.searchsorted(cost, pods, side="right"))
