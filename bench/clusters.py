@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodewright.adapters.kube.live_picture import LivePicture
+from nodewright.adapters.kube.cluster import LivePicture
 from nodewright.model.group import GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod

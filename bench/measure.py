@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from nodewright.adapters.store.file import FileStore
+from nodewright.adapters.store.file_store import FileStore
 from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.brain import Planning

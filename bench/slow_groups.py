@@ -4,8 +4,8 @@ from random import Random
 
 from loops import MOST_OF_MANY, many_pods, many_shapes
 from measure import Benchmark, Prepared, Result, make_store
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.provider import connect_provider
-from nodewright.cli.clock import SystemClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.ports import Ports
 from nodewright.model.settings import Settings

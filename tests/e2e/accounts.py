@@ -13,7 +13,7 @@ from tests.e2e.daemon import wait_until
 from tests.e2e.helm import render_mode
 from tests.e2e.rights import path_of, read_roles
 
-from nodewright.adapters.kube.credentials import Pod
+from nodewright.adapters.kube.connection import Pod
 
 CORE = "/api/v1/namespaces/kube-system"
 _ACCOUNTS = f"{CORE}/serviceaccounts"

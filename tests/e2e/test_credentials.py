@@ -16,9 +16,8 @@ from tests.e2e.daemon import DaemonProcess, run_command, wait_until
 from tests.e2e.test_scale_up import PODS, count_running, deploy
 
 from nodewright.adapters.kube.api import ApiError, Request
-from nodewright.adapters.kube.cache import ObjectCache
 from nodewright.adapters.kube.connection import Connection, connect
-from nodewright.adapters.kube.reflector import Reflector
+from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import Resource
 from nodewright.model.pod import Pod
 from nodewright.model.timestamps import format_moment

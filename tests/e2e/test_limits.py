@@ -11,10 +11,10 @@ from tests.e2e.daemon import wait_until
 from tests.e2e.helm import render
 from tests.e2e.requesting import install_crds
 
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
 from nodewright.adapters.kube.cluster import KubeCluster
 from nodewright.adapters.kube.connection import connect
-from nodewright.cli.clock import SystemClock
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.provisioning_request import PROVISIONED

@@ -14,10 +14,9 @@ from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.adapters.provider import CallSettings, InlineRunner, ProviderClient, connect_provider
 from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.cli.commands.plan import as_json, print_plan
+from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
-from nodewright.cli.dry_run.trial import try_once
-from nodewright.cli.plan.json import as_json
-from nodewright.cli.plan.tables import print_trial
 from nodewright.model.action import CreateNodeGroup
 from nodewright.model.group import GroupRef
 from nodewright.spec import GroupSpec, ProviderContext, Taint
@@ -313,15 +312,15 @@ def test_a_plan_that_is_only_shown_makes_nothing_and_tells_all() -> None:
         "status": {"phase": "Pending", "conditions": [unplaced]},
     }
     cluster = DumpedCluster(read_dump(dumps({"kind": "List", "apiVersion": "v1", "items": [pod]}).encode(), "dump"))
-    trial = try_once(cluster, [client], read_flat_settings(ON, "test"), Random(1), LOOP)
-    assert [type(action).__name__ for action in trial.plan.actions] == ["CreateNodeGroup", "IncreaseSize"]
+    dry_run = plan_once(cluster, [client], read_flat_settings(ON, "test"), Random(1), LOOP)
+    assert [type(action).__name__ for action in dry_run.plan.actions] == ["CreateNodeGroup", "IncreaseSize"]
     page = StringIO()
     console = Console(width=200, file=page)
-    print_trial(console, trial, "dump", (), folded=False)
+    print_plan(console, dry_run, "dump", (), folded=False)
     said = page.getvalue()
     assert "machine type small; labels team=a" in said
     assert "1 more node in 1 group for 1 pod" in said
-    assert as_json(trial, "dump", ())["actions"][0]["spec"]["labels"] == {"team": "a"}
+    assert as_json(dry_run, "dump", ())["actions"][0]["spec"]["labels"] == {"team": "a"}
     assert provider.cloud.group_names() == ()
 
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace as changed
 from tests.scenario.story import LOOP, MINUTE, Story
 
 from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.cli.daemon.dry_brain import DryRunPlanning
+from nodewright.cli.daemon.dry_run_planning import DryRunPlanning
+from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
-from nodewright.cli.dry_run.trial import try_once
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import InvariantError
@@ -58,6 +58,6 @@ def test_a_plan_that_is_only_shown_may_not_remove_what_is_not_there() -> None:
     providers = [connect("fake", FakeProvider(context), clock)]
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"}}
     cluster = DumpedCluster(read_dump(dumps({"kind": "List", "apiVersion": "v1", "items": [node]}).encode(), "dump"))
-    assert try_once(cluster, providers, Settings(), Random(1), LOOP).plan.scale_down.removals == ()
+    assert plan_once(cluster, providers, Settings(), Random(1), LOOP).plan.scale_down.removals == ()
     with pytest.raises(InvariantError, match="there is no node ghost"):
-        try_once(cluster, providers, Settings(), Random(1), MINUTE, Planning(make_plan=faulty))
+        plan_once(cluster, providers, Settings(), Random(1), MINUTE, Planning(make_plan=faulty))

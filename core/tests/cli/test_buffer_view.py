@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.cli.daemon.inquiries import DebugServer
+from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.engine.report import LoopReport
 from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec, ScalableReference
 from nodewright.model.cluster import PodTemplateSpec

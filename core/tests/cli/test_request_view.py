@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.cli.daemon.inquiries import DebugServer
+from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.engine.report import LoopReport
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition

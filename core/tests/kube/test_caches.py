@@ -4,9 +4,9 @@ import threading
 from contextlib import AbstractContextManager
 from random import Random
 
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.api import ApiError, Lines, Request
 from nodewright.adapters.kube.caches import CacheOptions, Caches
-from nodewright.cli.clock import SystemClock
 
 
 class SilentServer:

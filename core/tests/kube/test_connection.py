@@ -11,8 +11,7 @@ import pytest
 from kubernetes.config.config_exception import ConfigException
 
 from nodewright.adapters.kube.api import MERGE_PATCH, ApiError, Request
-from nodewright.adapters.kube.connection import Connection, connect
-from nodewright.adapters.kube.credentials import Pod, load_credentials, load_pod
+from nodewright.adapters.kube.connection import Connection, Pod, connect, load_credentials, load_pod
 from nodewright.model.errors import ConfigError
 
 EXEC = "client.authentication.k8s.io/v1"

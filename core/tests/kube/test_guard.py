@@ -3,8 +3,7 @@
 import pytest
 from core.tests.kube.conftest import ApiServer
 
-from nodewright.adapters.kube.api import ApiError, Request
-from nodewright.adapters.kube.guard import GuardedApi
+from nodewright.adapters.kube.api import ApiError, GuardedApi, Request
 
 PATH = "/api/v1/namespaces/kube-system/configmaps"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from nodewright.adapters.kube.live_picture import LivePicture
+from nodewright.adapters.kube.cluster import LivePicture
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node, NodeStatus
 from nodewright.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements

@@ -3,8 +3,7 @@
 import pytest
 from core.tests.kube.conftest import ApiServer
 
-from nodewright.adapters.kube.api import ApiError, Request
-from nodewright.adapters.kube.metered import MeteredApi
+from nodewright.adapters.kube.api import ApiError, MeteredApi, Request
 
 NODE = {"metadata": {"name": "n"}}
 

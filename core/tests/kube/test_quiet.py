@@ -6,7 +6,7 @@ from core.tests.engine.conftest import CapacityBufferState
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.config_maps import ConfigMaps
-from nodewright.adapters.kube.status_map import StatusMap
+from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.ports import ClusterPicture, Ports

@@ -7,9 +7,7 @@ from core.tests.kube.conftest import NOW, ApiServer, followed
 from msgspec.structs import replace
 
 from nodewright.adapters.kube.cluster import KubeCluster
-from nodewright.adapters.kube.request_writes import RequestWrites
-from nodewright.adapters.kube.status_writes import APPLY_PATCH
-from nodewright.adapters.kube.writes import KubeWrites
+from nodewright.adapters.kube.writes import APPLY_PATCH, KubeWrites
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota, CapacityQuotaStatus, QuotaAmounts
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
@@ -59,7 +57,7 @@ def test_what_its_class_notes_of_a_request_is_applied_with_its_conditions(server
     server.put(place, {"metadata": {"name": "train"}})
     request = ProvisioningRequest(metadata=ObjectMeta(name="train", namespace="shop", uid="u1"))
     noted = request.with_details(provisioner="p", nodes="3", somebodys="x")
-    RequestWrites(server).write_conditions(noted, (), is_apply=True)
+    KubeWrites(server, Workloads).write_conditions(noted, (), is_apply=True)
     assert server.written()["status"] == {
         "conditions": [],
         "provisioningClassDetails": {"provisioner": "p", "nodes": "3"},

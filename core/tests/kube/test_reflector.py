@@ -11,8 +11,7 @@ import pytest
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.api import ApiError
-from nodewright.adapters.kube.cache import ObjectCache
-from nodewright.adapters.kube.reflector import Reflector
+from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import PAGE, Resource
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.capacity_buffer import CapacityBuffer

@@ -11,7 +11,7 @@ from nodewright import spec
 from nodewright.actuation.audit import AuditLog
 from nodewright.actuation.status_writes import StatusWriter
 from nodewright.adapters.kube.api import ApiError
-from nodewright.adapters.kube.request_writes import RequestWrites
+from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.action import IncreaseSize
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.errors import ProviderUnavailable
@@ -26,6 +26,7 @@ from nodewright.model.provisioning_request import (
 )
 from nodewright.planner.plan import Plan
 from nodewright.snapshot.observation import ProviderSeen
+from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit import FakeClock, build_pod
 from nodewright.testkit.world import NOW, PROVIDER, World
 
@@ -70,7 +71,7 @@ def served_by(plan: Plan) -> list[str]:
 
 
 def make_writer(server: ApiServer, providers: Sequence[Oracle] = ()) -> StatusWriter:
-    cluster: Any = RequestWrites(server)  # the rest of a cluster is not asked
+    cluster: Any = KubeWrites(server, Workloads)  # the rest of a cluster is not asked
     return StatusWriter(cluster, providers, FakeClock(NOW), AuditLog())
 
 

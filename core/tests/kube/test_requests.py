@@ -7,11 +7,11 @@ from core.tests.kube.conftest import NOW, ApiServer, followed
 
 from nodewright.adapters.kube.api import MERGE_PATCH, ApiError
 from nodewright.adapters.kube.cluster import KubeCluster
-from nodewright.adapters.kube.request_writes import RequestWrites
-from nodewright.adapters.kube.status_writes import APPLY_PATCH
+from nodewright.adapters.kube.writes import APPLY_PATCH, KubeWrites
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import ACCEPTED, ProvisioningRequest, ProvisioningRequestStatus
+from nodewright.snapshot.workloads import Workloads
 
 ROOT = "/apis/autoscaling.x-k8s.io/v1/namespaces/shop/provisioningrequests/train"
 OURS = Condition(
@@ -31,7 +31,7 @@ REQUEST = ProvisioningRequest(
 
 def test_conditions_are_applied_beside_those_of_others(server: ApiServer) -> None:
     server.put(f"{ROOT}/status", {"metadata": {"name": "train"}})
-    RequestWrites(server).write_conditions(REQUEST, (OURS,), is_apply=True)
+    KubeWrites(server, Workloads).write_conditions(REQUEST, (OURS,), is_apply=True)
     call = server.writes[-1]
     assert (call.method, call.path, call.content_type) == ("PATCH", f"{ROOT}/status", APPLY_PATCH)
     assert call.query == {"fieldManager": "cluster-autoscaler", "force": "true"}
@@ -56,21 +56,21 @@ def test_conditions_are_applied_beside_those_of_others(server: ApiServer) -> Non
 
 def test_as_ca_the_whole_status_is_written(server: ApiServer) -> None:
     server.put(f"{ROOT}/status", {"metadata": {"name": "train"}})
-    RequestWrites(server).write_conditions(REQUEST, (OURS,), is_apply=False)
+    KubeWrites(server, Workloads).write_conditions(REQUEST, (OURS,), is_apply=False)
     assert server.writes[-1].content_type == MERGE_PATCH
     assert [one["type"] for one in server.written()["status"]["conditions"]] == ["Queued", "Accepted"]
 
 
 def test_a_request_is_deleted_by_its_uid_and_one_that_is_gone_is_no_error(server: ApiServer) -> None:
     server.put(ROOT, {"metadata": {"name": "train"}})
-    RequestWrites(server).delete_request(REQUEST)
+    KubeWrites(server, Workloads).delete_request(REQUEST)
     assert server.written()["preconditions"] == {"uid": "u1"}
-    RequestWrites(server).delete_request(REQUEST)
+    KubeWrites(server, Workloads).delete_request(REQUEST)
     server.faults.append(ApiError("another has its name", status=409))
-    RequestWrites(server).delete_request(REQUEST)
+    KubeWrites(server, Workloads).delete_request(REQUEST)
     server.faults.append(ApiError("no", status=403))
     with pytest.raises(ApiError):
-        RequestWrites(server).delete_request(REQUEST)
+        KubeWrites(server, Workloads).delete_request(REQUEST)
 
 
 @pytest.mark.parametrize("served", [True, False])

@@ -8,7 +8,7 @@ from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.api import ApiError
 from nodewright.adapters.kube.config_maps import ConfigMaps
-from nodewright.adapters.kube.status_map import UPDATED_ANNOTATION, StatusMap
+from nodewright.adapters.kube.status_config_map import UPDATED_ANNOTATION, StatusMap
 from nodewright.clusterstate.memory import Backoff, Memory, ScaleUpRequest
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.capability import Capability

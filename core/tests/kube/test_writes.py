@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from nodewright.actuation.ports import EvictionAnswer
 from nodewright.actuation.taints import with_deletion_taint, without_deletion_taint
-from nodewright.adapters.kube.api import ApiError
-from nodewright.adapters.kube.guard import GuardedApi
+from nodewright.adapters.kube.api import ApiError, GuardedApi
 from nodewright.adapters.kube.resources import PAGE
 from nodewright.adapters.kube.writes import KubeWrites
 from nodewright.model.meta import ObjectMeta

@@ -10,9 +10,8 @@ from core.tests.leaders.clouds import CloudPlugin, InPlace, SharedWorld
 from core.tests.leaders.stage import Process, Stage
 
 from nodewright.actuation import AuditLog, Event, Eviction, NodeView
-from nodewright.adapters.kube.api import Api, ApiError, Lines, Request
+from nodewright.adapters.kube.api import Api, ApiError, GuardedApi, Lines, Request
 from nodewright.adapters.kube.config_maps import ConfigMaps
-from nodewright.adapters.kube.guard import GuardedApi
 from nodewright.adapters.kube.lease import Leadership, LeaseOptions
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.provider import connect_provider

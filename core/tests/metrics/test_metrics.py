@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sources
-from nodewright.adapters.metrics.nodes import taint_type
+from nodewright.adapters.metrics.collectors import taint_type
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
 from nodewright.model.process_settings import ServingSettings

@@ -5,8 +5,7 @@ from random import Random
 
 from msgspec.structs import replace as changed
 
-from nodewright.adapters.shadow import Comparison, Shadow, Verdict
-from nodewright.adapters.shadow.health import HealthShadow, read_health
+from nodewright.adapters.shadow import Comparison, ComparisonVerdict, HealthShadow, Shadow, read_health
 from nodewright.engine.report import LoopReport
 from nodewright.model.node import TO_BE_DELETED_TAINT
 from nodewright.model.settings import Settings
@@ -62,7 +61,7 @@ def test_the_same_growth_whoever_is_faster() -> None:
     site.wait(3)
     site.grow("a", 3)
     [found] = site.loop()
-    assert (found.subject, found.verdict, found.theirs, found.ours) == ("cloud/a", Verdict.SAME, "+3", "+3")
+    assert (found.subject, found.verdict, found.theirs, found.ours) == ("cloud/a", ComparisonVerdict.SAME, "+3", "+3")
 
 
 def test_another_size() -> None:
@@ -71,7 +70,7 @@ def test_another_size() -> None:
     site.wait(3)
     site.grow("a", 5)
     [found] = site.loop()
-    assert (found.verdict, found.theirs, found.ours) == (Verdict.OTHER_SIZE, "+5", "+3")
+    assert (found.verdict, found.theirs, found.ours) == (ComparisonVerdict.OTHER_SIZE, "+5", "+3")
 
 
 def test_growth_that_we_would_not_want() -> None:
@@ -79,7 +78,7 @@ def test_growth_that_we_would_not_want() -> None:
     site.loop()
     site.grow("a", 1)
     [found] = site.loop()
-    assert (found.verdict, found.reason) == (Verdict.ONLY_THEIRS, "no pending pod needs a node here")
+    assert (found.verdict, found.reason) == (ComparisonVerdict.ONLY_THEIRS, "no pending pod needs a node here")
 
 
 def test_another_group() -> None:
@@ -90,8 +89,8 @@ def test_another_group() -> None:
     other = "b" if ours == "a" else "a"
     site.grow(other, 1)
     found = {one.subject: one for one in site.loop()}
-    assert found[f"cloud/{other}"].verdict is Verdict.ONLY_THEIRS
-    assert found[f"cloud/{ours}"].verdict is Verdict.ONLY_OURS
+    assert found[f"cloud/{other}"].verdict is ComparisonVerdict.ONLY_THEIRS
+    assert found[f"cloud/{ours}"].verdict is ComparisonVerdict.ONLY_OURS
     assert found[f"cloud/{ours}"].reason == "they chose another group"
 
 
@@ -106,7 +105,7 @@ def test_what_they_do_not_do_is_told_once_after_a_minute() -> None:
     site.wait(2)
     found = [one for _ in range(10) for one in site.loop()]
     [told] = found
-    assert (told.verdict, told.ours) == (Verdict.ONLY_OURS, "+2")
+    assert (told.verdict, told.ours) == (ComparisonVerdict.ONLY_OURS, "+2")
     assert "wanted here for 60 s" in told.reason
 
 
@@ -116,7 +115,7 @@ def test_a_removal_that_comes_before_ours() -> None:
     site.loop()
     site.taint("a-0")
     [found] = site.loop()
-    assert (found.what, found.subject, found.verdict) == ("removal", "a-0", Verdict.NOT_YET)
+    assert (found.what, found.subject, found.verdict) == ("removal", "a-0", ComparisonVerdict.NOT_YET)
 
 
 def test_a_removal_of_a_node_that_we_would_keep() -> None:
@@ -126,7 +125,7 @@ def test_a_removal_of_a_node_that_we_would_keep() -> None:
     site.loop()
     site.taint("a-0")
     [found] = site.loop()
-    assert found.verdict is Verdict.ONLY_THEIRS
+    assert found.verdict is ComparisonVerdict.ONLY_THEIRS
     assert found.reason
 
 
@@ -136,7 +135,7 @@ def test_the_same_removal() -> None:
         assert site.loop() == ()
     site.taint("a-0")
     [found] = site.loop()
-    assert found.verdict is Verdict.SAME
+    assert found.verdict is ComparisonVerdict.SAME
 
 
 STATUS = """

@@ -10,8 +10,7 @@ from core.tests.store.memories import fields_of_memory, memories
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodewright.adapters.store.codec import UnreadableState, decode_memory, encode_memory
-from nodewright.adapters.store.document import KIND, SCHEMA
+from nodewright.adapters.store.codec import KIND, SCHEMA, UnreadableState, decode_memory, encode_memory
 from nodewright.clusterstate.memory import Backoff, Memory, SampleNode, ScaleDownMemory, ScaleUpRequest
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, GroupRef, Instance, NodeGroup

@@ -10,8 +10,7 @@ from contextlib import suppress
 import pytest
 
 from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.adapters.web import HealthCheck, Page, WebServer, parse_address
-from nodewright.adapters.web.health import HealthLimits
+from nodewright.adapters.web import HealthCheck, HealthLimits, Page, WebServer, parse_address
 from nodewright.model.errors import ConfigError
 
 LIMITS = HealthLimits(inactivity=600, failing=900, startup=1200)

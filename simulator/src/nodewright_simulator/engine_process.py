@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from nodewright.adapters.steady_clock import SteadyClock
+from nodewright.adapters.clocks import SteadyClock
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.model.clock import Clock

@@ -12,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from nodewright.cli.pipe import ReaderGone, abandon_output
+from nodewright.cli.broken_pipe import ReaderGone, abandon_output
 from nodewright.model.errors import InvariantError, NodewrightError, PluginNotFound, ProviderError
 from nodewright.model.printable import printable, suggest
 
@@ -81,8 +81,17 @@ def load_command_of_extra(name: str, group: str = COMMAND_ENTRY_POINTS) -> click
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: ARG001 - click's signature
     if value and not ctx.resilient_parsing:
-        click.echo(f"nodewright {import_module('nodewright.cli.version').find_version()}")
+        click.echo(f"nodewright {_find_version()}")
         ctx.exit()
+
+
+def _find_version() -> str:
+    """Return the installed version; ``0+unknown`` for a source tree that is not installed."""
+    metadata = import_module("importlib.metadata")
+    try:
+        return str(metadata.version("nodewright"))
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
 
 
 @click.group(

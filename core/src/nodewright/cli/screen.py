@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nodewright.cli.pipe import ReaderGone
+from nodewright.cli.broken_pipe import ReaderGone
 from nodewright.model.printable import printable
 
 _PIPE_WIDTH = 120

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from core.tests.cli.conftest import Nodewright
 
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.store import FileStore
-from nodewright.cli.clock import SystemClock
 from nodewright.cli.main import run
 from nodewright.clusterstate.memory import ArrivalHistory, Backoff, Memory, ScaleUpRequest
 from nodewright.model.capability import Capability

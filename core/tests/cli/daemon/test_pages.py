@@ -11,9 +11,8 @@ from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.metrics import Metrics
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
-from nodewright.cli.daemon.inquiries import DebugServer
-from nodewright.cli.daemon.pages import public_pages
-from nodewright.cli.daemon.parts import health_limits, make_servers, usual_address
+from nodewright.cli.daemon.app import health_limits, make_servers, public_pages, usual_address
+from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.model.process_settings import ServingSettings
 from nodewright.model.settings import Settings
 

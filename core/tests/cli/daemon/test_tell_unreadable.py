@@ -6,7 +6,7 @@ import msgspec
 
 from nodewright.adapters.logs import ConditionLog, JsonLog
 from nodewright.adapters.virtual_clock import VirtualClock
-from nodewright.cli.daemon.parts import tell_unreadable
+from nodewright.cli.daemon.app import tell_unreadable
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot

@@ -2,8 +2,7 @@
 
 import pytest
 
-from nodewright.cli.dry_run.dumped_groups import DumpedGroups
-from nodewright.cli.dry_run.groups import GroupEntry, group_by_label, read_groups_file
+from nodewright.cli.dry_run.dump_groups import DumpedGroups, GroupEntry, group_by_label, read_groups_file
 from nodewright.model.errors import NodeGroupNotFound
 from nodewright.model.group import GroupOptions
 from nodewright.model.node import HOSTNAME_LABEL

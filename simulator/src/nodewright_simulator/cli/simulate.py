@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from nodewright.cli.dry_run.trial import Trial
-from nodewright.cli.explain.answers import KINDS, Answer, answer
-from nodewright.cli.explain.json import as_json as explanation_json
-from nodewright.cli.explain.view import print_answer
+from nodewright.cli.commands.explain import as_json as explanation_json
+from nodewright.cli.commands.explain import print_explanation
+from nodewright.cli.commands.status import as_json as status_json
+from nodewright.cli.commands.status import print_status
+from nodewright.cli.dry_run.dry_run import DryRun
+from nodewright.cli.explanation import KINDS, Explanation, explain
 from nodewright.cli.screen import count, make_console, output_option, safe, write_json
 from nodewright.cli.settings.load import load_settings
-from nodewright.cli.status.view import as_json as status_json
-from nodewright.cli.status.view import print_status
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError, InvariantError
 from nodewright.model.yaml_text import load_yaml
@@ -147,7 +147,7 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
         if status:
             print_status(make_console(), result.status)
         for found in answers:
-            print_answer(make_console(), found)
+            print_explanation(make_console(), found)
     if result.violations:
         raise InvariantError(f"{count(len(result.violations), 'planned action')} broke a rule")
 
@@ -200,7 +200,7 @@ def _read_question(text: str) -> tuple[str, str]:
     return kind, name
 
 
-def _answer(result: SimulationResult, scenario: Scenario, questions: Sequence[tuple[str, str]]) -> list[Answer]:
+def _answer(result: SimulationResult, scenario: Scenario, questions: Sequence[tuple[str, str]]) -> list[Explanation]:
     """As the last loop saw and planned it."""
     last = result.last_loop
     if not questions:
@@ -208,8 +208,8 @@ def _answer(result: SimulationResult, scenario: Scenario, questions: Sequence[tu
     if last is None or last.state is None or last.plan is None:
         raise ConfigError("--explain: the run ended before a loop had planned anything")
     settings = read_flat_settings(scenario.settings, f"scenario {scenario.name}")
-    trial = Trial(state=last.state, plan=last.plan, settings=settings)
-    return [answer(trial, kind, name) for kind, name in questions]
+    dry_run = DryRun(state=last.state, plan=last.plan, settings=settings)
+    return [explain(dry_run, kind, name) for kind, name in questions]
 
 
 def _read_value(text: str, source: str) -> Any:

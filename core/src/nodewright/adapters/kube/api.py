@@ -1,12 +1,15 @@
 """What the rest of this package needs of an API server: bytes for a path, and errors that tell what to do next."""
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from nodewright.model.errors import KubeApiError
+from nodewright.model.write_fence import LEAST_SECONDS
 
 T = TypeVar("T")
 
@@ -109,3 +112,78 @@ def read_status(raw: bytes | msgspec.Raw, what: str, status: int, retry_after: f
     code = status or found.code
     said = found.message or f"HTTP {code}"
     return ApiError(f"{what}: {said}", status=code, reason=found.reason, retry_after=retry_after)
+
+
+# Seconds for which nobody else may become leader.
+Remaining = Callable[[], float]
+
+
+class GuardedApi:
+    """Implements Api: what changes something gets no longer than the lease lasts, and is not sent without one."""
+
+    def __init__(self, api: Api, remaining: Remaining) -> None:
+        self._api = api
+        self._remaining = remaining
+
+    def send(self, request: Request) -> bytes:
+        if request.method == "GET":
+            return self._api.send(request)
+        remaining = self._remaining()
+        if remaining <= LEAST_SECONDS:
+            raise ApiError(f"{request}: not sent: this process does not lead, or will not for much longer")
+        return self._api.send(msgspec.structs.replace(request, timeout=min(request.timeout, remaining)))
+
+    def follow(self, request: Request) -> AbstractContextManager[Lines]:
+        return self._api.follow(request)
+
+
+_OK = 200
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+# Verb, resource and HTTP's code; 0: there was no answer.
+Asked = tuple[str, str, int]
+
+
+class MeteredApi:
+    """Implements Api; for any number of threads."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._lock = threading.Lock()
+        self._counts: Counter[Asked] = Counter()
+
+    def counts(self) -> Mapping[Asked, int]:
+        with self._lock:
+            return dict(self._counts)
+
+    def send(self, request: Request) -> bytes:
+        try:
+            answer = self._api.send(request)
+        except ApiError as error:
+            self._count(request, error.status)
+            raise
+        self._count(request, _OK)
+        return answer
+
+    def follow(self, request: Request) -> AbstractContextManager[Lines]:
+        self._count(request, _OK)
+        return self._api.follow(request)
+
+    def _count(self, request: Request, code: int) -> None:
+        resource, is_one = _find_resource(request.path)
+        verb = _VERBS.get(request.method, request.method.lower())
+        if verb == "get" and not is_one:
+            verb = "watch" if request.query.get("watch") else "list"
+        with self._lock:
+            self._counts[verb, resource, code] += 1
+
+
+def _find_resource(path: str) -> tuple[str, bool]:
+    """The resource of a path, with its subresource, and whether the path names one object."""
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    resource = "/".join((rest[0], rest[2])) if len(rest) > 2 else "".join(rest[:1])
+    return resource, len(rest) > 1

@@ -7,8 +7,7 @@ from random import Random
 from typing import Any
 
 from nodewright.adapters.kube.api import Api
-from nodewright.adapters.kube.cache import ObjectCache
-from nodewright.adapters.kube.reflector import Reflector
+from nodewright.adapters.kube.reflector import ObjectCache, Reflector
 from nodewright.adapters.kube.resources import Resource
 from nodewright.model.clock import Clock
 from nodewright.model.objects import KINDS

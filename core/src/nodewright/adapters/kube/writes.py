@@ -1,6 +1,6 @@
 """Changing nodes and evicting pods: what removing a node needs of a real API server."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -8,30 +8,44 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from nodewright.actuation.ports import Eviction, EvictionAnswer, NodeView
 from nodewright.adapters.kube.api import MERGE_PATCH, Api, ApiError, Request, find, get
-from nodewright.adapters.kube.buffer_writes import BufferWrites
-from nodewright.adapters.kube.quota_writes import QuotaWrites
-from nodewright.adapters.kube.request_writes import RequestWrites
-from nodewright.adapters.kube.resources import Resource, read_pages
+from nodewright.adapters.kube.resources import Resource, object_path, read_pages
+from nodewright.model.capacity_buffer import KIND, CapacityBuffer
+from nodewright.model.capacity_quota import CapacityQuota
+from nodewright.model.condition import Condition
+from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node
+from nodewright.model.objects import KINDS
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import (
+    ACCEPTED,
+    BOOKING_EXPIRED,
+    CAPACITY_AVAILABLE,
+    CAPACITY_REVOKED,
+    FAILED,
+    PROVISIONED,
+    ProvisioningRequest,
+)
 from nodewright.snapshot.workloads import Workloads
 
+APPLY_PATCH = "application/apply-patch+yaml"
+# By this name the API server remembers which fields are ours; CA and Kueue know that of CA.
+FIELD_MANAGER = "cluster-autoscaler"
+_KIND = "ProvisioningRequest"
+_OURS = frozenset({ACCEPTED, PROVISIONED, CAPACITY_AVAILABLE, FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED})
 # A node that several write to is tried again for so long (behaviour/down.md A13).
 _CONFLICT_SECONDS = 5.0
 _CONFLICT_WAIT = 0.05
 # The API server's own words for a pod that two budgets cover: no error of its, and no use to insist.
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
-
-
 # Who has a say in a pod's eviction, as it is known now.
 FindWorkloads = Callable[[], Workloads]
 
 
-class KubeWrites(RequestWrites, QuotaWrites, BufferWrites):
+class KubeWrites:
     """Implements ClusterWrites."""
 
     def __init__(self, api: Api, find_workloads: FindWorkloads) -> None:
-        super().__init__(api)
+        self._api = api
         self._find_workloads = find_workloads
         self._nodes: Resource[Node] = Resource("Node")
         self._pods: Resource[Pod] = Resource("Pod")
@@ -80,6 +94,62 @@ class KubeWrites(RequestWrites, QuotaWrites, BufferWrites):
         except ApiError as error:
             return _refusal(error)
         return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def write_conditions(
+        self,
+        request: ProvisioningRequest,
+        conditions: Sequence[Condition],  # noqa: ARG002 - what an applier leaves out is taken away, so that all of ours go
+        *,
+        is_apply: bool,
+    ) -> None:
+        """See ClusterWrites. A request that came after one of its name is left alone: its uid is another."""
+        meta = request.metadata
+        held = request.status.conditions
+        listed = [condition_manifest(one) for one in held if not is_apply or one.type in _OURS]
+        identity: dict[str, Any] = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        body: dict[str, Any] = {"metadata": identity, "status": {"conditions": listed}}
+        if is_apply and request.own_details:
+            body["status"]["provisioningClassDetails"] = request.own_details
+        patch_status(self._api, _KIND, meta, body, is_apply=is_apply)
+
+    def delete_request(self, request: ProvisioningRequest) -> None:
+        """See ClusterWrites."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": request.metadata.uid}}
+        body = msgspec.json.encode(options)
+        try:
+            self._api.send(Request(method="DELETE", path=object_path(_KIND, request.metadata), body=body))
+        except ApiError as error:
+            if not (error.is_missing or error.is_conflict):
+                raise
+
+    def write_buffer_status(self, buffer: CapacityBuffer) -> None:
+        """See ClusterWrites. A buffer that came after one of its name is left alone: its uid is another.
+
+        What the status does not say any more is taken away, whoever wrote it.
+        """
+        meta, status = buffer.metadata, buffer.status
+        reference = status.pod_template_ref
+        fields: dict[str, Any] = {
+            "podTemplateRef": {"name": reference.name} if reference is not None else None,
+            "replicas": status.replicas,
+            "podTemplateGeneration": status.pod_template_generation,
+            "provisioningStrategy": status.provisioning_strategy,
+            "conditions": [condition_manifest(one) for one in status.conditions],
+        }
+        body = {"metadata": {"uid": meta.uid}, "status": fields}
+        patch_status(self._api, KIND, meta, body, is_apply=False)
+
+    def write_quota_status(self, quota: CapacityQuota) -> None:
+        """See ClusterWrites. A quota that came after one of its name is left alone: its uid is another."""
+        status = quota.status
+        fields: dict[str, Any] = {
+            "conditions": [condition_manifest(one) for one in status.conditions],
+            "observedGeneration": status.observed_generation,
+        }
+        if status.used is not None:
+            fields["used"] = {"resources": status.used.resources}
+        body = {"metadata": {"name": quota.name, "uid": quota.metadata.uid}, "status": fields}
+        patch_status(self._api, "CapacityQuota", quota.metadata, body, is_apply=True)
 
     def _read_node(self, name: str) -> Node | None:
         raw = find(self._api, f"{self._nodes.path}/{name}")
@@ -134,3 +204,29 @@ def _refusal(error: ApiError) -> Eviction:
     if error.status in (409, 429) or _TWO_BUDGETS in str(error):
         return Eviction(answer=EvictionAnswer.REFUSED, message=str(error), retry_after=error.retry_after)
     raise error
+
+
+def patch_status(api: Api, kind: str, meta: ObjectMeta, body: dict[str, Any], *, is_apply: bool) -> None:
+    """Send a merge patch, or apply what the body says beside what others have applied; raises ApiError."""
+    query = {"fieldManager": FIELD_MANAGER}
+    if is_apply:
+        known = KINDS[kind]
+        body = {"apiVersion": f"{known.api_group}/{known.version}", "kind": kind, **body}
+        query["force"] = "true"
+    api.send(
+        Request(
+            method="PATCH",
+            path=f"{object_path(kind, meta)}/status",
+            query=query,
+            body=msgspec.json.encode(body),
+            content_type=APPLY_PATCH if is_apply else MERGE_PATCH,
+        )
+    )
+
+
+def condition_manifest(condition: Condition) -> dict[str, Any]:
+    """As the API wants it: every text is there, a generation only where it is known."""
+    found: dict[str, Any] = msgspec.to_builtins(condition)
+    if not condition.observed_generation:
+        del found["observedGeneration"]
+    return found

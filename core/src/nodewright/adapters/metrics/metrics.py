@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from nodewright.actuation.cloud_writes import WriteOutcome
-from nodewright.adapters.metrics.groups import MADE, GroupMetrics
-from nodewright.adapters.metrics.nodes import NodeMetrics
-from nodewright.adapters.metrics.surroundings import Sources, Surroundings
+from nodewright.adapters.metrics.collectors import MADE, GroupMetrics, NodeMetrics, Sources, Surroundings
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize

@@ -9,9 +9,8 @@ import msgspec
 import pluggy
 from tenacity import RetryCallState, Retrying, retry_if_exception
 
-from nodewright.adapters.provider.checks import Unfit
+from nodewright.adapters.provider.checks import Unfit, tellable, writable
 from nodewright.adapters.provider.runner import CallRunner, CallTimedOut, NotStarted
-from nodewright.adapters.provider.texts import tellable, writable
 from nodewright.model.clock import Clock
 from nodewright.model.errors import BadAnswer, CloudBusy, ProviderError, ProviderUnavailable, Shortage
 from nodewright.model.group import FailureScope, GroupRef

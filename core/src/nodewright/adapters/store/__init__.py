@@ -1,7 +1,6 @@
 """Where memory outlives the process: its document, and the file that holds it."""
 
-from nodewright.adapters.store.audit_file import AuditFile
 from nodewright.adapters.store.codec import decode_memory, encode_memory
-from nodewright.adapters.store.file import FileStore
+from nodewright.adapters.store.file_store import AuditFile, FileStore
 
 __all__ = ["AuditFile", "FileStore", "decode_memory", "encode_memory"]

@@ -7,8 +7,8 @@ import click
 import msgspec
 from rich.console import Console
 
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.provider import ProviderClient
-from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsCommand, settings_options

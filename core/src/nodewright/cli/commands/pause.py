@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from nodewright.actuation import Pause
-from nodewright.cli.clock import SystemClock
-from nodewright.cli.status.place import Choice, state_options, warn_without_engine
+from nodewright.adapters.clocks import SystemClock
+from nodewright.cli.saved_state import Choice, state_options, warn_without_engine
 from nodewright.model.duration import parse_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.timestamps import format_moment

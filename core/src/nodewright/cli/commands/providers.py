@@ -6,8 +6,8 @@ from typing import Any
 import click
 import msgspec
 
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.provider import InstalledProvider, installed_providers
-from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.screen import make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.flags import SettingsSource

@@ -2,7 +2,7 @@
 
 import click
 
-from nodewright.cli.status.place import Choice, state_options, warn_without_engine
+from nodewright.cli.saved_state import Choice, state_options, warn_without_engine
 
 
 @click.command("resume")

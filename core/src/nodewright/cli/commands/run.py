@@ -7,8 +7,7 @@ from queue import SimpleQueue
 
 import click
 
-from nodewright.cli.daemon.daemon import DaemonApp
-from nodewright.cli.daemon.parts import DaemonOptions
+from nodewright.cli.daemon.app import DaemonApp, DaemonOptions
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.web import parse_address
-from nodewright.cli.clock import SystemClock
 from nodewright.cli.connect import Connector
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.model.errors import ConfigError

@@ -1,15 +1,27 @@
 """``nodewright status``: what the engine has under way, what it leaves alone and for how long."""
 
-import click
+from collections.abc import Iterator
+from typing import Any
 
-from nodewright.cli.clock import SystemClock
-from nodewright.cli.daemon.ask import ask_daemon, page_query
-from nodewright.cli.screen import make_console, output_option, safe, write_json
-from nodewright.cli.status.place import Choice, Place, state_options
-from nodewright.cli.status.view import as_json, print_status
-from nodewright.engine.status import make_status
+import click
+from rich.console import Console
+from rich.text import Text
+
+from nodewright.adapters.clocks import SystemClock
+from nodewright.cli.capacity_view import buffer_json, print_buffers, print_requests, request_json
+from nodewright.cli.debug_client import ask_daemon, page_query
+from nodewright.cli.saved_state import Choice, Place, state_options
+from nodewright.cli.screen import count, make_console, make_table, name_some, output_option, safe, write_json
+from nodewright.clusterstate.memory import Backoff, Deferral, ScaleUpRequest, UnhealthyCluster
+from nodewright.clusterstate.readiness import describe_unhealthy
+from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport, make_status
+from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.process_settings import ServingSettings
+from nodewright.model.removal import Removing
+from nodewright.model.timestamps import format_moment
+
+SCHEMA = 1
 
 
 @click.command("status")
@@ -56,3 +68,214 @@ def _show_saved(place: Place, output: str) -> None:
     print_status(console, report)
     if not report.groups:
         console.print(safe(f"{place.name}: the engine has not saved anything yet."), soft_wrap=True)
+
+
+def print_status(console: Console, report: StatusReport) -> None:
+    """What is unusual first, then every group."""
+    console.print(safe(f"Status as of {format_moment(report.now)}", "bold"))
+    if report.pause is not None:
+        left = _left(report.pause.until, report)
+        console.print(safe(f"Writes to clouds are {report.pause}, for another {left}.", "bold yellow"))
+    if report.unhealthy is not None:
+        said = describe_unhealthy(report.unhealthy, report.now)
+        since = format_duration(round(report.now - report.unhealthy.since))
+        console.print(safe(f"For {since} the {said}.", "bold yellow"))
+    budget, of_empty = report.deletions, report.empty_deletions
+    console.print(
+        safe(
+            f"Deletion budget of the cluster: {_used(budget)}." if budget.window else "There is no limit to deletions."
+        )
+    )
+    if of_empty.used:
+        console.print(safe(f"Empty nodes have a budget of their own: {_used(of_empty)}."))
+    if report.unneeded:
+        named = name_some([f"{node} for {_since(at, report)}" for node, at in sorted(report.unneeded.items())])
+        console.print(safe(f"{count(len(report.unneeded), 'node')} not needed: {named}."))
+    if report.removing:
+        named = name_some([_on_its_way(held, report) for held in report.removing], most=10)
+        console.print(safe(f"{count(len(report.removing), 'node')} on the way out: {named}."))
+    print_requests(console, report.capacity or (), report.now)
+    print_buffers(console, report.buffers or ())
+    if not report.groups:
+        return
+    table = make_table("Node groups", "group", "size", "failures are found", "under way", "left alone", right=("size",))
+    for group in report.groups:
+        waiting = Text("\n").join(safe(line) for line in _under_way(group, report))
+        alone = _left_alone(group, report)
+        style = "yellow" if alone else ""
+        cells = (safe(_size(group)), safe(_found(group.detection)), waiting, safe(alone, style))
+        table.add_row(Text("\n").join(_names(group)), *cells)
+    console.print(table)
+
+
+def _names(group: GroupStatus) -> Iterator[Text]:
+    yield safe(group.ref, "bold")
+    if group.autoprovisioned:
+        yield safe(f"made on demand of {group.autoprovisioned}", "dim")
+
+
+def as_json(report: StatusReport) -> dict[str, Any]:
+    """The document of ``--output json``; docs/commands.md describes it. Its keys only ever grow."""
+    return {
+        "schema": SCHEMA,
+        "now": format_moment(report.now),
+        "paused_until": format_moment(report.pause.until) if report.pause is not None else None,
+        "unhealthy": None if report.unhealthy is None else _unhealthy(report.unhealthy, report.now),
+        "deletions": _budget(report.deletions),
+        "empty_deletions": _budget(report.empty_deletions),
+        "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
+        "removals": [_removal(held) for held in report.removing],
+        "groups": [_group(group, report.now) for group in report.groups],
+        "capacity_requests": None if report.capacity is None else [request_json(one) for one in report.capacity],
+        "capacity_buffers": None if report.buffers is None else [buffer_json(one) for one in report.buffers],
+    }
+
+
+def _unhealthy(unhealthy: UnhealthyCluster, now: float) -> dict[str, Any]:
+    return {
+        "since": format_moment(unhealthy.since),
+        "unready": unhealthy.unready,
+        "nodes": unhealthy.nodes,
+        "tolerated": unhealthy.tolerated,
+        "at_fault": [str(ref) for ref in unhealthy.at_fault],
+        "resumes_at": format_moment(unhealthy.resumes_at) if unhealthy.resumes_at else None,
+        "message": describe_unhealthy(unhealthy, now),
+    }
+
+
+def _group(group: GroupStatus, now: float) -> dict[str, Any]:
+    found = group.detection
+    return {
+        "group": str(group.ref),
+        "provider": group.ref.provider,
+        "id": group.ref.group_id,
+        "min": group.min_size,
+        "max": group.max_size,
+        "target": group.target,
+        "failure_detection": found and {
+            "fast": found.fast, "timeout_seconds": found.timeout, "learned": found.learned, "why_not_fast": found.why_not or None
+        },
+        "requests": [_request(request, now) for request in group.requests],
+        "given_up": group.given_up,
+        "unregistered": group.unregistered,
+        "late": group.late,
+        "disputed": group.disputed,
+        "next_late_at": format_moment(group.next_late) if group.next_late is not None else None,
+        "backoff": _backoff(group.backoff, now) if group.backoff is not None else None,
+        "deferral": _deferral(group.deferral, now) if group.deferral is not None else None,
+        "probation": {"at_most": group.probation} if group.probation is not None else None,
+        "deleted": group.deleted,
+        "quarantined_until": format_moment(group.quarantined_until) if group.quarantined_until is not None else None,
+        "autoprovisioned": group.autoprovisioned or None,
+    }  # fmt: skip
+
+
+def _removal(held: Removing) -> dict[str, Any]:
+    removal = held.removal
+    return {
+        "node": removal.node,
+        "group": str(removal.group),
+        "reason": removal.reason.value,
+        "pods": list(removal.pods),
+        "stage": held.stage.value,
+        "started_at": format_moment(held.started),
+    }
+
+
+def _request(request: ScaleUpRequest, now: float) -> dict[str, Any]:
+    return {
+        "owed": request.increase,
+        "asked_at": format_moment(request.started),
+        "given_up_at": format_moment(request.deadline),
+        "seconds_left": max(0.0, request.deadline - now),
+    }
+
+
+def _backoff(backoff: Backoff, now: float) -> dict[str, Any]:
+    return {
+        "until": format_moment(backoff.until),
+        "seconds_left": max(0.0, backoff.until - now),
+        "error_class": backoff.error_class.value,
+        "code": backoff.code,
+        "message": backoff.message,
+        "shared_from": backoff.shared_from or None,
+    }
+
+
+def _deferral(deferral: Deferral, now: float) -> dict[str, Any]:
+    return {
+        "until": format_moment(deferral.until),
+        "seconds_left": max(0.0, deferral.until - now),
+        "times": deferral.times,
+        "code": deferral.code,
+        "message": deferral.message,
+    }
+
+
+def _budget(budget: BudgetStatus) -> dict[str, Any]:
+    return {"used": budget.used, "limit": budget.limit, "window_seconds": budget.window}
+
+
+def _used(budget: BudgetStatus) -> str:
+    limit = f" of {budget.limit:,}" if budget.limit is not None else ""
+    return f"{budget.used:,}{limit} used within {format_duration(budget.window)}"
+
+
+def _size(group: GroupStatus) -> str:
+    target = "?" if group.target is None else f"{group.target:,}"
+    return f"{target} ({group.min_size:,}–{group.max_size:,})" if group.detection is not None else target  # noqa: RUF001
+
+
+def _found(detection: Detection | None) -> str:
+    if detection is None:
+        return "not known yet"
+    timeout = format_duration(round(detection.timeout)) + (", learned" if detection.learned else "")
+    if detection.fast:
+        return f"at once (overdue after {timeout})"
+    return f"when overdue, after {timeout}: {detection.why_not}"
+
+
+def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
+    for request in group.requests:
+        end = f"given up in {_left(request.deadline, report)}" if request.deadline > report.now else "overdue"
+        yield f"{count(request.increase, 'machine')} owed, {end}"
+    if group.unregistered:
+        late = f", {group.late:,} of them for too long" if group.late else ""
+        end = f", the next given up in {_left(group.next_late, report)}" if group.next_late is not None else ""
+        yield f"{count(group.unregistered, 'instance')} without a node{late}{end}"
+    if group.disputed:
+        yield f"{count(group.disputed, 'machine')} that ran, called failed by the cloud"
+    if group.given_up:
+        yield f"{count(group.given_up, 'machine')} given up"
+    if group.deleted:
+        yield f"{count(group.deleted, 'machine')} charged to the deletion budget"
+
+
+def _left_alone(group: GroupStatus, report: StatusReport) -> str:
+    """How long, or with how few machines the group must first prove itself."""
+    backoff = group.backoff
+    if backoff is not None:
+        why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))
+        with_whom = f" with {backoff.shared_from}" if backoff.shared_from else ""
+        return f"for {_left(backoff.until, report)}{with_whom}: {why}"
+    if group.deferral is not None:
+        why = f"{group.deferral.code}: {group.deferral.message}"
+        return f"deferred for {_left(group.deferral.until, report)} because the cloud is busy: {why}"
+    if group.probation is not None:
+        return f"on probation: at most {count(group.probation, 'machine')} until it delivers"
+    if group.quarantined_until is not None:
+        left = _left(group.quarantined_until, report)
+        return f"no node is removed for {left}: others went with the last ones"
+    return ""
+
+
+def _on_its_way(held: Removing, report: StatusReport) -> str:
+    return f"{held.removal.node} ({held.removal.reason}, {held.stage}, for {_since(held.started, report)})"
+
+
+def _since(at: float, report: StatusReport) -> str:
+    return format_duration(round(max(0.0, report.now - at)))
+
+
+def _left(until: float, report: StatusReport) -> str:
+    return format_duration(round(max(0.0, until - report.now)))

@@ -6,11 +6,10 @@ from collections import Counter, deque
 import msgspec
 
 from nodewright.adapters.kube.caches import Caches
-from nodewright.adapters.kube.status_document import Transitions, make_document
+from nodewright.adapters.kube.status_config_map import Transitions, make_document
 from nodewright.adapters.logs import JsonLog
 from nodewright.adapters.metrics import Metrics
-from nodewright.adapters.shadow import Comparison, Shadow, Verdict
-from nodewright.adapters.shadow.health import HealthShadow
+from nodewright.adapters.shadow import Comparison, ComparisonVerdict, HealthShadow, Shadow
 from nodewright.adapters.web import Page, Pages, Query
 from nodewright.engine.report import LoopReport
 from nodewright.model.settings import Settings
@@ -20,11 +19,11 @@ from nodewright.planner.plan import Plan
 _KEPT = 500
 _STATUS_KEY = "status"
 _MESSAGES = {
-    Verdict.SAME: "the other autoscaler did the same",
-    Verdict.OTHER_SIZE: "the other autoscaler chose another size",
-    Verdict.ONLY_THEIRS: "only the other autoscaler did this",
-    Verdict.ONLY_OURS: "the other autoscaler did not do this",
-    Verdict.NOT_YET: "the other autoscaler was faster",
+    ComparisonVerdict.SAME: "the other autoscaler did the same",
+    ComparisonVerdict.OTHER_SIZE: "the other autoscaler chose another size",
+    ComparisonVerdict.ONLY_THEIRS: "only the other autoscaler did this",
+    ComparisonVerdict.ONLY_OURS: "the other autoscaler did not do this",
+    ComparisonVerdict.NOT_YET: "the other autoscaler was faster",
 }
 
 
@@ -61,7 +60,7 @@ class ShadowTeller:
             self._counts[f"{one.what} {one.verdict.value}"] += 1
         self._metrics.compared(one.what, one.verdict.value)
         told = {key: value for key, value in msgspec.to_builtins(one).items() if key != "at" and value != ""}
-        level = "info" if one.verdict in (Verdict.SAME, Verdict.NOT_YET) else "warning"
+        level = "info" if one.verdict in (ComparisonVerdict.SAME, ComparisonVerdict.NOT_YET) else "warning"
         self._log.say(_MESSAGES[one.verdict], level=level, shadow=told)
 
     def _status_text(self) -> str | None:

@@ -1,0 +1,91 @@
+"""A clock for durations that starts at the wall clock's time and never follows its jumps (docs/adr/0026-steady-time.md)."""
+
+import threading
+import time
+from collections.abc import Callable
+
+# A correction of the wall clock is followed by running that much faster or slower.
+FOLLOWS = 0.1
+# The wall clock is corrected by less all the time; nobody needs to hear of that.
+_JUMP_SECONDS = 2.0
+
+
+class SteadyClock:
+    """Implements Clock: wall time at the start and the time that has passed since, from any thread.
+
+    ``wall`` is the time of day, which somebody may set; ``elapsed`` only goes on. The difference between the two is made
+    up for by running a tenth faster or slower: no duration is wrong by more than a tenth.
+    """
+
+    def __init__(self, wall: Callable[[], float], elapsed: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._wall = wall
+        self._elapsed = elapsed
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        # The time that was told last, and what ``elapsed`` said then.
+        self._last = (wall(), elapsed())
+        self._apart = self._last[0] - self._last[1]
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch; never less than before."""
+        with self._lock:
+            told, at = self._last
+            elapsed = self._elapsed()
+            passed = max(0.0, elapsed - at)
+            most = FOLLOWS * passed
+            ahead = min(most, max(-most, self._wall() - told - passed))
+            now = told + passed + ahead
+            self._last = (now, elapsed)
+            return now
+
+    def sleep(self, seconds: float) -> None:
+        """Return once that much time has passed."""
+        self._sleep(max(0.0, seconds))
+
+    def behind(self) -> float:
+        """Seconds by which the wall clock is ahead of this one; negative: this one is ahead."""
+        return self._wall() - self.now()
+
+    def take_jump(self) -> float:
+        """Return by how many seconds the wall clock jumped since the last call, 0 where it did not."""
+        apart = self._wall() - self._elapsed()
+        jump, self._apart = apart - self._apart, apart
+        return jump if abs(jump) >= _JUMP_SECONDS else 0.0
+
+
+class SystemClock:
+    """Real time, for what is no simulation."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        return time.time()  # noqa: TID251 - this is the clock that everything else takes as an argument
+
+    def sleep(self, seconds: float) -> None:
+        """Return once that much time has passed."""
+        time.sleep(max(0.0, seconds))  # noqa: TID251 - as above
+
+
+class ThreadAlarm:
+    """Implements Alarm. ``ring`` from any thread."""
+
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    def wait(self, seconds: float) -> bool:
+        rung = self._rung.wait(max(0.0, seconds))
+        self._rung.clear()
+        return rung
+
+
+class BootClock:
+    """Seconds since the machine started, also those for which it slept: for what runs out."""
+
+    def now(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def sleep(self, seconds: float) -> None:
+        """Return once that much time has passed."""
+        time.sleep(max(0.0, seconds))  # noqa: TID251 - as SystemClock

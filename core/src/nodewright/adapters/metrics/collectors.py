@@ -1,0 +1,236 @@
+"""What is measured of nodes over several loops: their taints, and how long they were unneeded before they went."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from nodewright.clusterstate.backoff import is_active, is_deferred
+from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
+from nodewright.clusterstate.state import ClusterState, GroupState
+from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
+from nodewright.model.settings import TemplateSettings
+from nodewright.planner.plan import Plan
+
+_OWN_KEYS = (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT)
+_SYSTEM_PREFIX = "node.kubernetes.io/"
+_FIRST_SECONDS, _FACTOR, _STEPS = 1.0, 1.5, 19
+
+
+class NodeMetrics:
+    """Of one engine; ``observe`` each loop."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._taints = Gauge(
+            "cluster_autoscaler_node_taints_count", "Taints of all nodes by type.", ("type",), registry=registry
+        )
+        self._latency = Histogram(
+            "cluster_autoscaler_node_removal_latency_seconds",
+            "How long nodes were unneeded until they went, or were needed again.",
+            ("deleted", "delay_reason"),
+            buckets=tuple(_FIRST_SECONDS * _FACTOR**step for step in range(_STEPS)),
+            registry=registry,
+        )
+        for deleted in ("true", "false"):
+            self._latency.labels(deleted, "")
+        self._unneeded: dict[str, float] = {}
+
+    def observe(self, state: ClusterState, plan: Plan | None, settings: TemplateSettings) -> None:
+        self._taints.clear()
+        counts: Counter[str] = Counter()
+        for _, node in state.observation.snapshot.nodes():
+            counts.update(taint_type(taint.key, settings) for taint in node.spec.taints)
+        for kind, count in counts.items():
+            self._taints.labels(kind).set(count)
+        if plan is not None:
+            self._observe_unneeded(state, plan)
+
+    def _observe_unneeded(self, state: ClusterState, plan: Plan) -> None:
+        """A node that is being removed is unneeded until it is gone."""
+        going = state.observation.removing
+        kept = {
+            name: at for name, at in self._unneeded.items() if name in going and name not in plan.scale_down.unneeded
+        }
+        now_unneeded = {**plan.scale_down.unneeded, **kept}
+        for name in self._unneeded.keys() - now_unneeded.keys():
+            deleted = str(name not in state.observation.snapshot).lower()
+            self._latency.labels(deleted, "").observe(max(0.0, state.now - self._unneeded[name]))
+        self._unneeded = now_unneeded
+
+
+def taint_type(key: str, settings: TemplateSettings) -> str:
+    """Keys of Kubernetes and of autoscalers as they are; of all others only what they mean, for there may be many."""
+    if key in _OWN_KEYS or key.startswith(_SYSTEM_PREFIX):
+        return key
+    if is_startup_taint(key, settings):
+        return "startup-taint"
+    if key.startswith(STATUS_PREFIX) or key in settings.status_taint:
+        return "status-taint"
+    return "unlisted"
+
+
+_CA, _OWN = "cluster_autoscaler", "nodewright"
+# CA's word for node groups that were made on demand.
+MADE = "autoprovisioned"
+
+
+class GroupMetrics:
+    """Of one engine; ``observe`` each loop. ``each``: every group has gauges of its own, too."""
+
+    def __init__(self, registry: CollectorRegistry, *, each: bool) -> None:
+        self._registry = registry
+        self._groups = self._gauge("node_groups_count", "Node groups by type.", "node_group_type")
+        self._most_nodes = self._gauge("max_nodes_count", "Nodes that the cluster may have.")
+        self._backed_off = self._gauge("groups_in_backoff", "Node groups that are left alone for now.", prefix=_OWN)
+        self._deferred = self._gauge(
+            "deferred_groups", "Node groups that wait because their cloud is busy.", prefix=_OWN
+        )
+        self._unhealthy = self._gauge("unhealthy_groups", "Node groups that are not healthy.", prefix=_OWN)
+        self._full = self._gauge("groups_at_max", "Node groups that may not grow any further.", prefix=_OWN)
+        self._unknown = self._gauge("unknown_groups", "Node groups that could not be read.", prefix=_OWN)
+        self._each = _Each(registry) if each else None
+
+    def observe(self, state: ClusterState, max_nodes_total: int) -> None:
+        """``max_nodes_total`` as in the settings: 0 is no limit."""
+        groups = tuple(state.groups.values())
+        made = sum(bool(group.seen.group.autoprovisioned) for group in groups)
+        self._groups.labels("autoscaled").set(len(groups) - made)
+        self._groups.labels(MADE).set(made)
+        most = sum(group.seen.group.max_size for group in groups)
+        self._most_nodes.set(min(most, max_nodes_total) if max_nodes_total else most)
+        self._unknown.set(sum(group.seen.target is None for group in groups))
+        self._backed_off.set(sum(is_active(group.backoff, state.now) for group in groups))
+        self._deferred.set(sum(is_deferred(group.deferral, state.now) for group in groups))
+        self._unhealthy.set(sum(not group.healthy for group in groups))
+        self._full.set(sum((group.seen.target or 0) >= group.seen.group.max_size > 0 for group in groups))
+        if self._each is not None:
+            self._each.observe(groups, state.now)
+
+    def _gauge(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Gauge:
+        return Gauge(f"{prefix}_{name}", text, labels, registry=self._registry)
+
+
+class _Each:
+    """CA's gauges of every group by itself."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"{_CA}_node_group_{name}", text, ("node_group", *labels), registry=registry)
+
+        self._minimum = gauge("min_count", "Smallest size.")
+        self._maximum = gauge("max_count", "Largest size.")
+        self._target = gauge("target_count", "Target size.")
+        self._healthy = gauge("healthiness", "1 for a healthy group.")
+        self._backoff = gauge("backoff_status", "1 while backed off.", "reason")
+
+    def observe(self, groups: Sequence[GroupState], now: float) -> None:
+        for group in groups:
+            name, seen = group.ref.group_id, group.seen
+            self._minimum.labels(name).set(seen.group.min_size)
+            self._maximum.labels(name).set(seen.group.max_size)
+            if seen.target is not None:
+                self._target.labels(name).set(seen.target)
+            self._healthy.labels(name).set(group.healthy)
+            backoff = group.backoff
+            self._backoff.labels(name, backoff.code if backoff is not None else "").set(is_active(backoff, now))
+
+
+class LeaseCounts(NamedTuple):
+    """``remaining`` in seconds; None where nobody is elected."""
+
+    renewed: int = 0
+    failed: int = 0
+    remaining: float | None = None
+
+
+class ProviderCalls(NamedTuple):
+    """Calls of one operation with one result."""
+
+    provider: str
+    operation: str
+    result: str
+    calls: int
+    seconds: float
+
+
+def _no_requests() -> Mapping[tuple[str, str, int], int]:
+    return {}
+
+
+def _no_calls() -> tuple[ProviderCalls, ...]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where the counts are. ``kube_requests`` by verb, resource and HTTP status; ``hooks`` are calls to plugins,
+    ``cloud_calls`` those that plugins made of their clouds, as far as they count them.
+    """
+
+    kube_requests: Callable[[], Mapping[tuple[str, str, int], int]] = _no_requests
+    lease: Callable[[], LeaseCounts] = LeaseCounts
+    hooks: Callable[[], tuple[ProviderCalls, ...]] = _no_calls
+    cloud_calls: Callable[[], tuple[ProviderCalls, ...]] = _no_calls
+    dropped_events: Callable[[], int] = int
+    state_writes: Callable[[], int] = int
+
+
+class Surroundings(Collector):
+    """Registers itself."""
+
+    def __init__(self, registry: CollectorRegistry, sources: Sources) -> None:
+        self._sources = sources
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._kube()
+        yield from self._lease()
+        yield from _calls("hook_calls", "Calls to plugins", self._sources.hooks())
+        yield from _calls("cloud_api_calls", "Calls of clouds' APIs", self._sources.cloud_calls())
+
+    def _kube(self) -> Iterator[Metric]:
+        requests = _counter(
+            "kube_requests", "Requests to the API server; code 0: no answer.", "verb", "resource", "code"
+        )
+        for (verb, resource, code), count in sorted(self._sources.kube_requests().items()):
+            requests.add_metric((verb, resource, str(code)), count)
+        yield requests
+        for name, text, count in (
+            ("events_dropped", "Events that the API server did not take in time.", self._sources.dropped_events()),
+            ("state_writes", "Writes of the ConfigMaps with the engine's memory.", self._sources.state_writes()),
+        ):
+            found = _counter(name, text)
+            found.add_metric((), count)
+            yield found
+
+    def _lease(self) -> Iterator[Metric]:
+        counts = self._sources.lease()
+        renewals = _counter("lease_renewals", "Tries to take or renew the lease.", "result")
+        renewals.add_metric(("renewed",), counts.renewed)
+        renewals.add_metric(("failed",), counts.failed)
+        yield renewals
+        remaining = GaugeMetricFamily(
+            f"{_OWN}_lease_remaining_seconds", "For how long nobody else may lead; absent where nobody is elected."
+        )
+        if counts.remaining is not None:
+            remaining.add_metric((), counts.remaining)
+        yield remaining
+
+
+def _calls(name: str, text: str, found: tuple[ProviderCalls, ...]) -> Iterator[Metric]:
+    labels = ("provider", "operation", "result")
+    calls = _counter(name, f"{text}.", *labels)
+    seconds = _counter(f"{name}_seconds", f"{text}: time spent in them.", *labels)
+    for one in found:
+        calls.add_metric((one.provider, one.operation, one.result), one.calls)
+        seconds.add_metric((one.provider, one.operation, one.result), one.seconds)
+    yield calls
+    yield seconds
+
+
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{_OWN}_{name}", text, labels=labels)

@@ -1,0 +1,249 @@
+"""Compares what happened to the cluster with what was planned here, loop by loop.
+
+Another autoscaler cannot be asked; it is seen at its work: target sizes that grow, nodes that get its taint. For each
+growth that it decided upon we plan once more, in the picture of the loop before, as if the growth had not happened:
+the two then answered the same question, whoever was faster. What only we want is told when it has been wanted for so
+long that the other one must have seen it too.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+import msgspec
+
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.report import LoopReport
+from nodewright.model.action import IncreaseSize
+from nodewright.model.errors import ConfigError
+from nodewright.model.group import GroupRef
+from nodewright.model.node import TO_BE_DELETED_TAINT
+from nodewright.model.settings import Settings
+from nodewright.model.yaml_text import load_yaml
+from nodewright.planner import make_plan
+from nodewright.planner.plan import Plan
+
+# The other one loops every 10 s or so; what it has not done after this it will not do.
+PATIENCE_SECONDS = 60.0
+
+
+class ComparisonVerdict(StrEnum):
+    """``NOT_YET``: we would do it too, later."""
+
+    SAME = "same"
+    OTHER_SIZE = "otherSize"
+    ONLY_THEIRS = "onlyTheirs"
+    ONLY_OURS = "onlyOurs"
+    NOT_YET = "notYet"
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """``subject`` is a group or a node; ``theirs`` and ``ours`` say what each does; ``at`` in epoch seconds."""
+
+    at: float
+    what: str
+    subject: str
+    verdict: ComparisonVerdict
+    theirs: str = ""
+    ours: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loop:
+    """What is remembered of the loop before."""
+
+    state: ClusterState
+    plan: Plan
+    targets: Mapping[GroupRef, int]
+    tainted: frozenset[str]
+
+
+class Shadow:
+    """``compare`` after each loop, with the plan as it was before it was withheld."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._last: _Loop | None = None
+        self._wanted_since: dict[tuple[str, str], float] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def compare(self, report: LoopReport, plan: Plan | None, settings: Settings) -> tuple[Comparison, ...]:
+        """What there is to tell of this loop; nothing of the first one, nor of one that saw nothing."""
+        if report.state is None or plan is None or report.problem:
+            return ()
+        loop = _Loop(state=report.state, plan=plan, targets=_targets(report.state), tainted=_tainted(report.state))
+        before, self._last = self._last, loop
+        if before is None:
+            return ()
+        found = [*self._growth(before, loop, settings), *self._removals(before, loop)]
+        for done in found:
+            self._told.add((done.what, done.subject))
+        return (*found, *self._only_ours(loop))
+
+    def _growth(self, before: _Loop, loop: _Loop, settings: Settings) -> list[Comparison]:
+        theirs = {
+            ref: target - before.targets[ref]
+            for ref, target in loop.targets.items()
+            if ref in before.targets and target > before.targets[ref]
+        }
+        if not theirs:
+            return []
+        wished = _growth_of(before.plan)
+        again = self._plan_instead(before, loop, settings)
+        ours = wished if wished == theirs else _growth_of(again) or wished
+        at = loop.state.now
+        return [
+            _compare_growth(at, ref, theirs.get(ref, 0), ours.get(ref, 0), loop, again)
+            for ref in sorted({*theirs, *ours})
+        ]
+
+    def _plan_instead(self, before: _Loop, loop: _Loop, settings: Settings) -> Plan:
+        """Our plan for what is seen now, in groups that are as they were."""
+        seen, old = loop.state.observation, before.state.observation.groups
+        groups = {
+            ref: replace(group, target=old[ref].target, instances=old[ref].instances, failed=old[ref].failed)
+            if ref in old
+            else group
+            for ref, group in seen.groups.items()
+        }
+        state = fold(before.state.memory, replace(seen, groups=groups), (), settings)
+        return make_plan(state, settings, Random(self._seed))
+
+    def _removals(self, before: _Loop, loop: _Loop) -> list[Comparison]:
+        at = loop.state.now
+        return [_compare_removal(at, node, before) for node in sorted(loop.tainted - before.tainted)]
+
+    def _only_ours(self, loop: _Loop) -> list[Comparison]:
+        now = loop.state.now
+        wanted = {("growth", str(ref)): f"+{amount}" for ref, amount in _growth_of(loop.plan).items()}
+        wanted |= {("removal", one.node): one.reason.value for one in loop.plan.scale_down.removals}
+        self._wanted_since = {key: self._wanted_since.get(key, now) for key in wanted}
+        self._told &= {*wanted}
+        found = []
+        for (what, subject), since in self._wanted_since.items():
+            if (what, subject) in self._told or now - since < PATIENCE_SECONDS:
+                continue
+            self._told.add((what, subject))
+            ours = wanted[what, subject]
+            reason = f"wanted here for {PATIENCE_SECONDS:g} s, and not done"
+            found.append(
+                Comparison(
+                    at=now, what=what, subject=subject, verdict=ComparisonVerdict.ONLY_OURS, ours=ours, reason=reason
+                )
+            )
+        return found
+
+
+def _compare_growth(at: float, ref: GroupRef, theirs: int, ours: int, loop: _Loop, again: Plan) -> Comparison:
+    sizes = {"theirs": f"+{theirs}" if theirs else "", "ours": f"+{ours}" if ours else ""}
+    if theirs == ours:
+        verdict, reason = ComparisonVerdict.SAME, ""
+    elif theirs and ours:
+        verdict, reason = ComparisonVerdict.OTHER_SIZE, f"{len(loop.state.observation.pending)} pods are pending"
+    elif theirs:
+        verdict, reason = ComparisonVerdict.ONLY_THEIRS, _why_not_grown(ref, again)
+    else:
+        verdict, reason = ComparisonVerdict.ONLY_OURS, "they chose another group"
+    return Comparison(at=at, what="growth", subject=str(ref), verdict=verdict, reason=reason, **sizes)
+
+
+def _why_not_grown(ref: GroupRef, plan: Plan) -> str:
+    if plan.halted:
+        return plan.halted
+    skipped = plan.scale_up.skipped.get(ref)
+    if skipped is not None:
+        return str(skipped)
+    others = ", ".join(f"{other} +{amount}" for other, amount in sorted(_growth_of(plan).items()))
+    return f"another group was chosen here: {others}" if others else "no pending pod needs a node here"
+
+
+def _compare_removal(at: float, node: str, before: _Loop) -> Comparison:
+    down = before.plan.scale_down
+    if any(removal.node == node for removal in down.removals):
+        return Comparison(
+            at=at, what="removal", subject=node, verdict=ComparisonVerdict.SAME, theirs="removes", ours="removes"
+        )
+    if node in down.unneeded:
+        said = f"not needed here either, for {at - down.unneeded[node]:.0f} s"
+        return Comparison(
+            at=at, what="removal", subject=node, verdict=ComparisonVerdict.NOT_YET, theirs="removes", reason=said
+        )
+    why = down.unremovable.get(node) or down.passed_over.get(node)
+    said = str(why) if why is not None else "the node is needed here, or belongs to no group"
+    return Comparison(
+        at=at, what="removal", subject=node, verdict=ComparisonVerdict.ONLY_THEIRS, theirs="removes", reason=said
+    )
+
+
+def _growth_of(plan: Plan) -> dict[GroupRef, int]:
+    found: Counter[GroupRef] = Counter()
+    for action in plan.actions:
+        if isinstance(action, IncreaseSize):
+            found[action.group] += action.target - action.expected_target
+    return dict(found)
+
+
+def _targets(state: ClusterState) -> dict[GroupRef, int]:
+    return {ref: group.seen.target for ref, group in state.groups.items() if group.seen.target is not None}
+
+
+def _tainted(state: ClusterState) -> frozenset[str]:
+    nodes = (node for _, node in state.observation.snapshot.nodes())
+    return frozenset(node.name for node in nodes if any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints))
+
+
+_CLUSTER = "cluster"
+Said = Mapping[tuple[str, str], str]
+
+
+class HealthShadow:
+    """Tells once of each difference that lasts: the two look at different moments."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str, str, str], float] = {}
+        self._told: set[tuple[str, str, str, str]] = set()
+
+    def compare(self, text: str | None, ours: Mapping[str, Any], now: float) -> tuple[Comparison, ...]:
+        """``text`` is theirs, None if there is none; ``ours`` is the same document as we would write it."""
+        said, own = read_health(text), _flatten(ours)
+        differences = {(*key, said[key], own[key]) for key in said.keys() & own.keys() if said[key] != own[key]}
+        self._since = {key: self._since.get(key, now) for key in differences}
+        self._told &= differences
+        fresh = [key for key in sorted(differences - self._told) if now - self._since[key] >= PATIENCE_SECONDS]
+        self._told.update(fresh)
+        return tuple(
+            Comparison(
+                at=now, what=what, subject=subject, verdict=ComparisonVerdict.ONLY_THEIRS, theirs=theirs, ours=mine
+            )
+            for subject, what, theirs, mine in fresh
+        )
+
+
+def read_health(text: str | None) -> Said:
+    """By group (or ``cluster``) and by what is said of it; nothing from a text that cannot be read."""
+    if text is None:
+        return {}
+    try:
+        documents = [found for found in load_yaml(text, "status", string_keys=True) if isinstance(found, dict)]
+    except ConfigError:
+        return {}
+    return _flatten(documents[0]) if documents else {}
+
+
+def _flatten(document: Mapping[str, Any]) -> Said:
+    parts = {_CLUSTER: document.get("clusterWide")}
+    groups = document.get("nodeGroups")
+    for group in groups if isinstance(groups, list) else ():
+        if isinstance(group, dict):
+            parts[str(group.get("name"))] = group
+    return {
+        (subject, what): part[what]["status"]
+        for subject, part in parts.items()
+        for what in ("health", "scaleUp")
+        if isinstance(part, dict) and isinstance(part.get(what), dict) and isinstance(part[what].get("status"), str)
+    }

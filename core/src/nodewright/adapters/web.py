@@ -1,0 +1,180 @@
+"""A small HTTP server for a few pages: GET and HEAD only, nothing is ever changed by a request."""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from socketserver import TCPServer
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+from nodewright.model.clock import Clock
+from nodewright.model.duration import format_duration
+from nodewright.model.errors import ConfigError
+
+_PLAIN = "text/plain; charset=utf-8"
+_SLOWEST_CLIENT = 10.0
+# What its answers bear as ``Server``: whoever asks must know that it is not somebody else at that address.
+SERVER_NAME = "nodewright"
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = _PLAIN
+
+
+Query = Mapping[str, str]
+Render = Callable[[Query], Page]
+Pages = Mapping[str, Render]
+
+
+class WebServer:
+    """Serves ``pages`` by path, in threads of its own, until ``stop``; each gets the query, of every key the last value.
+    Raises ConfigError for an address in use.
+
+    ``name`` is that of the setting that the address comes from.
+    """
+
+    def __init__(self, name: str, address: str, pages: Pages) -> None:
+        self.name = name
+        flag = f"--{name.replace('_', '-')}"
+        host, port = parse_address(flag, address)
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _SLOWEST_CLIENT
+            server_version, sys_version = SERVER_NAME, ""
+
+            def do_GET(self) -> None:
+                self.wfile.write(self._answer())
+
+            def do_HEAD(self) -> None:
+                self._answer()
+
+            def _answer(self) -> bytes:
+                path, _, query = self.path.partition("?")
+                page = _render(pages.get(path), dict(parse_qsl(query)))
+                self.send_response(page.status)
+                self.send_header("Content-Type", page.content_type)
+                self.send_header("Content-Length", str(len(page.body)))
+                self.end_headers()
+                return page.body
+
+            def log_message(self, *_: object) -> None:
+                """Probes come every few seconds: nobody wants to read of them."""
+
+        try:
+            self._server = _Server((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"{flag}: {address}: {getattr(error, 'strerror', None) or error}") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, name=f"http-{port}", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The one that it listens on, also when the system chose it (0)."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _render(render: Render | None, query: Query) -> Page:
+    if render is None:
+        return Page(b"there is no such page\n", 404)
+    try:
+        return render(query)
+    except Exception as error:  # noqa: BLE001 - whatever it is: who asks should hear of it, not of a cut connection
+        return Page(f"a bug in nodewright: {type(error).__name__}: {error}\n".encode(errors="replace"), 500)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Connections that are still open at the end are cut, not waited for.
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        """Without a host every address of the machine, of both versions of IP: a pod may have one of either."""
+        host = address[0]
+        if ":" in host or (not host and socket.has_dualstack_ipv6()):
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Past HTTPServer's own, which asks DNS for this machine's name and never uses it."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+
+    def handle_error(self, *_: object) -> None:
+        """A client that went away is no news."""
+
+
+def parse_address(flag: str, address: str) -> tuple[str, int]:
+    """``host:port`` or, for every address of the machine, ``:port``; raises ConfigError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{flag}: '{address}' is no address like 127.0.0.1:8085 or :8085")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine, or this pod, can reach it."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthLimits:
+    """Seconds without a loop, without a successful one, and before the first success."""
+
+    inactivity: float
+    failing: float
+    startup: float
+
+
+class HealthCheck:
+    """Watches from ``begin`` on: a process that waits to become leader is healthy."""
+
+    def __init__(self, limits: HealthLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._active: float | None = None
+        self._succeeded: float | None = None
+        self._began = 0.0
+
+    def begin(self) -> None:
+        self._began = self._active = self._clock.now()
+
+    def ran(self, *, succeeded: bool) -> None:
+        """A loop ended."""
+        self._active = self._clock.now()
+        if succeeded:
+            self._succeeded = self._active
+
+    def problem(self) -> str:
+        """Why the process should be started anew; empty: it should not."""
+        if self._active is None:
+            return ""
+        now, limits = self._clock.now(), self._limits
+        startup = max(limits.startup, limits.inactivity, limits.failing)
+        idle, failing = now - self._active, now - (self._succeeded or self._began)
+        if self._succeeded is None:
+            if failing <= startup:
+                return ""
+            return f"no loop has succeeded since the start {format_duration(round(failing))} ago"
+        if idle > limits.inactivity:
+            return f"the last loop ended {format_duration(round(idle))} ago"
+        if failing > limits.failing:
+            return f"the last successful loop ended {format_duration(round(failing))} ago"
+        return ""

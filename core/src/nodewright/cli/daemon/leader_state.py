@@ -1,0 +1,62 @@
+"""Whether this process leads, and for how long it may write by that."""
+
+import math
+
+from nodewright.adapters.kube.lease import Leadership
+from nodewright.adapters.logs import JsonLog
+from nodewright.adapters.metrics import LeaseCounts
+from nodewright.cli.daemon.debug_server import NO_LOOP
+
+
+class LeaderState:
+    """Of one process; without ``leadership`` it elects nobody and always leads. One that ``only_looks`` never writes."""
+
+    def __init__(self, leadership: Leadership | None, log: JsonLog, *, only_looks: bool) -> None:
+        self._leadership, self._log, self._only_looks = leadership, log, only_looks
+        self._has_begun = self._is_over = False
+
+    @property
+    def leads(self) -> bool:
+        return self._leadership is None or self._leadership.remaining() > 0
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as far as that is known."""
+        return self._leadership.holder if self._leadership is not None else ""
+
+    def begin(self, lease: str) -> bool:
+        """Wait until it leads; answers whether it does, or was told to stop before."""
+        if self._leadership is not None:
+            self._log.say("waiting to become the leader", lease=lease)
+            if not self._leadership.acquire() or self._is_over:
+                return False
+            self._log.say("leading")
+        self._has_begun = True
+        return True
+
+    def stop(self) -> None:
+        """Wait no more; from any thread but not from a signal handler. What has begun ends with ``release``."""
+        self._is_over = True
+        if self._leadership is not None and not self._has_begun:
+            self._leadership.stop()
+
+    def release(self) -> None:
+        """Let another process lead."""
+        if self._leadership is not None:
+            self._leadership.release()
+
+    def remaining(self) -> float:
+        """How long this process may write: for ever if it elects nobody, never if it only looks."""
+        if self._only_looks:
+            return 0.0
+        return self._leadership.remaining() if self._leadership is not None else math.inf
+
+    def excuse(self) -> str:
+        """Why there was no loop yet."""
+        if self._leadership is None or self._has_begun:
+            return NO_LOOP
+        return f"it does not lead, so it has no picture: ask {self.holder or 'again'}"
+
+    def counts(self) -> LeaseCounts:
+        held = self._leadership
+        return LeaseCounts(held.renewed, held.failed, held.remaining()) if held is not None else LeaseCounts()

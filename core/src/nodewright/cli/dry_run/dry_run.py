@@ -1,0 +1,51 @@
+"""One loop without its writes: observe, fold, plan, check."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from nodewright.clusterstate.fold import fold
+from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.state import ClusterState
+from nodewright.engine.brain import Planning
+from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
+from nodewright.model.settings import Settings
+from nodewright.observe import ClusterReader, Observer, ProviderReads
+from nodewright.planner.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """What one loop would do: nothing of it has been done."""
+
+    state: ClusterState
+    plan: Plan
+    settings: Settings
+
+
+def plan_once(
+    cluster: ClusterReader,
+    providers: Sequence[ProviderReads],
+    settings: Settings,
+    random: Random,
+    now: float,
+    brain: Planning | None = None,
+) -> DryRun:
+    """Plans the world as it is at ``now``, from scratch: without memory of earlier loops.
+
+    Raises ProviderUnavailable if not one provider answers, ConfigError for a limit that could not be kept, and
+    InvariantError for a plan that breaks a rule.
+    """
+    seen, _ = Observer(cluster, providers, settings).observe(now, Memory())
+    problems = [f"provider {name}: {held.problem}" for name, held in seen.providers.items() if held.problem]
+    if problems and len(problems) == len(seen.providers):
+        raise ProviderUnavailable("; ".join(problems))
+    if settings.limits.gpu_total and not any(held.gpu_label for held in seen.providers.values()):
+        raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
+    state = fold(Memory(), seen, (), settings)
+    brain = brain or Planning()
+    plan = brain.make_plan(state, settings, random)
+    violations = brain.check(seen, plan.actions, plan.scale_down, settings)
+    if violations:
+        raise InvariantError(f"a plan breaks its rules: {violations}")
+    return DryRun(state=state, plan=plan, settings=settings)

@@ -1,0 +1,38 @@
+"""One loop without its writes, on a cluster that is there."""
+
+from random import Random
+
+from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.connection import connect
+from nodewright.adapters.kube.dry_run import DryCluster
+from nodewright.cli.connect import Connector
+from nodewright.cli.dry_run.dry_run import DryRun, plan_once
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.errors import ConfigError, KubeApiError
+from nodewright.model.settings import Settings
+
+_SYNC_SECONDS = 60.0
+
+
+def plan_cluster(settings: Settings, seed: int) -> DryRun:
+    """Raises ConfigError without node groups, and KubeApiError when the cluster cannot be read within a minute."""
+    if not settings.providers:
+        raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
+    clock, random, cluster = SystemClock(), Random(seed), settings.cluster
+    api = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
+    followed = CacheOptions(
+        namespace=cluster.namespace,
+        config_maps=(CONFIG_MAP,),
+        optional=optional_kinds(settings),
+    )
+    caches = Caches(api, clock, random, followed)
+    caches.start()
+    try:
+        if not caches.wait_synced(_SYNC_SECONDS):
+            raise KubeApiError(caches.complaint(), retryable=True)
+        providers = Connector(clock=clock, seed=seed).connect_all(settings.providers)
+        picture = DryCluster(api, caches, max_age=cluster.max_cache_age)
+        return plan_once(picture, providers, settings, random, clock.now())
+    finally:
+        caches.stop()

@@ -1,1 +1,0 @@
-"""Why a node, a pod, a group, a request or a buffer is as it is."""

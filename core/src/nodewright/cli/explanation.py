@@ -1,0 +1,237 @@
+"""What ``explain`` says of a node, a pod, a group, a request for capacity or a buffer, as values; planner/explain has
+the part about nodes.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from nodewright.cli.dry_run.dry_run import DryRun
+from nodewright.cli.plan_reasons import find_verdicts, why_group
+from nodewright.clusterstate.backoff import is_active, is_deferred
+from nodewright.model.capacity_buffer import ACTIVE_CAPACITY
+from nodewright.model.errors import ConfigError
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.printable import printable, suggest
+from nodewright.planner.explain import (
+    BufferFacts,
+    GroupFacts,
+    NodeExplanation,
+    NodeOutcome,
+    NodeRejections,
+    PodAfterDrain,
+    RequestFacts,
+    buffers_planned,
+    explain_node,
+    facts_of,
+    fate_of,
+    node_with_room,
+    rejections_of_pending_pod,
+    requests_planned,
+)
+
+_NAMED = 3
+RUNS = "runs"
+_REQUESTS_OFF = "requests are left alone: --enable-provisioning-requests is off"
+
+
+class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a pod that runs: what would become of it if its ``node`` went, and what is said of that. Of one that waits:
+    its ``fate`` and why, per group; ``node`` is where it has room, ``refusals`` are why no node has.
+    """
+
+    pod: str
+    now: float
+    fate: str
+    reason: str = ""
+    node: str = ""
+    groups: tuple[tuple[str, str], ...] = ()
+    refusals: tuple[NodeRejections, ...] = ()
+    outlook: PodAfterDrain | None = None
+    of_node: NodeExplanation | None = None
+
+
+class NodesAlike(msgspec.Struct, frozen=True, kw_only=True):
+    """So many nodes of a group of which the same is said; ``nodes`` names the first few."""
+
+    fate: NodeOutcome
+    code: str
+    count: int
+    nodes: tuple[str, ...]
+
+
+class GroupExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A group: its numbers, what scale-up decided about it and why, and what becomes of its nodes.
+
+    ``backoff_until`` and ``deferred_until`` (epoch seconds) say when it may grow again.
+    """
+
+    now: float
+    facts: GroupFacts
+    upcoming: int
+    growth: str
+    problem: str = ""
+    backoff_until: float | None = None
+    deferred_until: float | None = None
+    nodes: tuple[NodesAlike, ...] = ()
+
+
+class RequestExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for capacity as it will stand after the loop, and what its pods and it are told."""
+
+    now: float
+    facts: RequestFacts
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+class BufferExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A buffer of spare capacity as it will stand after the loop; ``notes`` are its conditions, by type."""
+
+    now: float
+    facts: BufferFacts
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+Explanation = NodeExplanation | PodExplanation | GroupExplanation | RequestExplanation | BufferExplanation
+_Ask = Callable[[DryRun, str], Explanation | None]
+
+
+def explain(dry_run: DryRun, kind: str, name: str) -> Explanation:
+    """``kind`` is a key of ``KINDS``; raises ConfigError for a name that is not there."""
+    ask, list_names = KINDS[kind]
+    found = ask(dry_run, name)
+    if found is None:
+        why = _why_left_alone(dry_run, kind, name)
+        raise ConfigError(why or f"there is no {kind} {printable(name)}{suggest(name, list_names(dry_run))}")
+    return found
+
+
+def _why_left_alone(dry_run: DryRun, kind: str, name: str) -> str:
+    """Why nothing can be said of a request or a buffer that may well be there; empty: it is not."""
+    if kind == "request" and not dry_run.settings.provisioning.enable_provisioning_requests:
+        return _REQUESTS_OFF
+    if kind == "buffer" and not dry_run.settings.buffers.are_read:
+        return "buffers are left alone: --capacity-buffer-controller-enabled is off"
+    if kind == "buffer" and any(one.key == name for one in dry_run.state.observation.buffers.buffers):
+        strategy = "provisioningStrategy (without the controller, that of its status)"
+        return f"buffer {printable(name)} is left alone: its {strategy} is not {ACTIVE_CAPACITY}"
+    return ""
+
+
+def _node(dry_run: DryRun, name: str) -> NodeExplanation | None:
+    return explain_node(dry_run.state, dry_run.plan, dry_run.settings, name)
+
+
+def _pod(dry_run: DryRun, key: str) -> PodExplanation | None:
+    for verdict in find_verdicts(dry_run):
+        if verdict.pod.key == key:
+            held = (dry_run.state, dry_run.plan, dry_run.settings)
+            place = node_with_room(*held, verdict.pod)
+            return PodExplanation(
+                pod=key,
+                now=dry_run.state.now,
+                fate=verdict.outcome.value,
+                reason=verdict.reason,
+                node=place,
+                groups=tuple((str(ref), str(reason)) for ref, reason in verdict.reasons.items()),
+                refusals=() if place else rejections_of_pending_pod(*held, verdict.pod),
+            )
+    host = next((name for name, pod in _running(dry_run) if pod.key == key), None)
+    of_node = _node(dry_run, host) if host is not None else None
+    if host is None or of_node is None:
+        return None
+    own = next((told for told in of_node.pods if told.pod == key), None)
+    said = "" if own is not None else "gives way to other pods: it neither holds room nor keeps its node"
+    return PodExplanation(
+        pod=key, now=dry_run.state.now, fate=RUNS, reason=said, node=host, outlook=own, of_node=of_node
+    )
+
+
+def _group(dry_run: DryRun, name: str) -> GroupExplanation | None:
+    ref = next((ref for ref in dry_run.state.groups if str(ref) == name), None)
+    if ref is None:
+        return None
+    group = dry_run.state.groups[ref]
+    backoff = group.backoff if is_active(group.backoff, dry_run.state.now) else None
+    deferral = group.deferral if is_deferred(group.deferral, dry_run.state.now) else None
+    return GroupExplanation(
+        now=dry_run.state.now,
+        facts=facts_of(group),
+        upcoming=group.upcoming,
+        growth=why_group(dry_run, ref) or "no pending pod needs it",
+        problem=dry_run.state.observation.groups[ref].problem,
+        backoff_until=backoff.until if backoff is not None else None,
+        deferred_until=deferral.until if deferral is not None else None,
+        nodes=_alike(dry_run, ref),
+    )
+
+
+def _request(dry_run: DryRun, key: str) -> RequestExplanation | None:
+    for one in requests_planned(dry_run.state, dry_run.plan):
+        if one.request == key:
+            notes = (note for note in dry_run.plan.provisioning.notes if note.request == key)
+            told = [(note.pod.key if note.pod is not None else key, note.message) for note in notes]
+            told += [] if dry_run.settings.provisioning.enable_provisioning_requests else [(key, _REQUESTS_OFF)]
+            return RequestExplanation(now=dry_run.state.now, facts=one, notes=tuple(told))
+    return None
+
+
+def _buffer(dry_run: DryRun, key: str) -> BufferExplanation | None:
+    found = next((one for one in buffers_planned(dry_run.plan) if one.buffer == key), None)
+    if found is None:
+        return None
+    held = next(one.buffer for one in dry_run.plan.buffers.allocations if one.buffer.key == key)
+    told = ((one.type, ": ".join(filter(None, (one.status, one.message)))) for one in held.status.conditions)
+    return BufferExplanation(now=dry_run.state.now, facts=found, notes=tuple(told))
+
+
+def _alike(dry_run: DryRun, ref: GroupRef) -> tuple[NodesAlike, ...]:
+    report = dry_run.plan.scale_down
+    found: dict[tuple[NodeOutcome, str], list[str]] = {}
+    for name, own in dry_run.state.group_of_node.items():
+        if own == ref:
+            reason = report.unremovable.get(name) or report.passed_over.get(name)
+            fate = fate_of(dry_run.state, dry_run.plan, name)
+            is_leaving = fate in (NodeOutcome.GOING, NodeOutcome.GOES)
+            code = reason.code.value if reason is not None and not is_leaving else ""
+            found.setdefault((fate, code), []).append(name)
+    return tuple(
+        NodesAlike(fate=fate, code=code, count=len(names), nodes=tuple(names[:_NAMED]))
+        for (fate, code), names in found.items()
+    )
+
+
+def _running(dry_run: DryRun) -> Iterator[tuple[str, Pod]]:
+    snapshot = dry_run.state.observation.snapshot
+    return ((node.name, pod) for row, node in snapshot.nodes() for pod in snapshot.pods(row))
+
+
+def _node_names(dry_run: DryRun) -> Iterator[str]:
+    return (node.name for _, node in dry_run.state.observation.snapshot.nodes())
+
+
+def _pod_keys(dry_run: DryRun) -> Iterator[str]:
+    yield from (pod.key for pod in dry_run.state.observation.pending)
+    yield from (pod.key for _, pod in _running(dry_run))
+
+
+def _request_keys(dry_run: DryRun) -> Iterator[str]:
+    return (request.key for request in dry_run.state.observation.provisioning.requests)
+
+
+def _buffer_keys(dry_run: DryRun) -> Iterator[str]:
+    return (one.buffer for one in buffers_planned(dry_run.plan))
+
+
+def _group_names(dry_run: DryRun) -> Iterator[str]:
+    return map(str, dry_run.state.groups)
+
+
+KINDS: dict[str, tuple[_Ask, Callable[[DryRun], Iterator[str]]]] = {
+    "node": (_node, _node_names),
+    "pod": (_pod, _pod_keys),
+    "group": (_group, _group_names),
+    "request": (_request, _request_keys),
+    "buffer": (_buffer, _buffer_keys),
+}

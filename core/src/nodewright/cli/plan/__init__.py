@@ -1,1 +1,0 @@
-"""What one loop would do, for people and for programs."""

@@ -1,0 +1,166 @@
+"""What a plan means for each pending pod, and why."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from nodewright.cli.dry_run.dry_run import DryRun
+from nodewright.cli.screen import count, name_some
+from nodewright.model.action import IncreaseSize
+from nodewright.model.group import GroupRef
+from nodewright.model.pod import Pod
+from nodewright.model.reason import Rejection, SkipReason
+from nodewright.model.settings import PodSettings
+from nodewright.planner.plan import Plan, ScaleUpReport
+from nodewright.planner.provisioning_requests.docket import ProvisioningReport
+from nodewright.planner.provisioning_requests.pods import consumed_request, is_stand_in
+from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
+
+_ENDING = "its namespace is being deleted: the API server binds no pod there any more"
+_DAEMON = "belongs to a DaemonSet, whose pods never make groups grow"
+
+
+class PodOutcome(StrEnum):
+    """What happens to a pending pod; the values are those of ``--output json``."""
+
+    HELPED = "helped"
+    FITS = "fits"
+    AWAITS = "awaits"
+    WAITS = "waits"
+    UNHELPED = "unhelped"
+    HALTED = "halted"
+    IGNORED = "ignored"
+
+
+class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod's fate. ``reasons`` has every group for an unhelped pod that is planned for, and is empty for any other."""
+
+    pod: Pod
+    outcome: PodOutcome
+    reason: str
+    reasons: Mapping[GroupRef, Rejection | SkipReason] = {}
+
+
+def find_verdicts(dry_run: DryRun) -> tuple[PodVerdict, ...]:
+    """One for every pending pod, in arrival order."""
+    judged = {verdict.pod.key: verdict for verdict in _judged(dry_run)}
+    return tuple(judged.get(pod.key) or _left(pod, dry_run) for pod in dry_run.state.observation.pending)
+
+
+def why_ignored(pod: Pod, settings: PodSettings) -> str:
+    """Why planning passes a pod over whatever the groups; empty when it does not (``is_pending``)."""
+    if is_pending(pod, settings):
+        return ""
+    if pod.metadata.deletion_timestamp is not None:
+        return "is being deleted"
+    if settings.allowed_scheduler_names and pod.spec.scheduler_name not in settings.allowed_scheduler_names:
+        return f"its scheduler {pod.spec.scheduler_name} is not among --allowed-scheduler-names"
+    if is_expendable(pod.spec.priority, settings):
+        cutoff = settings.expendable_pods_priority_cutoff
+        return f"its priority is below --expendable-pods-priority-cutoff={cutoff}"
+    return "its scheduler has not found it unschedulable (condition PodScheduled)"
+
+
+def rounds(plan: Plan) -> tuple[ScaleUpReport, ...]:
+    """What was decided for pods that wait, one after the other: with --salvo-scale-up there may be several."""
+    return (plan.scale_up, *(report for report in plan.salvo if not _is_of_request(report)))
+
+
+def _is_of_request(report: ScaleUpReport) -> bool:
+    about = (*report.triggered[:1], *report.awaiting[:1], *(unhelped.pod for unhelped in report.unhelped[:1]))
+    return any(map(is_stand_in, about))
+
+
+def _judged(dry_run: DryRun) -> Iterator[PodVerdict]:
+    """A later verdict about a pod holds."""
+    plan = dry_run.plan
+    for pod in plan.fitting:
+        yield PodVerdict(pod=pod, outcome=PodOutcome.FITS, reason="has room on a node that is there or on its way")
+    for pod in plan.waiting:
+        yield PodVerdict(pod=pod, outcome=PodOutcome.WAITS, reason="is younger than its scale-up delay")
+    for report in rounds(plan):
+        yield from _of_round(report)
+    yield from _consumers(plan.provisioning)
+
+
+def _of_round(report: ScaleUpReport) -> Iterator[PodVerdict]:
+    growing = ", ".join(str(expansion.group) for expansion in report.expansions)
+    for pod in report.triggered:
+        yield PodVerdict(pod=pod, outcome=PodOutcome.HELPED, reason=f"fits on new nodes of {growing}")
+    for pod in report.awaiting:
+        yield PodVerdict(
+            pod=pod, outcome=PodOutcome.AWAITS, reason="fits another group; planned again in the next loop"
+        )
+    for unhelped in report.unhelped:
+        reason = "no group helps" if unhelped.reasons else "there are no node groups"
+        yield PodVerdict(pod=unhelped.pod, outcome=PodOutcome.UNHELPED, reason=reason, reasons=unhelped.reasons)
+
+
+def _consumers(report: ProvisioningReport) -> Iterator[PodVerdict]:
+    """Pods for which their request is to provide; in what they are told it says whether it can."""
+    told = {note.pod.key: note for note in report.notes if note.pod is not None}
+    for pod in report.consumers:
+        note = told.get(pod.key)
+        if note is None:  # not so many are told in one loop
+            reason = f"waits for ProvisioningRequest {pod.metadata.namespace}/{consumed_request(pod)}"
+            yield PodVerdict(pod=pod, outcome=PodOutcome.WAITS, reason=reason)
+        else:
+            yield PodVerdict(
+                pod=pod, outcome=PodOutcome.UNHELPED if note.is_warning else PodOutcome.WAITS, reason=note.message
+            )
+
+
+def _left(pod: Pod, dry_run: DryRun) -> PodVerdict:
+    ignored = why_ignored(pod, dry_run.settings.pods)
+    if ignored:
+        return PodVerdict(pod=pod, outcome=PodOutcome.IGNORED, reason=ignored)
+    if pod.metadata.namespace in unhelped_namespaces(dry_run.state.observation.snapshot, dry_run.settings):
+        return PodVerdict(pod=pod, outcome=PodOutcome.IGNORED, reason=_ENDING)
+    if pod.is_daemonset_pod and not dry_run.plan.halted:
+        return PodVerdict(pod=pod, outcome=PodOutcome.IGNORED, reason=_DAEMON)
+    return PodVerdict(pod=pod, outcome=PodOutcome.HALTED, reason=dry_run.plan.halted or dry_run.plan.cut_short)
+
+
+def why_group(dry_run: DryRun, ref: GroupRef) -> str:
+    """What was decided about a group; empty when nothing needs it."""
+    increases = [one for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.group == ref]
+    requests = [one.request.key for one in increases if one.request is not None]
+    for_requests = (
+        f"grows for {'request' if len(requests) == 1 else 'requests'} {name_some(requests)}" if requests else ""
+    )
+    has_grown = any(expansion.group == ref for report in rounds(dry_run.plan) for expansion in report.expansions)
+    spare = sum(
+        len(report.triggered) for report in dry_run.plan.spare if any(one.group == ref for one in report.expansions)
+    )
+    for_buffers = f"grows for {count(spare, 'pod')} of buffers" if spare else ""
+    hedges = "; ".join(f"{one.hedged:,} of the nodes {one.reason}" for one in increases if one.hedged)
+    for_pods = _why_for_pods(dry_run, ref) if has_grown or not (requests or spare or hedges) else ""
+    return "; ".join(filter(None, (for_pods, for_requests, for_buffers, hedges)))
+
+
+def _why_for_pods(dry_run: DryRun, ref: GroupRef) -> str:
+    plan, held = dry_run.plan, rounds(dry_run.plan)
+    grew = [report for report in held if any(expansion.group == ref for expansion in report.expansions)]
+    if grew:
+        chosen = [option for report in grew for option in report.options if option.group == ref and option.chosen]
+        if not chosen:
+            return "shares the growth of a similar group (--balance-similar-node-groups)"
+        return f"helps {count(sum(option.pods for option in chosen), 'pod')}; {_how_chosen(dry_run, grew[0])}"
+    report = held[-1]
+    option = next((option for option in report.options if option.group == ref), None)
+    if plan.min_size is not None and any(expansion.group == ref for expansion in plan.min_size.expansions):
+        return "is below its min size"
+    if ref in report.skipped:
+        return f"left out: {report.skipped[ref]}"
+    if option is not None:
+        return f"could help {count(option.pods, 'pod')} with {count(option.nodes, 'node')}"
+    problem = dry_run.state.observation.groups[ref].problem
+    return f"read in part: {problem}" if problem else ""
+
+
+def _how_chosen(dry_run: DryRun, report: ScaleUpReport) -> str:
+    options = len(report.options)
+    if options == 1:
+        return "no other group could"
+    return f"{dry_run.settings.scale_up.expander} chose it of {options} groups"

@@ -1,0 +1,123 @@
+"""Where the engine keeps its state: in ConfigMaps of its cluster, or in a file."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from nodewright.actuation import Pause
+from nodewright.adapters.store import FileStore
+from nodewright.cli.settings.names import PREFIX
+from nodewright.clusterstate.memory import Memory
+from nodewright.model.errors import ConfigError, NodewrightError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SavedState(Protocol):
+    """What is saved, for somebody who is not the engine. Each raises NodewrightError."""
+
+    def peek(self) -> Memory:
+        """What is saved; it stays as it is."""
+
+    def load_pause(self) -> Pause | None: ...
+    def save_pause(self, pause: Pause | None) -> None: ...
+
+
+class Place(NamedTuple):
+    """``path`` is None for a cluster; ``name`` says it to people."""
+
+    state: SavedState
+    name: str
+    path: Path | None
+
+
+class Choice(NamedTuple):
+    """Where the state is: in ``state`` or, without it, in the cluster that ``run`` would work in. ``is_asked_for``: the
+    command line names the one or the other.
+    """
+
+    state: Path | None
+    kubeconfig: str
+    namespace: str
+    is_asked_for: bool
+
+    def open(self) -> Place:
+        """Raises ConfigError."""
+        if self.state is not None:
+            return Place(FileStore(self.state), str(self.state), self.state)
+        return _open_cluster(self.kubeconfig, self.namespace)
+
+
+def state_options(command: F) -> F:
+    """Give a function ``--state``, ``--kubeconfig`` and ``--namespace``; it gets them as one argument ``choice``."""
+
+    @functools.wraps(command)
+    def with_choice(*args: Any, state: Path | None, kubeconfig: str, namespace: str, **kwargs: Any) -> Any:
+        source = click.get_current_context().get_parameter_source("kubeconfig")
+        named = source is ParameterSource.COMMANDLINE
+        if named and state is not None:
+            raise ConfigError("--state and --kubeconfig: give one of them, not both")
+        choice = Choice(state, kubeconfig, namespace, is_asked_for=named or state is not None)
+        return command(*args, choice=choice, **kwargs)
+
+    options = (
+        click.option(
+            "--namespace",
+            default="kube-system",
+            show_default=True,
+            envvar=f"{PREFIX}NAMESPACE",
+            help="The daemon's, in that cluster.",
+        ),
+        click.option(
+            "--kubeconfig",
+            metavar="FILE",
+            default="",
+            envvar=f"{PREFIX}KUBECONFIG",
+            help="The cluster of the daemon. Default: the one around this pod, else kubectl's own choice.",
+        ),
+        click.option(
+            "--state",
+            metavar="FILE",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="The state file of an engine without a cluster.",
+        ),
+    )
+    decorated: Any = with_choice
+    for option in options:
+        decorated = option(decorated)
+    return cast("F", decorated)
+
+
+def warn_without_engine(place: Place) -> None:
+    """An order that no engine sees changes nothing: most likely it was meant for another place."""
+    try:
+        is_used = place.state.peek() != Memory()
+    except NodewrightError:
+        is_used = True  # whatever it is, it is there
+    if not is_used:
+        click.echo(f"No engine has saved anything in {place.name} yet: is it the right place?", err=True)
+
+
+def _open_cluster(kubeconfig: str, namespace: str) -> Place:
+    """Open the state that a daemon keeps in a cluster, found as ``run`` finds it.
+
+    Raises ConfigError for a kubeconfig that cannot be used.
+    """
+    # The client of the API server is slow to import; a command with --state does without.
+    from nodewright.adapters.kube.config_maps import ConfigMaps  # noqa: PLC0415
+    from nodewright.adapters.kube.connection import connect  # noqa: PLC0415
+    from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text  # noqa: PLC0415
+
+    connection = connect(kubeconfig=kubeconfig)
+    maps = ConfigMaps(connection, namespace)
+
+    def read_pause() -> str | None:
+        held = maps.read(PAUSE_NAME)
+        return read_pause_text(held.data) if held is not None else None
+
+    store = ConfigMapStore(maps, read_pause)
+    return Place(store, f"namespace {namespace} of {connection.server}", path=None)

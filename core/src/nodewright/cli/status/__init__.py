@@ -1,1 +1,0 @@
-"""What the engine has under way, and where that is kept."""

@@ -1,0 +1,145 @@
+"""What the daemon answers about its last loop, page by page."""
+
+import json
+import threading
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from nodewright.actuation import Pause
+from nodewright.adapters.web import Page
+from nodewright.cli.daemon.debug_server import DebugServer
+from nodewright.engine.daemon import BatchWindow
+from nodewright.engine.report import LoopReport
+from nodewright.model.settings import Settings
+from nodewright.planner import make_plan
+from nodewright.testkit import FakeClock, build_pod
+from nodewright.testkit.world import NOW, World
+
+
+def make_report(world: World) -> LoopReport:
+    state = world.state()
+    return LoopReport(
+        started=NOW, finished=NOW + 1, loop="1-7", state=state, plan=make_plan(state, Settings(), Random(1))
+    )
+
+
+def make_desk(world: World | None = None, pause: Pause | None = None) -> DebugServer:
+    desk = DebugServer(FakeClock(NOW + 5))
+    if world is not None:
+        desk.learn(make_report(world), Settings(), pause)
+    return desk
+
+
+def ask(desk: DebugServer, path: str, **query: str) -> Page:
+    return desk.pages()[path](query)
+
+
+def read(page: Page) -> Any:
+    assert page.status == 200, page.body
+    return json.loads(page.body)
+
+
+def make_world() -> World:
+    world = World()
+    world.add_group("a", 2, max_size=2)
+    world.pending = [build_pod("giant", cpu="64")]
+    return world
+
+
+def test_explain_and_status() -> None:
+    desk = make_desk(make_world(), Pause(since=NOW, until=NOW + 600))
+    assert read(ask(desk, "/explain", kind="pod", name="default/giant"))["fate"] == "unhelped"
+    assert read(ask(desk, "/explain", kind="group", name="cloud/a"))["target"] == 2
+    status = read(ask(desk, "/status"))
+    assert status["loop"] == "1-7"
+    assert status["ready"] == {"cloud/a": 2}
+    assert status["paused_until"]
+    assert status["problems"] == []
+    assert len(read(ask(desk, "/snapshotz"))["NodeList"]) == 2
+
+
+def test_tables_for_people_are_as_wide_as_they_say() -> None:
+    desk = make_desk(make_world())
+    page = ask(desk, "/explain", kind="node", name="a-0", output="table", width="60")
+    assert page.body.startswith(b"Node a-0")
+    assert max(map(len, page.body.decode().splitlines())) <= 60
+    assert b"Node groups" in ask(desk, "/status", output="table", width="x").body
+
+
+def test_what_cannot_be_answered_says_so() -> None:
+    desk = make_desk(make_world())
+    assert ask(desk, "/explain", kind="node", name="nobody").status == 404
+    assert ask(desk, "/explain", kind="cloud", name="a").status == 400
+    assert ask(desk, "/explain").status == 400
+    early = make_desk()
+    assert ask(early, "/status") == Page(b"no loop has ended yet: ask again\n", 503)
+    assert ask(early, "/explain", kind="node", name="a").status == 503
+    early.learn(LoopReport(started=NOW, finished=NOW, problem="KubeApiError: no answer"), Settings(), None)
+    assert ask(early, "/status") == Page(b"KubeApiError: no answer\n", 503)
+
+
+def test_who_does_not_lead_says_whom_to_ask() -> None:
+    waiting = DebugServer(FakeClock(NOW), lambda: "ask the other")
+    assert ask(waiting, "/status") == Page(b"ask the other\n", 503)
+    assert json.loads(ask(waiting, "/snapshotz").body) == {"Error": "ask the other"}
+
+
+def test_what_is_wrong_is_told() -> None:
+    world = make_world()
+    desk = DebugServer(FakeClock(NOW))
+    report = make_report(world)
+    desk.learn(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
+    assert read(ask(desk, "/status"))["problems"] == ["the state cannot be saved"]
+    assert b"the state cannot be saved" in ask(desk, "/status", output="table").body
+
+
+def test_a_pause_that_cannot_be_read_is_told() -> None:
+    desk = DebugServer(FakeClock(NOW))
+    report = make_report(make_world())
+    assert report.plan is not None
+    held = replace(report, plan=replace(report.plan, paused="paused: it cannot be understood"))
+    desk.learn(held, Settings(), None)
+    assert read(ask(desk, "/status"))["problems"] == ["writes to clouds are paused: it cannot be understood"]
+    desk.learn(held, Settings(), Pause(since=NOW, until=NOW + 600))
+    assert read(ask(desk, "/status"))["problems"] == []
+
+
+class SlowEngine:
+    """Implements Engine: a loop takes until somebody says so."""
+
+    def __init__(self) -> None:
+        self.entered, self.may_end = threading.Event(), threading.Event()
+
+    def run_once(self) -> LoopReport:
+        self.entered.set()
+        assert self.may_end.wait(10)
+        return LoopReport(started=NOW, finished=NOW)
+
+    def next_loop_at(self, report: LoopReport) -> float:
+        return report.finished
+
+    def next_step_at(self) -> float:
+        return NOW
+
+    def batch_window(self) -> BatchWindow:
+        return BatchWindow(0.0, 0.0)
+
+    def step_removals(self) -> object:
+        return None
+
+
+def test_an_answer_waits_for_the_end_of_a_loop() -> None:
+    desk, engine = make_desk(make_world()), SlowEngine()
+    loop = threading.Thread(target=desk.in_turn(engine).run_once)
+    loop.start()
+    assert engine.entered.wait(10)
+    answers: list[Page] = []
+    asking = threading.Thread(target=lambda: answers.append(ask(desk, "/status")))
+    asking.start()
+    asking.join(0.2)
+    assert not answers
+    engine.may_end.set()
+    asking.join(10)
+    loop.join(10)
+    assert answers[0].status == 200
