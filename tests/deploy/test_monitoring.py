@@ -10,8 +10,7 @@ import yaml
 
 from nodewright.adapters.metrics import Metrics
 from nodewright.model.objects import KINDS
-from nodewright.model.process_settings import ServingSettings
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ServingSettings, Settings
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "deploy" / "chart" / "files"

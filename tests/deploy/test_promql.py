@@ -11,8 +11,7 @@ import yaml
 from tests.deploy.promql import Checker, Wrong, labels_in, read_series
 
 from nodewright.adapters.metrics import Metrics
-from nodewright.model.process_settings import ServingSettings
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ServingSettings, Settings
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "deploy" / "chart" / "files"

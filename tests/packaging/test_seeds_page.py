@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.cli.settings.names import KNOWN
+from nodewright.cli.settings.known_flags import KNOWN
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "seeds.md"

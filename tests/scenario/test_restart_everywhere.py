@@ -12,7 +12,7 @@ from tests.scenario.story import LOOP, MINUTE, SILENT, Story
 
 from nodewright.actuation import AuditRecord
 from nodewright.engine.covering import START_SECONDS
-from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.settings import ProviderSettings
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import FinalState, SimulationResult
 from nodewright_simulator.scenario import TolerationSpec

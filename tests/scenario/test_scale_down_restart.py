@@ -11,8 +11,8 @@ from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE, SOON, Story
 
 from nodewright.engine.covering import START_SECONDS
-from nodewright.model.process_settings import ProviderSettings
 from nodewright.model.removal import RemovalResult
+from nodewright.model.settings import ProviderSettings
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.scenario import PodTemplate, Seconds

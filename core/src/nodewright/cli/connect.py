@@ -6,7 +6,7 @@ from random import Random
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, load_provider
 from nodewright.model.clock import Clock
-from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.settings import ProviderSettings
 from nodewright.model.write_fence import WriteFence
 from nodewright.spec.context import ProviderContext
 

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from nodewright.actuation import Pause
 from nodewright.adapters.store import FileStore
-from nodewright.cli.settings.names import PREFIX
+from nodewright.cli.settings.known_flags import PREFIX
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.errors import ConfigError, NodewrightError
 

@@ -11,8 +11,7 @@ from nodewright.engine.ports import StateStore
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.group import GroupRef
-from nodewright.model.process_settings import ProviderSettings
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ProviderSettings, Settings
 from nodewright.model.write_fence import WriteFence
 
 # A call may start so long after it was saved that it is about to.

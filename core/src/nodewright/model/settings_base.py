@@ -1,6 +1,6 @@
-"""What the groups of settings have in common, and the kinds of their values."""
+"""What the sections of settings have in common: the kinds of their values, and how a setting is described."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -9,6 +9,27 @@ from msgspec import Meta
 Duration = Annotated[float, Meta(ge=0, extra={"duration": True})]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
+
+# Help.ca of a setting that cluster-autoscaler has under the same name.
+SAME = "same"
+
+
+class Help(NamedTuple):
+    """The description of one setting, in its ``Annotated`` type. Every page, schema and ``--help`` is made from it.
+
+    The first sentence of ``text`` is what ``--help`` shows. ``raised`` says what a higher value changes, ``unit`` what a
+    number counts. ``ca`` is the name of cluster-autoscaler's flag: SAME, or another name; empty where it has none.
+    """
+
+    text: str
+    raised: str = ""
+    unit: str = ""
+    ca: str = SAME
+
+    @property
+    def summary(self) -> str:
+        """The first sentence."""
+        return self.text.partition(". ")[0].rstrip(".") + "."
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):

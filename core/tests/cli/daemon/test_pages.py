@@ -13,8 +13,7 @@ from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
 from nodewright.cli.daemon.app import health_limits, make_servers, public_pages, usual_address
 from nodewright.cli.daemon.debug_server import DebugServer
-from nodewright.model.process_settings import ServingSettings
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ServingSettings, Settings
 
 CLOCK = VirtualClock(1_800_000_000.0)
 

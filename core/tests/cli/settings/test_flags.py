@@ -6,9 +6,13 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from nodewright.cli.main import cli
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
-from nodewright.model.errors import ConfigError
+from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
+from nodewright.cli.settings.values import Kind, describe_default, list_settings, summarize
+from nodewright.model.errors import ConfigError, InvariantError
 from nodewright.model.settings import Settings
+from nodewright.model.settings_base import Count, Section
 
 
 def run(*args: str, env: dict[str, str] | None = None) -> tuple[Result, list[tuple[str | None, Settings]]]:
@@ -106,7 +110,40 @@ def test_an_unknown_flag_names_the_nearest() -> None:
     assert "--expander" in result.output
 
 
-def test_help_shows_defaults() -> None:
+def help_of_run(width: int = 80) -> str:
+    return CliRunner(env={"COLUMNS": str(width)}).invoke(cli, ["run", "--help"], terminal_width=width).output
+
+
+def test_help_of_run_shows_every_setting_in_its_section_with_its_default() -> None:
+    text = _without_blanks(help_of_run())  # lines are also broken after dashes
+    place = 0
+    for key, field in SECTIONS.items():
+        place = text.index(_without_blanks(f"{key}:{summarize(field.type)}."), place)
+        for setting in SETTINGS.values():
+            if setting.section == field.name:
+                dashes = "--[no-]" if setting.kind is Kind.BOOLEAN else "--"
+                place = text.index(f"{dashes}{setting.flag}", place)
+                place = text.index(_without_blanks(f"Default: {describe_default(setting)}."), place)
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_help_fits_a_terminal_of_80_columns() -> None:
+    assert max(map(len, help_of_run().splitlines())) <= 80
+
+
+def test_help_of_other_commands_says_where_settings_are_listed() -> None:
     result, _ = run("--help")
-    assert "Default: 15m." in result.output
-    assert "--scale-up-from-zero / --no-scale-up-from-zero" in result.output
+    assert "nodewright run --help" in result.output
+    assert "--scan-interval" not in result.output
+    assert "--config FILE" in result.output
+
+
+def test_a_setting_without_a_description_is_refused() -> None:
+    class Bare(Section, frozen=True, kw_only=True):
+        speed: Count = 1
+
+    with pytest.raises(InvariantError, match=r"^Bare\.speed has no description$"):
+        list_settings("bare", Bare)

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
 from nodewright.cli.settings.load import EXPANDERS, load_settings, parse_expanders
-from nodewright.cli.settings.names import SECTIONS, SETTINGS
-from nodewright.cli.settings.values import Kind, write_default
+from nodewright.cli.settings.values import Kind, write_value
 from nodewright.model.errors import ConfigError
-from nodewright.model.process_settings import ProviderSettings
-from nodewright.model.settings import LimitSettings, LoopSettings, ScaleUpSettings, Settings
+from nodewright.model.settings import LimitSettings, LoopSettings, ProviderSettings, ScaleUpSettings, Settings
 
 Flags = Mapping[str, str | Sequence[str]]
 
@@ -32,7 +31,7 @@ def test_nothing_given_means_defaults() -> None:
 
 def test_every_setting_is_named_once_and_survives_its_own_default() -> None:
     assert len(SETTINGS) == sum(len(section.type.__struct_fields__) for section in SECTIONS.values())
-    assert load({flag: write_default(setting) for flag, setting in SETTINGS.items()}) == Settings()
+    assert load({flag: write_value(setting, setting.default) for flag, setting in SETTINGS.items()}) == Settings()
 
 
 def test_flag_before_variable_before_file_before_default() -> None:

@@ -10,11 +10,10 @@ from nodewright.cli.daemon.reload import is_safe
 from nodewright.cli.screen import count, make_console, make_table, output_option, safe, write_json
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
+from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
 from nodewright.cli.settings.load import Loaded
-from nodewright.cli.settings.names import SECTIONS, SETTINGS
 from nodewright.cli.settings.values import Kind, Setting, write_value
-from nodewright.model.process_settings import ProviderSettings
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ProviderSettings, Settings
 
 SCHEMA = 1
 # Names of options that hold what nobody should read over a shoulder.

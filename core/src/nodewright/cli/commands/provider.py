@@ -15,7 +15,7 @@ from nodewright.cli.settings.flags import SettingsSource
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable, suggest
-from nodewright.model.process_settings import ProviderSettings
+from nodewright.model.settings import ProviderSettings
 from nodewright.testkit.contract import (
     CHECKS,
     ContractOutcome,

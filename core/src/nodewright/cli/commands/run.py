@@ -14,7 +14,7 @@ from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, sourc
 LOOP_FAILED, LEADERSHIP_LOST = 3, 4
 
 
-@click.command("run", cls=SettingsCommand)
+@click.command("run", cls=SettingsCommand, lists_settings=True)
 @click.option(
     "--dry-run", is_flag=True, help="Look and plan, and write nothing anywhere: no cloud, no object, no lease."
 )

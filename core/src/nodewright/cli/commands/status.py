@@ -17,8 +17,8 @@ from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.engine.status import BudgetStatus, Detection, GroupStatus, StatusReport, make_status
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
-from nodewright.model.process_settings import ServingSettings
 from nodewright.model.removal import Removing
+from nodewright.model.settings import ServingSettings
 from nodewright.model.timestamps import format_moment
 
 SCHEMA = 1

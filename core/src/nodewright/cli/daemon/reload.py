@@ -6,7 +6,7 @@ import msgspec
 
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsSource
-from nodewright.cli.settings.names import SETTINGS
+from nodewright.cli.settings.known_flags import SETTINGS
 from nodewright.cli.settings.values import Setting
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings

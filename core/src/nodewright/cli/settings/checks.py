@@ -1,12 +1,11 @@
-"""What settings must not say together, and what of CA nobody can have here. Each raises ConfigError."""
+"""Which settings contradict each other (ConfigError), and which have no effect (a note in the log and ``config check``)."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodewright.adapters.web import is_loopback, parse_address
-from nodewright.cli.settings.ca_flags import CA_FLAGS
-from nodewright.cli.settings.names import SETTINGS, Layer
+from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SETTINGS, Layer
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable
@@ -138,3 +137,59 @@ def _check_lease(settings: Settings) -> None:
             "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than "
             "--leader-elect-retry-period and a fifth"
         )
+
+
+# What matters only where something else is said, which is not so by default and may have been forgotten.
+NEEDS: Mapping[str, tuple[str, Any]] = {
+    **dict.fromkeys(
+        (
+            "enable-provisioning-classes",
+            "provisioning-request-initial-backoff-time",
+            "provisioning-request-max-backoff-time",
+            "provisioning-request-reservation-time",
+            "check-capacity-batch-processing",
+            "check-capacity-provisioning-request-max-batch-size",
+            "check-capacity-processor-instance",
+        ),
+        ("enable-provisioning-requests", True),
+    ),
+    "max-autoprovisioned-node-group-count": ("node-autoprovisioning-enabled", True),
+    "salvo-scale-up-budget": ("salvo-scale-up", True),
+    "min-learned-provision-time": ("max-node-provision-time", "auto"),
+    "max-learned-provision-time": ("max-node-provision-time", "auto"),
+}
+# What CA does not have, so that its profile is without it.
+NOT_OF_CA = frozenset(
+    (
+        "enable-provisioning-classes",
+        "provisioning-request-reservation-time",
+        "balance-scale-down",
+        "max-pod-moves-per-hour",
+        "max-deletions-per-window",
+        "deletion-window",
+        "max-empty-deletions-per-window",
+        "empty-deletion-window",
+        "batch-idle-duration",
+        "batch-max-duration",
+    )
+)
+
+
+def find_idle(given: Layer, values: Mapping[str, Any]) -> Iterator[str]:
+    """One sentence for each; ``values`` are those of the flags that are ``given``. A default asks for nothing."""
+    for flag, place in given.items():
+        why = "" if values[flag] == KNOWN[flag].default else _why_idle(flag, values)
+        if why:
+            yield f"{place.origin}: {why}"
+
+
+def _why_idle(flag: str, values: Mapping[str, Any]) -> str:
+    """Empty: it has an effect."""
+    if flag in CA_FLAGS:
+        return CA_FLAGS[flag].why
+    if flag in NOT_OF_CA and values.get("profile") == "ca":
+        return "has no effect under --profile=ca"
+    other, wanted = NEEDS.get(flag, (flag, values[flag]))
+    if values.get(other) == wanted:
+        return ""
+    return f"has no effect without --{other}" if wanted is True else f"has no effect without --{other}={wanted}"

@@ -10,13 +10,17 @@ from typing import Any, NamedTuple, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from nodewright.cli.settings.ca_flags import CA_FLAGS
+from nodewright.cli.settings.known_flags import CA_FLAGS, CONFIG_VARIABLE, KNOWN, SECTIONS
 from nodewright.cli.settings.load import Flags, Loaded, load
-from nodewright.cli.settings.names import CONFIG_VARIABLE, KNOWN
-from nodewright.cli.settings.values import Kind, Setting, parse_bool, write_default
+from nodewright.cli.settings.values import Kind, Setting, describe_default, parse_bool, summarize
 from nodewright.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
+# By section, its name in a file and what it is about.
+_HEADINGS = {
+    "providers": ("One provider", "The short form of an entry of providers in --config"),
+    **{field.name: (key, summarize(field.type)) for key, field in SECTIONS.items()},
+}
 _META = "nodewright.flags"
 _ASSIGNED = re.compile(r"--(?P<flag>[a-z0-9-]+)=(?P<value>.*)", re.DOTALL)
 _UNDERSCORED = re.compile(r"--[a-z0-9_-]+")
@@ -24,11 +28,54 @@ _BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is
 
 
 class SettingsCommand(click.Command):
-    """A command whose flags also take CA's forms: ``--force-ds=true``, ``--force-ds=false``, ``--force_ds`` and ``-v=4``."""
+    """A command with settings as flags. It takes them in cluster-autoscaler's forms, too: ``--force-ds=true``,
+    ``--force-ds=false``, ``--force_ds`` and ``-v=4``.
+
+    With ``lists_settings`` its help shows all of them, by section; else it says where they are shown.
+    """
+
+    def __init__(self, *args: Any, lists_settings: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lists_settings = lists_settings
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         return super().parse_args(ctx, [*(_switch(_dashed(arg)) for arg in args[:end]), *args[end:]])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        settings = [param for param in self.params if isinstance(param, _SettingOption) and not param.hidden]
+        own = [
+            param.get_help_record(ctx)
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not isinstance(param, _SettingOption)
+        ]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in own if record is not None])
+        if not self._lists_settings:
+            with formatter.section("Settings"):
+                formatter.write_text("Every setting is a flag here, too: nodewright run --help lists them by section.")
+            return
+        for section, (heading, summary) in _HEADINGS.items():
+            with formatter.section(heading):
+                formatter.write_text(f"{summary}.")
+                formatter.write_paragraph()
+                formatter.write_dl([param.record for param in settings if param.setting.section == section])
+
+
+class _SettingOption(click.Option):
+    """A setting as a flag."""
+
+    def __init__(self, *args: Any, setting: Setting, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.setting = setting
+
+    @property
+    def record(self) -> tuple[str, str]:
+        """How help shows it: the flag, and what it does in one sentence with its default."""
+        setting = self.setting
+        is_switch = setting.kind is Kind.BOOLEAN
+        shown = f"--[no-]{setting.flag}" if is_switch else f"--{setting.flag} {setting.metavar}"
+        return shown, f"{setting.help.summary} Default: {describe_default(setting)}."
 
 
 class SettingsSource(NamedTuple):
@@ -102,25 +149,17 @@ def _switch(arg: str) -> str:
 
 
 def _make_option(setting: Setting, *, hidden: bool) -> Callable[[F], F]:
-    default = write_default(setting)
-    help_text = f"Default: {default}." if default else None
-    if setting.kind is Kind.BOOLEAN:
-        return click.option(
-            f"--{setting.flag}/--no-{setting.flag}",
-            default=None,
-            expose_value=False,
-            callback=_remember,
-            help=help_text,
-            hidden=hidden,
-        )
+    is_switch = setting.kind is Kind.BOOLEAN
+    kind: dict[str, Any] = {"default": None} if is_switch else {"metavar": setting.metavar}
     return click.option(
-        f"--{setting.flag}",
-        metavar=setting.metavar,
+        f"--{setting.flag}/--no-{setting.flag}" if is_switch else f"--{setting.flag}",
+        cls=_SettingOption,
+        setting=setting,
         multiple=setting.kind is Kind.LIST,
         expose_value=False,
         callback=_remember,
-        help=help_text,
         hidden=hidden,
+        **kind,
     )
 
 

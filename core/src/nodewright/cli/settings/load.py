@@ -1,6 +1,6 @@
 """Settings from flags, ``NODEWRIGHT_*`` variables and a YAML file, each stronger than the next.
 
-The tree of model/settings.py is the only list of names. In a file a setting stands in its section
+The tree of nodewright.model.settings is the only list of names. In a file a setting stands in its section
 (``scale-up: {expander: price}``) or at the top under its flag (``expander: price``). A list given in one place
 replaces the same list of a weaker place. ``--cloud-provider``, ``--nodes`` and ``--node-group-auto-discovery``
 say the same as one entry of ``providers:``, and are stronger than that entry.
@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from nodewright.cli.settings.checks import check_together
-from nodewright.cli.settings.idle import find_idle
-from nodewright.cli.settings.names import (
+from nodewright.cli.settings.checks import check_together, find_idle
+from nodewright.cli.settings.known_flags import (
     CONFIG_VARIABLE,
     KNOWN,
     PREFIX,
@@ -35,8 +34,7 @@ from nodewright.model.limits import (
     parse_node_group_spec,
 )
 from nodewright.model.printable import printable, show, suggest
-from nodewright.model.process_settings import ProviderSettings
-from nodewright.model.settings import Settings
+from nodewright.model.settings import ProviderSettings, Settings
 from nodewright.model.yaml_text import load_yaml
 
 EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority")

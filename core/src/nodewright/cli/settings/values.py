@@ -10,7 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 
 from nodewright.model.duration import format_duration, parse_duration
+from nodewright.model.errors import InvariantError
 from nodewright.model.printable import find_misfit, printable, show, suggest
+from nodewright.model.settings_base import Help
 
 _TRUE = frozenset(("1", "t", "T", "true", "True", "TRUE"))
 _FALSE = frozenset(("0", "f", "F", "false", "False", "FALSE"))
@@ -50,6 +52,7 @@ class Setting(NamedTuple):
     flag: str
     type: Any
     default: Any
+    help: Help
 
     @property
     def kind(self) -> Kind:
@@ -63,12 +66,33 @@ class Setting(NamedTuple):
     @property
     def metavar(self) -> str:
         """What help shows in place of the value."""
+        if get_origin(self.type) is Literal:
+            return "|".join(get_args(self.type))
         return "|".join((self.kind.value, *self.words))
 
     @property
     def separator(self) -> str:
         """What separates the parts of a list in one text; a group's spec may itself hold commas."""
         return r"\s+" if self.field in _SPEC_FIELDS else r"[,\s]+"
+
+
+def list_settings(section: str, owner: type[msgspec.Struct]) -> list[Setting]:
+    """Return the settings that the fields of a section are. Raise InvariantError for one without a description."""
+    return [
+        Setting(section, field.name, field.encode_name, *_split_help(owner, field))
+        for field in msgspec.structs.fields(owner)
+    ]
+
+
+def _split_help(owner: type, field: msgspec.structs.FieldInfo) -> tuple[Any, Any, Help]:
+    """Return a field's type without its description, its default, and the description."""
+    base, *notes = get_args(field.type) if get_origin(field.type) is Annotated else (field.type,)
+    described = next((note for note in notes if isinstance(note, Help)), None)
+    if described is None:
+        raise InvariantError(f"{owner.__name__}.{field.name} has no description")
+    rest = tuple(note for note in notes if not isinstance(note, Help))
+    default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    return (Annotated[(base, *rest)] if rest else base), default, described
 
 
 def _split_words(wanted: Any) -> tuple[Any, tuple[str, ...]]:
@@ -125,9 +149,16 @@ def read_yaml(value: object, setting: Setting) -> Any:
     return _fit(value, setting)
 
 
-def write_default(setting: Setting) -> str:
-    """A default as help shows it; empty where there is none."""
-    return write_value(setting, setting.default)
+def describe_default(setting: Setting) -> str:
+    """Return a default as help and pages show it, with its unit."""
+    shown = write_value(setting, setting.default)
+    unit = f" ({setting.help.unit})" if setting.help.unit and shown else ""
+    return f"{shown}{unit}" if shown else "empty"
+
+
+def summarize(section: type) -> str:
+    """Return the first sentence of a section's docstring, without its full stop."""
+    return " ".join((section.__doc__ or "").split()).partition(". ")[0].rstrip(".")
 
 
 def write_value(setting: Setting, value: Any) -> str:

@@ -6,16 +6,15 @@ import pytest
 from click.testing import CliRunner
 
 from nodewright.cli.main import cli
-from nodewright.cli.settings.ca_flags import CA_FLAGS
+from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SETTINGS
 from nodewright.cli.settings.load import load
-from nodewright.cli.settings.names import KNOWN, SETTINGS
 from nodewright.cli.settings.values import Kind, read_text
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
 # How a default stands in CA's list where it stands for an empty one.
 _EMPTY = ('""', "none", "empty")
-# Defaults that differ on purpose; model/settings.py says why.
+# Defaults that differ on purpose; their descriptions say why.
 _OURS = {
     "address": "",
     "user-agent": "nodewright",

@@ -1,16 +1,22 @@
-"""CA's flags that change nothing here, or that ask for what is not there; each with the reason, in one place.
+"""Every flag and key that is known: the settings, the short form of one provider, and cluster-autoscaler's other flags.
 
-All other flags of CA are settings (model/settings.py). A flag with ``refuses`` takes CA's default and nothing else:
+The last are listed here (CA_FLAGS), each with the reason why it changes nothing or asks for what is not there. A flag with ``refuses`` takes CA's default and nothing else:
 another value asks for something that nodewright would not do. One without is taken with any value of its type, and
 has no effect; the daemon and ``config check`` say so when it is given.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
-from nodewright.cli.settings.values import Setting
-from nodewright.model.settings_base import Count, Duration, Ratio
+from nodewright.cli.settings.values import Setting, list_settings
+from nodewright.model.settings import ProviderSettings, Settings
+from nodewright.model.settings_base import Count, Duration, Help, Ratio, Section
+
+PREFIX = "NODEWRIGHT_"
+CONFIG_VARIABLE = "NODEWRIGHT_CONFIG"
 
 _AtLeastOne = Annotated[int, Meta(ge=1)]
 _NOT_THERE = "is not there yet: "
@@ -27,7 +33,7 @@ class CaFlag(NamedTuple):
 
     @property
     def setting(self) -> Setting:
-        return Setting("", self.flag.replace("-", "_"), self.flag, self.type, self.default)
+        return Setting("", self.flag.replace("-", "_"), self.flag, self.type, self.default, Help(self.why))
 
 
 def _idle(flag: str, kind: Any, default: Any, why: str) -> CaFlag:
@@ -150,3 +156,37 @@ _OTHERS = (
 )
 
 CA_FLAGS = {flag.flag: flag for flag in (*_FEATURES, *_VENDORS, *_TUNING, *_LOGGING, *_OTHERS)}
+
+
+class Given(NamedTuple):
+    """A value as it was written, and where: ``--expander`` or ``config.yaml: expander``."""
+
+    origin: str
+    value: Any
+    read: Callable[[Any, Setting], Any]
+
+
+Layer = dict[str, Given]
+
+SECTIONS: dict[str, msgspec.structs.FieldInfo] = {
+    field.encode_name: field
+    for field in msgspec.structs.fields(Settings)
+    if isinstance(field.type, type) and issubclass(field.type, Section)
+}
+SETTINGS = {setting.flag: setting for field in SECTIONS.values() for setting in list_settings(field.name, field.type)}
+PROVIDER_FIELDS = {setting.flag: setting for setting in list_settings("providers", ProviderSettings)}
+SHORT_FORM = {
+    "cloud-provider": Setting(
+        "providers",
+        "cloud_provider",
+        "cloud-provider",
+        str,
+        "",
+        Help(
+            "The provider (cloud) of --nodes and --node-group-auto-discovery. It is the short form of one entry of providers."
+        ),
+    ),
+    "nodes": PROVIDER_FIELDS["nodes"],
+    "node-group-auto-discovery": PROVIDER_FIELDS["node-group-auto-discovery"],
+}
+KNOWN = SETTINGS | SHORT_FORM | {name: flag.setting for name, flag in CA_FLAGS.items()}
