@@ -364,7 +364,7 @@ def unregistered(seen: Seen, loop: Loop) -> list[str]:
     return [machine for machine in seen.there if machine not in loop.nodes]
 
 
-def last_joined(seen: Seen, loop: Loop) -> float:
+def last_registered(seen: Seen, loop: Loop) -> float:
     """When the youngest node of the group registered; 0 if it has none."""
     return max((loop.nodes[machine].since for machine in seen.there if machine in loop.nodes), default=0.0)
 

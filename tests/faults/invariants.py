@@ -11,7 +11,7 @@ from tests.faults.facts import (
     Facts,
     hedged_lately,
     in_time,
-    last_joined,
+    last_registered,
     said,
     unregistered,
     unwell,
@@ -148,7 +148,7 @@ def check_requests_end(facts: Facts) -> Findings:
                 continue
             since = facts.unhindered(group, loop.at, 2 * facts.patience + RETRY + SLACK)
             # Only arrivals extend a deadline.
-            if not facts.settled(group, since, loop.at) and last_joined(seen, loop) < since:
+            if not facts.settled(group, since, loop.at) and last_registered(seen, loop) < since:
                 since = facts.unhindered(group, loop.at, facts.patience + SLACK)
             if facts.knows_since(loop.at) >= since:
                 continue
@@ -200,7 +200,7 @@ def check_strangers_go(facts: Facts) -> Findings:
         most = max(most, sum(len(seen.there) for seen in loop.seen.values()))
         was_node |= dict.fromkeys(loop.nodes, loop.at)
         for group, seen in loop.seen.items():
-            joined[group] = max(joined.get(group, 0.0), last_joined(seen, loop))
+            joined[group] = max(joined.get(group, 0.0), last_registered(seen, loop))
             if group in held:
                 free_since[group] = loop.at
             (held.add if seen.target <= facts.groups[group].least else held.discard)(group)
@@ -221,7 +221,7 @@ def _times_at_least(facts: Facts, loop: Loop, group: str, age: float) -> int:
     seen = loop.seen[group]
     if loop.pending and seen.target >= facts.groups[group].most:
         return 1
-    return _times_to_join(last_joined(seen, loop), max(loop.at - age, facts.knows_since(loop.at)))
+    return _times_to_join(last_registered(seen, loop), max(loop.at - age, facts.knows_since(loop.at)))
 
 
 def _times_to_join(joined: float, since: float) -> int:

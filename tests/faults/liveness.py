@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.faults.blame import Suspicions, suspect
-from tests.faults.facts import SLACK, STARTUP, Facts, last_joined, unregistered
+from tests.faults.facts import SLACK, STARTUP, Facts, last_registered, unregistered
 from tests.faults.history import Loop
 
 Findings = Iterator[str]
@@ -35,7 +35,7 @@ class _Waits:
         slow = [node for node in loop.nodes.values() if not node.ready and loop.at - node.since > SLACK]
         self.starting = max([self.starting, *(min(loop.at, node.since + STARTUP) for node in slow)])
         owing = (seen for group, seen in loop.seen.items() if unregistered(seen, loop) or seen.without_machine)
-        self.joined = max([self.joined, *(last_joined(seen, loop) for seen in owing)])
+        self.joined = max([self.joined, *(last_registered(seen, loop) for seen in owing)])
         self.asked |= {write.group: loop.at for write in loop.writes if write.hook == "increase_size"}
 
 

@@ -62,7 +62,7 @@ def check_moved_on(asking: Asking, by: float, *, first: int = 4) -> None:
     assert asking.conditions("a")["Provisioned"] == "True/CapacityIsProvisioned"
     assert backed_off(asking) == {"pool"}
     assert asking.story.machines("pool") == asking.story.cloud.group("pool").target == 0
-    assert not asking.story.states()[-1].memory.provisioning.grants
+    assert not asking.story.states()[-1].memory.provisioning.reservations
 
 
 def test_two_of_four_machines_come_and_nobody_says_why() -> None:
@@ -287,7 +287,7 @@ def _check_killed(asking: Asking, result: SimulationResult, latest: float, kill:
     assert left.target == len(asking.story.cloud.living("pool")) == 0, kill
     states = [state for state, _ in asking.story.loops]
     assert {ref for state in states for ref in state.memory.backoffs} <= {GroupRef("fake", "pool")}, kill
-    assert not states[-1].memory.provisioning.grants, kill
+    assert not states[-1].memory.provisioning.reservations, kill
 
 
 def test_what_is_left_is_withdrawn_once_and_not_from_requests_of_others() -> None:

@@ -75,7 +75,7 @@ def test_a_stock_out_leaves_no_machine_behind_and_the_request_waits(
     assert sum(before - after for _, _, _, before, after in asking.story.writes("delete", "withdraw")) == gone
     assert asking.story.machines("pool") == asking.story.cloud.group("pool").target == 0
     last = asking.story.loops[-1][0].memory.provisioning
-    assert (len(last.grants), len(last.retries)) == (0, 1)
+    assert (len(last.reservations), len(last.retries)) == (0, 1)
 
 
 def test_pods_that_come_while_its_machines_are_under_way_get_machines_of_their_own() -> None:
@@ -195,7 +195,7 @@ def test_an_engine_may_die_before_and_after_every_save_call_and_status_write(wit
         asking = play(boundary)
         assert asking.conditions("a")["BookingExpired"] == "True/CapacityReservationTimeExpired", boundary
         assert asking.story.machines("pool") == 5, boundary
-        assert not asking.story.loops[-1][0].memory.provisioning.grants, boundary
+        assert not asking.story.loops[-1][0].memory.provisioning.reservations, boundary
 
 
 def test_during_a_pause_nothing_is_asked_for_and_nothing_is_said_to_be() -> None:

@@ -125,7 +125,7 @@ def test_a_cloud_that_makes_no_more_groups_is_named() -> None:
     assert made(asking) == []
     assert asking.conditions("a") == NOT_FOUND
     assert asking.message("a", "Provisioned").count("in backoff after failed scale-up (quotaExceeded)") == 2
-    assert not asking.story.loops[-1][0].memory.provisioning.grants
+    assert not asking.story.loops[-1][0].memory.provisioning.reservations
 
 
 def test_half_of_a_group_that_was_made_goes_before_the_next_is_made() -> None:

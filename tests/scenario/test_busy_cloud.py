@@ -129,7 +129,7 @@ def test_a_removal_waits_for_a_busy_cloud_with_its_node_tainted(kind: str) -> No
     story = Story(group, minutes=30, settings=settings, faults=faults)
     assert story.machines("cheap") == 0
     assert story.events("ScaleDownFailed") == []
-    assert all(not state.memory.scale_down.setbacks for state in story.states())
+    assert all(not state.memory.scale_down.removal_failures for state in story.states())
 
 
 def test_as_ca_a_busy_answer_is_a_failure() -> None:

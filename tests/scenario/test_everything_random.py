@@ -110,10 +110,10 @@ def test_together_they_keep_what_each_promises(case: Case) -> None:
     assert story.result.violations == ()
     for request in asking.requests.all():
         assert sum(request.has(end) for end in (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED)) == 1, request.key
-    assert story.loops[-1][0].memory.provisioning.grants == {}
+    assert story.loops[-1][0].memory.provisioning.reservations == {}
     for state, _ in story.loops:
         assert sum(group.seen.target or 0 for group in state.groups.values()) <= case.quota
-        for grant in state.memory.provisioning.grants.values():
+        for grant in state.memory.provisioning.reservations.values():
             late = grant.started + PROVISION + STARTUP + 3 * LOOP + 20 * len(case.restarts)
             assert grant.broken or state.now <= late, f"{grant.key} is kept waiting at {state.now}"
     groups = [story.cloud.group(name) for name in story.cloud.group_names()]

@@ -51,7 +51,7 @@ def test_a_template_that_goes_while_its_machines_come_ends_the_request_and_withd
     assert asking.conditions("a")["Failed"] == "True/FailedToBookCapacity"
     assert asking.message("a", "Failed").endswith("1 templates were missing: a-0")
     assert [grown[1:] for grown in asking.story.writes("withdraw")] == [("withdraw", "pool", 5, 0)]
-    assert not asking.story.loops[-1][0].memory.provisioning.grants
+    assert not asking.story.loops[-1][0].memory.provisioning.reservations
 
 
 def test_two_requests_of_one_template_get_room_each() -> None:

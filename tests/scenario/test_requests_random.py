@@ -176,7 +176,7 @@ def test_any_course_of_events(course: Course) -> None:
             continue  # nobody looks at it any more
         ends = [end for end in (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED) if request.has(end)]
         assert len(ends) == 1, f"{request.key}: {asking.conditions(request.name)}"
-    assert not asking.story.loops[-1][0].memory.provisioning.grants, "machines are still owed to a request"
+    assert not asking.story.loops[-1][0].memory.provisioning.reservations, "machines are still owed to a request"
     check_never_sold_twice(asking)
     check_nothing_half_granted(asking)
     check_moves_on(asking, course)
@@ -206,7 +206,7 @@ def check_moves_on(asking: Asking, course: Course) -> None:
     away = 30.0 * len(course.restarts) + sum(lasts for _, lasts in course.refusals)
     served, before = dict[str, float](), set[str]()
     for state, _ in asking.story.loops:
-        grants = [grant for grant in state.memory.provisioning.grants.values() if not grant.broken]
+        grants = [grant for grant in state.memory.provisioning.reservations.values() if not grant.broken]
         for grant in grants:
             age = state.now - grant.started
             assert age <= _PROVISION + _STARTUP + 3 * LOOP + away, f"{grant.key} has waited for {age} s at {state.now}"

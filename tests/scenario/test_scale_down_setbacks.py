@@ -65,4 +65,4 @@ def test_it_goes_once_evictions_are_accepted_and_all_is_forgotten() -> None:
     assert len([fact for fact in story.result.journal if fact.what == What.MACHINE_GONE]) == 1
     state, _ = story.loops[-1]
     gone = {over.removal.node for over in story.result.removals if over.result == RemovalResult.OK}
-    assert gone.isdisjoint(state.memory.scale_down.setbacks)
+    assert gone.isdisjoint(state.memory.scale_down.removal_failures)

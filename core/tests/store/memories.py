@@ -12,17 +12,17 @@ from nodewright.clusterstate.memory import (
     Bin,
     Deferral,
     Flapping,
-    GrantPart,
     IncorrectSize,
     Memory,
     Moves,
     ProvisioningMemory,
     Purchase,
+    RemovalFailure,
     Reservation,
+    ReservationPart,
     Retry,
     ScaleDownMemory,
     ScaleUpRequest,
-    Setback,
     UnhealthyCluster,
     WriteInFlight,
 )
@@ -106,7 +106,9 @@ def _scale_downs(groups: st.SearchStrategy[GroupRef]) -> st.SearchStrategy[Scale
         quarantined_until=positive,
         flapping=_few(groups, st.builds(Flapping, turns=st.integers(1, 9), last=moments, until=moments)),
         moves=_few(names, st.lists(st.builds(Moves, moments, st.integers(1, 99)), max_size=2).map(tuple)),
-        setbacks=_few(names, st.builds(Setback, times=st.integers(0, 9), at=moments, until=moments, message=names)),
+        removal_failures=_few(
+            names, st.builds(RemovalFailure, times=st.integers(0, 9), at=moments, until=moments, message=names)
+        ),
         removal_started_at=moments,
         marking_failed_at=moments,
     )
@@ -118,7 +120,7 @@ def _provisionings(
 ) -> st.SearchStrategy[ProvisioningMemory]:
     """As much of it as is kept."""
     parts = st.builds(
-        lambda ref, **rest: GrantPart(provider=ref.provider, group=ref.group_id, **rest),
+        lambda ref, **rest: ReservationPart(provider=ref.provider, group=ref.group_id, **rest),
         groups,
         expected_target=st.integers(0, 9),
         nodes=st.integers(1, 99),
@@ -128,7 +130,7 @@ def _provisionings(
         deadline=moments,
         withdrawn_at=moments,
     )
-    grants = st.builds(
+    reservations = st.builds(
         Reservation,
         key=names,
         started=moments,
@@ -142,7 +144,7 @@ def _provisionings(
         ProvisioningMemory,
         retries=_few(names, st.builds(Retry, at=moments, wait=moments)),
         homeless_since=_few(names, moments),
-        grants=_few(names, grants),
+        reservations=_few(names, reservations),
     )
 
 

@@ -32,7 +32,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult, Unhelped
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult
 from nodewright.model.timestamps import format_moment
-from nodewright.planner.plan import Expansion, Misfit, Plan, ScaleUpReport
+from nodewright.planner.plan import Expansion, MisfitNode, Plan, ScaleUpReport
 from nodewright.planner.provisioning_requests.pods import is_stand_in
 from nodewright.validate import Violation
 
@@ -127,7 +127,7 @@ def _waiting_events(plan: Plan) -> Iterator[Event]:
             yield _of_status(held.event, message, WARNING)
 
 
-def _misfit_event(misfit: Misfit) -> Event:
+def _misfit_event(misfit: MisfitNode) -> Event:
     what = f"Node {misfit.node} of group {misfit.group} was added for pods like {misfit.pod} and does not take them"
     until = f"the group is not grown for such pods before {format_moment(misfit.until)}"
     return _of_status("AddedNodeDoesNotFit", f"{what}: {misfit.reason}; {until}", WARNING)

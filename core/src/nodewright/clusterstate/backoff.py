@@ -104,16 +104,16 @@ NO_MACHINE = "the cloud accepted no machine"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
-def refused(case: GroupContext) -> list[Failure]:
+def refused(context: GroupContext) -> list[Failure]:
     """Increases that the cloud did not accept, or accepted for no machine at all. A busy cloud is no failure."""
     found = []
-    for outcome in case.outcomes:
+    for outcome in context.outcomes:
         if not isinstance(outcome.action, IncreaseSize):
             continue
-        if isinstance(outcome, Failed) and _is_fault(outcome, case):
+        if isinstance(outcome, Failed) and _is_fault(outcome, context):
             found.append(
                 Failure(
-                    group=case.ref,
+                    group=context.ref,
                     at=outcome.started,
                     error_class=outcome.error_class,
                     scope=outcome.scope,
@@ -122,52 +122,52 @@ def refused(case: GroupContext) -> list[Failure]:
                 )
             )
         elif isinstance(outcome, Done) and not outcome.accepted:
-            found.append(Failure(group=case.ref, at=outcome.started, code=NOTHING_ACCEPTED, message=NO_MACHINE))
+            found.append(Failure(group=context.ref, at=outcome.started, code=NOTHING_ACCEPTED, message=NO_MACHINE))
     return found
 
 
-def _is_fault(outcome: Failed, case: GroupContext) -> bool:
+def _is_fault(outcome: Failed, context: GroupContext) -> bool:
     """A busy cloud and another writer are no fault of the group. If the group's size, read again, is what it was
     expected to be, the refusal for its size is one: nothing that is read of the group can be acted upon.
     """
     if outcome.is_busy:
         return False
-    return outcome.code != TargetChanged.code or case.seen.target == outcome.action.expected_target
+    return outcome.code != TargetChanged.code or context.seen.target == outcome.action.expected_target
 
 
-def without_effect(case: GroupContext, taken_back: int) -> list[Failure]:
+def without_effect(context: GroupContext, taken_back: int) -> list[Failure]:
     """Increases that the cloud accepted and then is asked for no more: asking again might go on for ever."""
     if not taken_back:
         return []
-    message = f"{taken_back} machines were accepted, and the target size is {case.target} again"
-    return [Failure(group=case.ref, at=case.now, code=TAKEN_BACK, message=message)]
+    message = f"{taken_back} machines were accepted, and the target size is {context.target} again"
+    return [Failure(group=context.ref, at=context.now, code=TAKEN_BACK, message=message)]
 
 
-def not_delivered(case: GroupContext, others: Sequence[Failure]) -> list[Failure]:
+def not_delivered(context: GroupContext, others: Sequence[Failure]) -> list[Failure]:
     """What the group owes a reservation for good, unless that is among the ``others``."""
-    short = case.shortfall
+    short = context.shortfall
     if short is None or others:
         return []
-    return [Failure(group=case.ref, at=case.now, asked=short.asked, code=short.code, message=short.message)]
+    return [Failure(group=context.ref, at=context.now, asked=short.asked, code=short.code, message=short.message)]
 
 
-def failed_to_start(case: GroupContext) -> list[Failure]:
+def failed_to_start(context: GroupContext) -> list[Failure]:
     """Failures that a provider reports for the first time."""
     return [
         Failure(
-            group=case.ref,
-            at=case.now,
+            group=context.ref,
+            at=context.now,
             error_class=failure.error_class,
             scope=failure.scope,
             code=failure.code,
             message=failure.message,
         )
-        for failure in case.new_failures
+        for failure in context.new_failures
     ]
 
 
 def late_machines(
-    case: GroupContext,
+    context: GroupContext,
     timed_out: int,
     newly_late: Sequence[str] = (),
     newly_unready: Sequence[str] = (),
@@ -184,7 +184,7 @@ def late_machines(
     if newly_unready:
         found.append((NEVER_READY, f"{len(newly_unready)} nodes were not ready in time"))
     return [
-        Failure(group=case.ref, at=case.now, asked=asked if code == TIMEOUT else 0.0, code=code, message=message)
+        Failure(group=context.ref, at=context.now, asked=asked if code == TIMEOUT else 0.0, code=code, message=message)
         for code, message in found
     ]
 

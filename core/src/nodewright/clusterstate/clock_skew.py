@@ -46,11 +46,11 @@ def _provisioning(held: ProvisioningMemory, now: float) -> ProvisioningMemory:
         held,
         retries={name: changed(retry, at=min(retry.at, now)) for name, retry in held.retries.items()},
         homeless_since={name: min(at, now) for name, at in held.homeless_since.items()},
-        grants={name: _grant(grant, now) for name, grant in held.grants.items()},
+        reservations={name: _reservation(reservation, now) for name, reservation in held.reservations.items()},
     )
 
 
-def _grant(held: Reservation, now: float) -> Reservation:
+def _reservation(held: Reservation, now: float) -> Reservation:
     late = max(0.0, held.started - now)
     parts = tuple(
         changed(part, deadline=max(0.0, part.deadline - late), withdrawn_at=min(part.withdrawn_at, now))

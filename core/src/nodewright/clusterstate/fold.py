@@ -26,19 +26,19 @@ from nodewright.clusterstate.provision_times import after_timeouts, learn_provis
 from nodewright.clusterstate.purchases import without_old
 from nodewright.clusterstate.readiness import class_of, find_unhealthy, sort_readiness
 from nodewright.clusterstate.requests import find_arrived
-from nodewright.clusterstate.reservations import GrantContext, SettledGrants, settled_grants
-from nodewright.clusterstate.rules.ca import judge_ca
-from nodewright.clusterstate.rules.nodewright import judge_prompt
-from nodewright.clusterstate.rules.seed import judge_seed
+from nodewright.clusterstate.reservations import ReservationContext, SettledReservations, settle_reservations
+from nodewright.clusterstate.rules.ca import evaluate_ca
+from nodewright.clusterstate.rules.nodewright import evaluate_nodewright
+from nodewright.clusterstate.rules.seed import evaluate_seed
 from nodewright.clusterstate.scale_down_activity import with_activity
-from nodewright.clusterstate.state import ClusterState, GroupContext, GroupState, Judge
+from nodewright.clusterstate.state import ClusterState, GroupContext, GroupState, Rule
 from nodewright.model.action import Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.snapshot.observation import GroupSeen, Observation
 
-_JUDGES: Mapping[SizeCorrection, Judge] = {"prompt": judge_prompt, "ca": judge_ca, "seed": judge_seed}
+_RULES: Mapping[SizeCorrection, Rule] = {"prompt": evaluate_nodewright, "ca": evaluate_ca, "seed": evaluate_seed}
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def fold(
     since = _unregistered_since(memory, groups, members, seen.now)
     arrivals = learn_provision_times(memory, groups.values(), members, outcomes, settings.failures, seen.now)
     groups = with_patience(groups, arrivals, settings.failures, seen.now)
-    settled = _settled_grants(
-        GrantContext(
+    settled = _settle_reservations(
+        ReservationContext(
             seen=seen.groups,
             groups=groups,
             members=members,
@@ -99,7 +99,7 @@ def fold(
         if _is_idle(group, members, memory, outcomes):
             states[ref] = GroupState(seen=group)
             continue
-        case = GroupContext(
+        context = GroupContext(
             seen=group,
             readiness=sort_readiness(group, members, since, with_late, settings, seen.now),
             outcomes=tuple(outcome for outcome in outcomes if outcome.action.group == ref),
@@ -109,10 +109,10 @@ def fold(
             arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
             shortfall=settled.shortfalls.get(ref),
         )
-        states[ref] = _JUDGES[settings.size_correction](case)
+        states[ref] = _RULES[settings.size_correction](context)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
     tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
-    provisioning = replace(memory.provisioning, grants=settled.grants)
+    provisioning = replace(memory.provisioning, reservations=settled.reservations)
     empty = find_empty_since(memory, states, seen.groups, members, outcomes, seen.now)
     deferrals = deferrals_after(memory.deferrals, outcomes, seen.now)
     found = _Findings(seen, states, members, since, arrivals, tried, provisioning, empty, deferrals, vanished)
@@ -139,9 +139,9 @@ def _caught_up(
     return replace(memory, scale_down=scale_down), vanished
 
 
-def _settled_grants(context: GrantContext, outcomes: Sequence[Outcome]) -> SettledGrants:
+def _settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
     """CA forgets a request of all or nothing once its increase is accepted."""
-    return SettledGrants(grants={}) if context.settings.is_ca else settled_grants(context, outcomes)
+    return SettledReservations(reservations={}) if context.settings.is_ca else settle_reservations(context, outcomes)
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:
@@ -186,8 +186,10 @@ def _conclude(
     }
     states |= {ref: replace(states[ref], deferral=held) for ref, held in found.deferrals.items() if ref in states}
     states |= {ref: replace(states[ref], vanished=machines) for ref, machines in found.vanished.items()}
-    strangers = [class_of(node, None, settings, now, found.members.accelerators) for node in found.members.strangers]
-    unhealthy = find_unhealthy(states, strangers, memory.unhealthy, settings, now)
+    nodes_without_group = [
+        class_of(node, None, settings, now, found.members.accelerators) for node in found.members.nodes_without_group
+    ]
+    unhealthy = find_unhealthy(states, nodes_without_group, memory.unhealthy, settings, now)
     return ClusterState(
         observation=found.seen,
         memory=replace(_remember(found, backoffs, memory, settings), unhealthy=unhealthy),

@@ -42,7 +42,7 @@ class Membership:
     registered: set[str] = field(default_factory=set)
     shared: set[str] = field(default_factory=set)
     going: set[str] = field(default_factory=set)
-    strangers: list[Node] = field(default_factory=list)
+    nodes_without_group: list[Node] = field(default_factory=list)
     accelerators: Accelerators = NO_ACCELERATORS
     _kept: dict[Hashable, tuple[object, Any]] = field(default_factory=dict)
 
@@ -119,7 +119,7 @@ def _assign(node: Node, found: Membership, live: set[str]) -> None:
     """Give a node to the group of its instance; one whose instance is gone stays with it, as deleted."""
     known_as = next((name for name in names_of(node) if name in found.group_of_id), None)
     if known_as is None:
-        found.strangers.append(node)
+        found.nodes_without_group.append(node)
         return
     ref = found.group_of_id[known_as]
     found.nodes.setdefault(ref, []).append(node)

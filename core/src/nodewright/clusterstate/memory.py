@@ -66,7 +66,7 @@ class Shortfall(NamedTuple):
     asked: float = 0.0
 
 
-class GrantPart(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one group owes a grant: ``nodes`` machines, of which those came whose ids are ``machines``.
 
     ``ahead`` machines of those that come first are for others. ``asked``: the call is known to have been made; until
@@ -106,14 +106,14 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     deadline: float
     patience: float
     nodes: int
-    parts: tuple[GrantPart, ...] = ()
+    parts: tuple[ReservationPart, ...] = ()
     broken: str = ""
 
     def leftover_name(self, request_id: str) -> str:
         """By which it is remembered once it is broken, so that it does not keep the request from its next try."""
         return f"{request_id}@{self.started:.3f}"
 
-    def with_part(self, fresh: GrantPart) -> "Reservation":
+    def with_part(self, fresh: ReservationPart) -> "Reservation":
         """With that part in place of the one of its group."""
         parts = tuple(fresh if part.ref == fresh.ref else part for part in self.parts)
         return msgspec.structs.replace(self, parts=parts)
@@ -132,7 +132,7 @@ class ProvisioningMemory:
     prefers_requests: bool = False
     retries: Mapping[str, Retry] = field(default_factory=dict)
     homeless_since: Mapping[str, float] = field(default_factory=dict)
-    grants: Mapping[str, Reservation] = field(default_factory=dict)
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
 
 
 class Purchase(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,7 +266,7 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
     until: float
 
 
-class Setback(msgspec.Struct, frozen=True, kw_only=True):
+class RemovalFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A node that was given back: when last (``at``) and why, how many ``times`` running it could not be emptied or
     deleted, and when that may be tried again (``until``). Times in epoch seconds.
     """
@@ -323,7 +323,7 @@ class ScaleDownMemory:
     quarantined_until: Mapping[GroupRef, float] = field(default_factory=dict)
     flapping: Mapping[GroupRef, Flapping] = field(default_factory=dict)
     moves: Mapping[str, tuple[Moves, ...]] = field(default_factory=dict)
-    setbacks: Mapping[str, Setback] = field(default_factory=dict)
+    removal_failures: Mapping[str, RemovalFailure] = field(default_factory=dict)
     recheck_at: Mapping[str, float] = field(default_factory=dict)
     hints: PodPlaces = field(default_factory=PodPlaces)
     pending_hints: Mapping[str, str] = field(default_factory=dict)

@@ -25,14 +25,14 @@ def with_evidence(seen: Observation, memory: Memory) -> Observation:
     # Ids compare without case: to spare a machine too many harms nothing.
     registered = {node.spec.provider_id.lower() for _, node in seen.snapshot.nodes()}
     owners = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
-    judged = {}
+    evaluated = {}
     for ref, group in reported.items():
         named = {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
         foreign = {one for one in named if owners.get(one.lower(), ref) != ref}
         ran = {one for one in named if one.lower() in registered or (ref, one) in memory.ran}
         ran |= _listed_as_running(memory.last_known.get(ref))
-        judged[ref] = _with_machines(group, ran, foreign)
-    return replace(seen, groups={**seen.groups, **judged})
+        evaluated[ref] = _with_machines(group, ran, foreign)
+    return replace(seen, groups={**seen.groups, **evaluated})
 
 
 def remember_ran(memory: Memory, groups: Mapping[GroupRef, GroupSeen]) -> frozenset[Machine]:

@@ -285,7 +285,7 @@ def is_group_healthy(readiness: Readiness, settings: LoopSettings) -> bool:
 
 def find_unhealthy(
     groups: Mapping[GroupRef, GroupState],
-    strangers: Sequence[str],
+    nodes_without_group: Sequence[str],
     held: UnhealthyCluster | None,
     settings: Settings,
     now: float,
@@ -296,7 +296,7 @@ def find_unhealthy(
     """
     loop = settings.loop
     counts = {ref: _count(group.readiness) for ref, group in groups.items()}
-    outside = _Counts(strangers.count("unready"), len(strangers))
+    outside = _Counts(nodes_without_group.count("unready"), len(nodes_without_group))
     whole = _add([outside, *counts.values()])
     if whole.is_tolerated(loop):
         return None

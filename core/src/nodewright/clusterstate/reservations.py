@@ -14,7 +14,7 @@ from nodewright.clusterstate.backoff import (
     TIMEOUT,
 )
 from nodewright.clusterstate.membership import Membership
-from nodewright.clusterstate.memory import GrantPart, Memory, Reservation, Shortfall
+from nodewright.clusterstate.memory import Memory, Reservation, ReservationPart, Shortfall
 from nodewright.clusterstate.readiness import class_of, is_up, was_never_ready
 from nodewright.model.action import DecreaseTargetSize, Done, Failed, IncreaseSize, Outcome, Unknown
 from nodewright.model.group import GroupOptions, GroupRef
@@ -22,7 +22,7 @@ from nodewright.model.node import Node
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import GroupSeen
 
-Grants = Mapping[str, Reservation]
+Reservations = Mapping[str, Reservation]
 
 
 Groups = Mapping[GroupRef, GroupSeen]
@@ -34,7 +34,7 @@ _LEFTOVER_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrantContext:
+class ReservationContext:
     """What is known when grants are settled.
 
     ``seen`` are the groups as they were read now, ``groups`` those with the time that each may take; ``since`` says when
@@ -56,24 +56,24 @@ class GrantContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettledGrants:
+class SettledReservations:
     """``shortfalls`` are what groups are found to owe for good, by now; ``late`` are machines of grants that had to be
     nodes by now.
     """
 
-    grants: Grants
+    reservations: Reservations
     shortfalls: Mapping[GroupRef, Shortfall] = field(default_factory=dict)
     late: frozenset[tuple[GroupRef, str]] = frozenset()
 
 
-def opened_grants(
-    grants: Grants, asked: Iterable[tuple[object, float]], known: Groups, options: Groups
+def open_reservations(
+    reservations: Reservations, asked: Iterable[tuple[object, float]], known: Groups, options: Groups
 ) -> dict[str, Reservation]:
     """``grants`` with a part for every increase that is for a request, ``asked`` for at that time (epoch seconds).
 
     ``known`` are groups as they were when it was planned; ``options`` say how long each may take.
     """
-    found = dict(grants)
+    found = dict(reservations)
     for action, at in asked:
         if not isinstance(action, IncreaseSize) or action.request is None:
             continue
@@ -83,7 +83,7 @@ def opened_grants(
         held = found.get(request.id)
         if held is None:
             held = Reservation(key=request.key, started=at, deadline=deadline, patience=start, nodes=request.nodes)
-        part = GrantPart(
+        part = ReservationPart(
             provider=action.group.provider,
             group=action.group.group_id,
             expected_target=action.expected_target,
@@ -100,46 +100,46 @@ def opened_grants(
     return found
 
 
-def settled_grants(context: GrantContext, outcomes: Sequence[Outcome]) -> SettledGrants:
+def settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
     """The grants after what came in: calls that ended, machines that came or went, time that passed. Of a group that
     cannot be read nothing is concluded.
     """
     asked = [(outcome.action, outcome.started) for outcome in outcomes]
-    found = opened_grants(context.memory.provisioning.grants, asked, context.before, context.groups)
-    return _Settlement(context, found).settle(outcomes) if found else SettledGrants(grants=found)
+    found = open_reservations(context.memory.provisioning.reservations, asked, context.before, context.groups)
+    return _Settlement(context, found).settle(outcomes) if found else SettledReservations(reservations=found)
 
 
 class _Settlement:
     """Grants while they are settled; whose fault it is counts for those that were whole before."""
 
-    def __init__(self, context: GrantContext, found: dict[str, Reservation]) -> None:
+    def __init__(self, context: ReservationContext, found: dict[str, Reservation]) -> None:
         self._context = context
         self._found = found
-        self._whole = {name for name, grant in found.items() if not grant.broken}
+        self._whole = {name for name, reservation in found.items() if not reservation.broken}
         self._shortfalls: dict[GroupRef, Shortfall] = {}
         self._late: set[tuple[GroupRef, str]] = set()
         self._nodes: dict[GroupRef, dict[str, Node]] = {}
 
-    def settle(self, outcomes: Sequence[Outcome]) -> SettledGrants:
+    def settle(self, outcomes: Sequence[Outcome]) -> SettledReservations:
         context, found = self._context, self._found
         for outcome in outcomes:
             self._answer(outcome)
         unanswered = {outcome.action.group for outcome in outcomes if isinstance(outcome, Unknown)}
-        for ref in {part.ref for grant in found.values() for part in grant.parts}:
+        for ref in {part.ref for reservation in found.values() for part in reservation.parts}:
             group = context.seen.get(ref)
             if group is None:
                 _forget(found, ref)
             elif group.is_known:
                 self._find_out(group, is_unanswered=ref in unanswered)
                 self._deal(group)
-        for name, grant in found.items():
-            reason = grant.broken or self._overdue(name, grant) or _incomplete(grant)
-            found[name] = replace(grant, broken=reason)
-        kept = {name: grant for name, grant in found.items() if not self._is_over(grant)}
+        for name, reservation in found.items():
+            reason = reservation.broken or self._overdue(name, reservation) or _incomplete(reservation)
+            found[name] = replace(reservation, broken=reason)
+        kept = {name: reservation for name, reservation in found.items() if not self._is_over(reservation)}
         # The other rules of size correction, which are seed's and CA's, know no such failures.
         if context.settings.size_correction != "prompt":
-            return SettledGrants(grants=kept)
-        return SettledGrants(grants=kept, shortfalls=self._shortfalls, late=frozenset(self._late))
+            return SettledReservations(reservations=kept)
+        return SettledReservations(reservations=kept, shortfalls=self._shortfalls, late=frozenset(self._late))
 
     def _blame(self, name: str, ref: GroupRef, shortfall: Shortfall) -> None:
         if name in self._whole:
@@ -153,7 +153,7 @@ class _Settlement:
         if not isinstance(action, IncreaseSize) or action.request is None:
             return
         name, wanted = action.request.id, action.target - action.expected_target
-        grant = self._found[name]
+        reservation = self._found[name]
         if isinstance(outcome, Failed):
             accepted, broken = 0, outcome.message
         elif isinstance(outcome, Done):
@@ -163,20 +163,20 @@ class _Settlement:
                 self._blame(name, action.group, Shortfall(FEWER_ACCEPTED, broken))
         else:
             return
-        part = _part(grant, action.group)
+        part = _part(reservation, action.group)
         if part is not None:
-            self._found[name] = _with_part(grant, replace(part, nodes=accepted, asked=True), broken)
+            self._found[name] = _with_part(reservation, replace(part, nodes=accepted, asked=True), broken)
 
     def _note_withdrawal(self, outcome: Outcome, action: DecreaseTargetSize) -> None:
         """One that was not made, or had no effect, rests before it is tried again."""
         group = self._context.seen.get(action.group)
         is_unchanged = group is not None and (group.target or 0) >= action.expected_target
         failed = is_unchanged or not isinstance(outcome, Done)
-        for name, grant in self._found.items():
-            part = _part(grant, action.group)
-            if part is not None and grant.broken:
+        for name, reservation in self._found.items():
+            part = _part(reservation, action.group)
+            if part is not None and reservation.broken:
                 tried = outcome.started if failed else 0.0
-                self._found[name] = grant.with_part(replace(part, withdrawn_at=tried))
+                self._found[name] = reservation.with_part(replace(part, withdrawn_at=tried))
 
     def _was_limited(self, ref: GroupRef, target: int) -> bool:
         """Has somebody lowered the group's maximum below what it was asked for? Then it is not at fault."""
@@ -188,8 +188,8 @@ class _Settlement:
 
         A group whose cloud did not answer, and did not do it all, is at fault; after a crash nobody knows who is.
         """
-        for name, grant in self._found.items():
-            part = _part(grant, group.ref)
+        for name, reservation in self._found.items():
+            part = _part(reservation, group.ref)
             if part is None or part.asked:
                 continue
             made = min(part.nodes, max(0, (group.target or 0) - part.expected_target))
@@ -197,7 +197,7 @@ class _Settlement:
             if broken and is_unanswered and not self._was_limited(group.ref, part.expected_target + part.nodes):
                 said = f"its cloud did not answer, and {made} of {part.nodes} machines are asked for"
                 self._blame(name, group.ref, Shortfall(NO_ANSWER, said))
-            self._found[name] = _with_part(grant, replace(part, nodes=made, asked=True), broken)
+            self._found[name] = _with_part(reservation, replace(part, nodes=made, asked=True), broken)
 
     def _deal(self, group: GroupSeen) -> None:
         """Give machines that have come to those that they are for, and see whether as many are still to come as are
@@ -209,7 +209,11 @@ class _Settlement:
         there = [one.id for one in group.staying]
         living = [machine for machine in there if machine not in failed]
         known = _known_before(group, self._context.before.get(group.ref), living)
-        owners = sorted((grant.started, name) for name, grant in found.items() if _part(grant, group.ref) is not None)
+        owners = sorted(
+            (reservation.started, name)
+            for name, reservation in found.items()
+            if _part(reservation, group.ref) is not None
+        )
         parts = {name: part for _, name in owners if (part := _part(found[name], group.ref)) is not None}
         known.update(machine for part in parts.values() for machine in part.machines)
         for machine in living:
@@ -228,7 +232,7 @@ class _Settlement:
             if any((group.ref, machine) in self._context.memory.unregistered_since for machine in lost):
                 self._blame(name, group.ref, Shortfall(MACHINE_LOST, f"{broken} before it was a node"))
 
-    def _count_ordinary(self, group: GroupSeen, parts: Iterable[GrantPart], living: Sequence[str]) -> int:
+    def _count_ordinary(self, group: GroupSeen, parts: Iterable[ReservationPart], living: Sequence[str]) -> int:
         """Return how many machines without an instance ordinary scale-up requests are owed."""
         requests = self._context.memory.requests.get(group.ref, ())
         owed = sum(request.increase for request in requests if not request.atomic)
@@ -236,25 +240,25 @@ class _Settlement:
         starting = sum((group.ref, one) in self._context.since and one not in claimed for one in living)
         return max(0, owed - starting)
 
-    def _overdue(self, name: str, grant: Reservation) -> str:
+    def _overdue(self, name: str, reservation: Reservation) -> str:
         """Why its time is over: machines that did not come, did not become nodes, or not ready ones."""
-        reasons = [reason for part in grant.parts for reason in self._find_overdue(name, grant, part)]
+        reasons = [reason for part in reservation.parts for reason in self._find_overdue(name, reservation, part)]
         if reasons:
             return reasons[0]
-        if not grant.deadline + grant.patience < self._context.now:
+        if not reservation.deadline + reservation.patience < self._context.now:
             return ""
         reason = "not all machines were ready in time"
-        for part in grant.parts:
+        for part in reservation.parts:
             if not all(self._is_ready(part, machine) for machine in part.machines):
                 self._blame(name, part.ref, Shortfall(NEVER_READY, reason))
         return reason
 
-    def _find_overdue(self, name: str, grant: Reservation, part: GrantPart) -> Iterator[str]:
+    def _find_overdue(self, name: str, reservation: Reservation, part: ReservationPart) -> Iterator[str]:
         """Why a group is late with its part. It has one provision time, and each node of it one start-up time."""
-        context, deadline = self._context, part.deadline or grant.deadline
+        context, deadline = self._context, part.deadline or reservation.deadline
         if part.missing and deadline < context.now:
-            reason = f"{part.missing} of {grant.nodes} machines did not come in time"
-            self._blame(name, part.ref, Shortfall(TIMEOUT, reason, grant.started))
+            reason = f"{part.missing} of {reservation.nodes} machines did not come in time"
+            self._blame(name, part.ref, Shortfall(TIMEOUT, reason, reservation.started))
             yield reason
         group = context.groups.get(part.ref)
         if context.settings.size_correction != "prompt" or group is None:
@@ -263,16 +267,16 @@ class _Settlement:
         late = [machine for machine, node in nodes if node is None and self._is_late(part, machine, deadline)]
         if late:
             self._late |= {(part.ref, machine) for machine in late}
-            reason = f"{len(late)} of {grant.nodes} machines did not become nodes in time"
+            reason = f"{len(late)} of {reservation.nodes} machines did not become nodes in time"
             self._blame(name, part.ref, Shortfall(NEVER_REGISTERED, reason))
             yield reason
         unready = sum(node is not None and self._started_in_vain(node, group) for _, node in nodes)
         if unready:
-            reason = f"{unready} of {grant.nodes} machines did not become ready in time"
+            reason = f"{unready} of {reservation.nodes} machines did not become ready in time"
             self._blame(name, part.ref, Shortfall(NEVER_READY, reason))
             yield reason
 
-    def _is_late(self, part: GrantPart, machine: str, deadline: float) -> bool:
+    def _is_late(self, part: ReservationPart, machine: str, deadline: float) -> bool:
         """By the grant's clock or by its own."""
         context, key = self._context, (part.ref, machine)
         if key not in context.since:
@@ -285,29 +289,29 @@ class _Settlement:
         found = class_of(node, group, context.settings, context.now, context.members.accelerators)
         return found == "unready" and was_never_ready(node)
 
-    def _is_ready(self, part: GrantPart, machine: str) -> bool:
+    def _is_ready(self, part: ReservationPart, machine: str) -> bool:
         node = self._node(part, machine)
         return node is not None and is_up(node, self._context.settings, self._context.members.accelerators)
 
-    def _node(self, part: GrantPart, machine: str) -> Node | None:
+    def _node(self, part: ReservationPart, machine: str) -> Node | None:
         if part.ref not in self._nodes:
             nodes = self._context.members.nodes.get(part.ref, ())
             self._nodes[part.ref] = {node.spec.provider_id.lower(): node for node in nodes}
         return self._nodes[part.ref].get(machine.lower())
 
-    def _is_over(self, grant: Reservation) -> bool:
+    def _is_over(self, reservation: Reservation) -> bool:
         """Is nothing left of one that is broken, or has it been tried for long enough to take that back?"""
-        if not grant.broken:
+        if not reservation.broken:
             return False
-        given_up = grant.deadline + grant.patience + _LEFTOVER_SECONDS < self._context.now
-        return given_up or not any(part.nodes for part in grant.parts)
+        given_up = reservation.deadline + reservation.patience + _LEFTOVER_SECONDS < self._context.now
+        return given_up or not any(part.nodes for part in reservation.parts)
 
 
-def _ahead(action: IncreaseSize, seen: GroupSeen | None, grants: Iterable[Reservation]) -> int:
+def _ahead(action: IncreaseSize, seen: GroupSeen | None, reservations: Iterable[Reservation]) -> int:
     """How many machines that are still to come are neither the increase's nor a grant's."""
     if seen is None or seen.instances is None:
         return 0
-    parts = (part for grant in grants for part in grant.parts if part.ref == action.group)
+    parts = (part for reservation in reservations for part in reservation.parts if part.ref == action.group)
     return max(0, action.expected_target - len(seen.instances) - sum(part.missing for part in parts))
 
 
@@ -318,15 +322,15 @@ def _known_before(group: GroupSeen, before: GroupSeen | None, living: Sequence[s
     return set() if group.group.autoprovisioned else set(living)
 
 
-def _part(grant: Reservation, ref: GroupRef) -> GrantPart | None:
-    return next((part for part in grant.parts if part.ref == ref), None)
+def _part(reservation: Reservation, ref: GroupRef) -> ReservationPart | None:
+    return next((part for part in reservation.parts if part.ref == ref), None)
 
 
-def _with_part(grant: Reservation, fresh: GrantPart, broken: str) -> Reservation:
-    return replace(grant.with_part(fresh), broken=grant.broken or broken)
+def _with_part(reservation: Reservation, fresh: ReservationPart, broken: str) -> Reservation:
+    return replace(reservation.with_part(fresh), broken=reservation.broken or broken)
 
 
-def _reconciled(part: GrantPart, living: set[str], coming: int) -> tuple[GrantPart, list[str], str]:
+def _reconciled(part: ReservationPart, living: set[str], coming: int) -> tuple[ReservationPart, list[str], str]:
     """The part without machines that are gone and without those that nobody will send; which are gone, and why that
     breaks its grant.
     """
@@ -341,14 +345,14 @@ def _reconciled(part: GrantPart, living: set[str], coming: int) -> tuple[GrantPa
 
 def _forget(found: dict[str, Reservation], ref: GroupRef) -> None:
     """The group is no more."""
-    for name, grant in found.items():
-        part = _part(grant, ref)
+    for name, reservation in found.items():
+        part = _part(reservation, ref)
         if part is not None:
             gone = replace(part, nodes=0, machines=(), asked=True)
-            found[name] = _with_part(grant, gone, f"group {ref} is gone")
+            found[name] = _with_part(reservation, gone, f"group {ref} is gone")
 
 
-def _hand_over(parts: dict[str, GrantPart], machine: str) -> None:
+def _hand_over(parts: dict[str, ReservationPart], machine: str) -> None:
     """The oldest claim first."""
     for name, part in parts.items():
         if part.ahead > 0:
@@ -360,7 +364,7 @@ def _hand_over(parts: dict[str, GrantPart], machine: str) -> None:
             return
 
 
-def _incomplete(grant: Reservation) -> str:
+def _incomplete(reservation: Reservation) -> str:
     """Why it never was whole: a group that was to take part was not asked."""
-    asked = sum(part.nodes for part in grant.parts)
-    return f"{asked} of {grant.nodes} machines could be asked for" if asked < grant.nodes else ""
+    asked = sum(part.nodes for part in reservation.parts)
+    return f"{asked} of {reservation.nodes} machines could be asked for" if asked < reservation.nodes else ""

@@ -7,7 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.deletions import QUARANTINE_SECONDS
-from nodewright.clusterstate.memory import Flapping, Moves, ScaleDownMemory, Setback
+from nodewright.clusterstate.memory import Flapping, Moves, RemovalFailure, ScaleDownMemory
 from nodewright.model.action import Done, Failed, IncreaseSize, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import RemovalEnded, RemovalResult
@@ -29,9 +29,9 @@ _MOST_TEXT = 300
 _COUNTED = (RemovalResult.FAILED_TO_EVICT, RemovalResult.FAILED_TO_DELETE)
 
 
-def setbacks_after(
-    held: Mapping[str, Setback], ended: Sequence[RemovalEnded], seen: Observation, settings: Settings
-) -> Mapping[str, Setback]:
+def removal_failures_after(
+    held: Mapping[str, RemovalFailure], ended: Sequence[RemovalEnded], seen: Observation, settings: Settings
+) -> Mapping[str, RemovalFailure]:
     """What is remembered of nodes by name, after removals that are over.
 
     Until the next attempt the pause is as long as the node had to be unneeded for, at least as long as an unremovable
@@ -50,7 +50,7 @@ def setbacks_after(
     return {name: back for name, back in found.items() if name in there and back.until + _FORGET_SETBACK > seen.now}
 
 
-def setback_no_later(held: Setback, now: float) -> Setback:
+def removal_failure_no_later(held: RemovalFailure, now: float) -> RemovalFailure:
     """As it would be if it had not been later than now."""
     late = max(0.0, held.at - now)
     return changed(held, at=held.at - late, until=held.until - late) if late else held
@@ -64,12 +64,12 @@ def _patience(end: RemovalEnded, seen: Observation, settings: Settings) -> float
     return max(group.options.scale_down_unneeded_seconds, settings.scale_down.unremovable_node_recheck_timeout)
 
 
-def _after(held: Setback | None, end: RemovalEnded, patience: float) -> Setback:
+def _after(held: RemovalFailure | None, end: RemovalEnded, patience: float) -> RemovalFailure:
     times, message = (held.times if held is not None else 0), f"{end.result}: {end.message}"[:_MOST_TEXT]
     if end.result not in _COUNTED:
-        return Setback(times=times, at=end.at, until=held.until if held is not None else end.at, message=message)
+        return RemovalFailure(times=times, at=end.at, until=held.until if held is not None else end.at, message=message)
     pause = min(_LONGEST_PAUSE, patience * 2.0 ** min(times, 30))
-    return Setback(times=times + 1, at=end.at, until=end.at + pause, message=message)
+    return RemovalFailure(times=times + 1, at=end.at, until=end.at + pause, message=message)
 
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def with_activity(
         removal_started_at=max(memory.removal_started_at, *begun, *_starts(ended), 0.0),
         marking_failed_at=max(memory.marking_failed_at, *unmarked, 0.0),
         quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
-        setbacks=setbacks_after(memory.setbacks, ended, seen, settings),
+        removal_failures=removal_failures_after(memory.removal_failures, ended, seen, settings),
     )
     if settings.is_ca:
         return found
@@ -138,7 +138,7 @@ def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleD
         quarantined_until=_no_later(memory.quarantined_until, now + QUARANTINE_SECONDS),
         moves={owner: tuple(_move_no_later(move, now) for move in moves) for owner, moves in memory.moves.items()},
         flapping={ref: _flap_no_later(held, now) for ref, held in memory.flapping.items()},
-        setbacks={name: setback_no_later(held, now) for name, held in memory.setbacks.items()},
+        removal_failures={name: removal_failure_no_later(held, now) for name, held in memory.removal_failures.items()},
         engine_started=now,
     )
 

@@ -254,4 +254,4 @@ def has_resumed(unhealthy: UnhealthyCluster, now: float) -> bool:
     return bool(unhealthy.resumes_at) and unhealthy.resumes_at < now
 
 
-Judge = Callable[[GroupContext], GroupState]
+Rule = Callable[[GroupContext], GroupState]

@@ -8,7 +8,7 @@ from msgspec.structs import replace as changed
 from nodewright.actuation.write_gate import Machine
 from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.clusterstate.requests import opened
-from nodewright.clusterstate.reservations import opened_grants
+from nodewright.clusterstate.reservations import open_reservations
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import (
     Action,
@@ -30,7 +30,7 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
     """
     asked = [(action, state.now) for action in actions]
     known = {ref: group.seen for ref, group in state.groups.items()}
-    grants = opened_grants(memory.provisioning.grants, asked, memory.last_known, known)
+    reservations = open_reservations(memory.provisioning.reservations, asked, memory.last_known, known)
     requests, last_known = dict(memory.requests), dict(memory.last_known)
     for action in actions:
         group = state.groups.get(action.group)
@@ -49,7 +49,7 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             requests[action.group] = tuple(
                 changed(request, accepted=request.accepted and not request.hedged) for request in requests[action.group]
             )
-    provisioning = replace(memory.provisioning, grants=grants)
+    provisioning = replace(memory.provisioning, reservations=reservations)
     return replace(memory, requests=requests, last_known=last_known, provisioning=provisioning)
 
 

@@ -12,10 +12,10 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
-from nodewright.planner.registration_deadline import last_moments_to_join, last_moments_to_start
+from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
 from nodewright.planner.scale_up.growth import YOUNG_SECONDS
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION
-from nodewright.planner.scale_up.silent_groups import silence_moments
+from nodewright.planner.scale_up.silent_groups import silence_deadlines
 
 
 def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
@@ -28,7 +28,7 @@ def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
         plan.room_by,
         plan.scale_down.next_change,
         plan.provisioning.next_change,
-        *silence_moments(state, settings),
+        *silence_deadlines(state, settings),
     ]
     if state.is_halted and state.memory.unhealthy is not None:
         moments.append(state.memory.unhealthy.resumes_at)
@@ -72,8 +72,8 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
         yield group.size_gap.since + patience
     for instance_id in group.readiness.unregistered:
         yield state.memory.unregistered_since.get((group.ref, instance_id), state.now) + patience
-    yield from last_moments_to_join(group, state, settings).values()
-    yield from last_moments_to_start(group, state).values()
+    yield from registration_deadlines(group, state, settings).values()
+    yield from startup_deadlines(group, state).values()
 
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:

@@ -30,16 +30,16 @@ from nodewright.planner.provisioning_requests.promises import (
     without_taken_back,
 )
 from nodewright.planner.provisioning_requests.served import tell_unserved
-from nodewright.planner.rules.ca import restore_as_ca
-from nodewright.planner.rules.corrections import Restored
-from nodewright.planner.rules.nodewright import restore_promptly
-from nodewright.planner.rules.seed import restore_as_seed
+from nodewright.planner.rules.ca import correct_as_ca
+from nodewright.planner.rules.corrections import Corrections
+from nodewright.planner.rules.nodewright import correct_promptly
+from nodewright.planner.rules.seed import correct_as_seed
 from nodewright.planner.scale_down import forget_unneeded, plan_scale_down
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.growth import Growth, count_ready_nodes, grow, grow_as_ca, grow_fairly, plan_min_sizes
 from nodewright.planner.scale_up.hedging import find_doubt, rows_in_doubt, with_hedges, withdraw_surplus
 from nodewright.planner.scale_up.limits import NodeQuota, Quota, read_quotas, with_status
-from nodewright.planner.scale_up.misfits import find_bought, judge_purchases, note_purchases
+from nodewright.planner.scale_up.misfits import evaluate_purchases, find_bought, note_purchases
 from nodewright.planner.scale_up.pending_pods import (
     Hints,
     Waiting,
@@ -58,10 +58,10 @@ from nodewright.snapshot.observation import GroupSeen
 ALL_NEW = "all pods that wait are very new, and more may come"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
-_RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Restored]] = {
-    "prompt": restore_promptly,
-    "seed": restore_as_seed,
-    "ca": restore_as_ca,
+_RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections]] = {
+    "prompt": correct_promptly,
+    "seed": correct_as_seed,
+    "ca": correct_as_ca,
 }
 
 
@@ -89,8 +89,8 @@ def _make_plan(
     buffers: CapacityBufferState,
     quotas: Sequence[NodeQuota],
 ) -> tuple[Plan, CapacityBufferState]:
-    restored = _RESTORE[settings.size_correction](state, settings)
-    state, actions = restored.state, list[SizeWrite](restored.actions)
+    corrections = _RESTORE[settings.size_correction](state, settings)
+    state, actions = corrections.state, list[SizeWrite](corrections.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
     if not is_unstaffed:
         keep_house(docket)
@@ -100,8 +100,8 @@ def _make_plan(
     if is_unstaffed:
         kept = () if settings.is_ca else tuple(actions)
         return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings)), buffers
-    if restored.cut_short:
-        return Plan(actions=tuple(actions), cut_short=restored.cut_short), buffers
+    if corrections.cut_short:
+        return Plan(actions=tuple(actions), cut_short=corrections.cut_short), buffers
     if docket.treats_fairly:
         tell_unserved(state, docket)
         settle_grants(state, docket)
@@ -123,13 +123,13 @@ def _make_plan(
     # CA plans on as if its corrections had been carried out; here their outcome is awaited.
     awaits = settings.size_correction != "ca"
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
-    ground = _prepare(state, settings, corrected, quotas)
-    plan, buffers = _plan_loop(ground, actions, waiting, random, docket, buffers)
+    context = _prepare(state, settings, corrected, quotas)
+    plan, buffers = _plan_loop(context, actions, waiting, random, docket, buffers)
     return replace(plan, waiting=tuple(waiting.young)), buffers
 
 
 def _plan_loop(
-    ground: ScaleUpContext,
+    context: ScaleUpContext,
     actions: list[SizeWrite],
     waiting: Waiting,
     random: Random,
@@ -137,57 +137,57 @@ def _plan_loop(
     buffers: CapacityBufferState,
 ) -> tuple[Plan, CapacityBufferState]:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
-    settings = ground.settings
+    settings = context.settings
     removes = settings.scale_down.scale_down_enabled
     by_class, daemons = waiting.by_class, waiting.daemons
     if docket.treats_fairly:
-        by_class = ground.snapshot.vocabulary.classes.sort(set_aside(waiting.old, docket))
-        hold_room(ground.snapshot, ground.state, docket)
-    hints = Hints(before=ground.state.memory.scale_down.pending_hints) if removes else None
-    in_doubt = rows_in_doubt(ground)
-    fitting, left = take_fitting_classes(ground.snapshot, by_class, hints, find_bought(ground))
-    doubt = find_doubt(ground, in_doubt)
+        by_class = context.snapshot.vocabulary.classes.sort(set_aside(waiting.old, docket))
+        hold_room(context.snapshot, context.state, docket)
+    hints = Hints(before=context.state.memory.scale_down.pending_hints) if removes else None
+    in_doubt = rows_in_doubt(context)
+    fitting, left = take_fitting_classes(context.snapshot, by_class, hints, find_bought(context))
+    doubt = find_doubt(context, in_doubt)
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
-    judgement = judge_purchases(ground.state, settings, left)
-    ground = replace(ground, barred=judgement.barred)
-    ground = offer_groups(ground, chain((pod.spec for pod in left), docket.specs_of_wholes(), buffers.specs), random)
-    growth = _grow(ground, left, random, docket)
-    take_fitting(growth.ground.snapshot, growth.held)
+    evaluation = evaluate_purchases(context.state, settings, left)
+    context = replace(context, barred=evaluation.barred)
+    context = offer_groups(context, chain((pod.spec for pod in left), docket.specs_of_wholes(), buffers.specs), random)
+    growth = _grow(context, left, random, docket)
+    take_fitting(growth.context.snapshot, growth.held)
     spare, buffers = fill_buffers(growth, buffers, hints or Hints(), random)
     reports = [*growth.reports, *spare.reports]
     actions += [*growth.actions, *spare.actions]
     hedge: ScaleUpReport | None = None
-    snapshots = [growth.ground.snapshot]
+    snapshots = [growth.context.snapshot]
     if doubt is not None:
         snapshots.append(doubt.sure)
         yielding = [action for action in actions if _gives_way(action, settings)]
         written = [action for action in actions if not _gives_way(action, settings)]
-        written, hedge = with_hedges(ground, doubt, growth.reports, written, random)
+        written, hedge = with_hedges(context, doubt, growth.reports, written, random)
         actions = [*yielding, *written]
         reports += [hedge] if hedge is not None else []
     min_size = None
     if settings.scale_up.enforce_node_group_min_size:
         grown = {expansion.group: expansion.target for report in reports for expansion in report.expansions}
-        increases, min_size = plan_min_sizes(ground, grown)
+        increases, min_size = plan_min_sizes(context, grown)
         actions += increases
     actions = _growth_first(actions, settings)
-    actions += withdraw_surplus(ground, snapshots, actions)
+    actions += withdraw_surplus(context, snapshots, actions)
     if settings.size_correction == "prompt":
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
     bought = [report for report in (*growth.reports, hedge) if report is not None]
-    remembered = judgement.purchases or ground.state.memory.purchases
-    purchases = note_purchases(remembered, bought, ground.snapshot, settings, ground.state.now)
-    emptied = delete_empty_groups(ground, {action.group for action in actions})
+    remembered = evaluation.purchases or context.state.memory.purchases
+    purchases = note_purchases(remembered, bought, context.snapshot, settings, context.state.now)
+    emptied = delete_empty_groups(context, {action.group for action in actions})
     plan = Plan(
-        actions=(*with_creations(actions, ground), *emptied),
+        actions=(*with_creations(actions, context), *emptied),
         scale_up=reports[0],
         salvo=tuple(growth.reports[1:]),
         spare=tuple(spare.reports),
         hedge=hedge,
         min_size=min_size,
         fitting=tuple(fitting),
-        misfits=judgement.misfits,
-        room_by=ground.room_by,
+        misfits=evaluation.misfits,
+        room_by=context.room_by,
         purchases=purchases,
         scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
     )
@@ -205,15 +205,15 @@ def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrit
     return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
 
 
-def _grow(ground: ScaleUpContext, pods: list[Pod], random: Random, docket: ProvisioningRequestState) -> Growth:
+def _grow(context: ScaleUpContext, pods: list[Pod], random: Random, docket: ProvisioningRequestState) -> Growth:
     if not docket.is_enabled:
-        return grow(ground, pods, random)
+        return grow(context, pods, random)
     if docket.treats_fairly:
-        return grow_fairly(ground, pods, docket, random)
+        return grow_fairly(context, pods, docket, random)
     pods = set_aside(pods, docket)
     chosen = choose_request(docket)
-    book_as_ca(ground.snapshot, docket)
-    return grow_as_ca(ground, pods, chosen, docket, random)
+    book_as_ca(context.snapshot, docket)
+    return grow_as_ca(context, pods, chosen, docket, random)
 
 
 def _scale_down(
@@ -222,29 +222,29 @@ def _scale_down(
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
     grown = {expansion.group for report in reports for expansion in report.expansions}
     wait = ALL_NEW if growth.is_put_off else ""
-    ground = _after_finding(growth.ground) if growth.finds_room else growth.ground
-    _drop_doomed(ground, actions)
-    seen = ground.state.observation.groups
+    context = _after_finding(growth.context) if growth.finds_room else growth.context
+    _drop_doomed(context, actions)
+    seen = context.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
-    report = plan_scale_down(ground, targets, grown, wait)
+    report = plan_scale_down(context, targets, grown, wait)
     return report.with_memory(pending_hints=hints.fresh)
 
 
-def _drop_doomed(ground: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
+def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
     """Take nodes out of the picture whose machines are deleted in this loop: no second removal of them is planned."""
     doomed = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
-    for group in ground.state.groups.values() if doomed else ():
+    for group in context.state.groups.values() if doomed else ():
         for name in group.readiness.never_ready:
-            row = ground.snapshot.find_row(name)
-            if row is not None and ground.snapshot.node(row).spec.provider_id.lower() in doomed:
-                ground.snapshot.remove_node(row)
+            row = context.snapshot.find_row(name)
+            if row is not None and context.snapshot.node(row).spec.provider_id.lower() in doomed:
+                context.snapshot.remove_node(row)
 
 
-def _after_finding(ground: ScaleUpContext) -> ScaleUpContext:
+def _after_finding(context: ScaleUpContext) -> ScaleUpContext:
     """Room that was found for a request is left alone for a while, like new nodes."""
-    memory = ground.state.memory
-    memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=ground.state.now))
-    return replace(ground, state=replace(ground.state, memory=memory))
+    memory = context.state.memory
+    memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=context.state.now))
+    return replace(context, state=replace(context.state, memory=memory))
 
 
 def _target_after(action: SizeWrite, group: GroupSeen) -> int:

@@ -139,7 +139,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misfit:
+class MisfitNode:
     """A node that was bought for pods like ``pod`` and does not take them, for this ``reason``.
 
     The group is not grown for such pods before ``until`` (epoch seconds).
@@ -181,7 +181,7 @@ class Plan:
     halted: str = ""
     cut_short: str = ""
     quotas: tuple[CapacityQuota, ...] = ()
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[MisfitNode, ...] = ()
     purchases: Purchases | None = None
     room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()

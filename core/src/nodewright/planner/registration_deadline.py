@@ -9,7 +9,7 @@ from nodewright.model.settings import Settings
 _ALONE, _AMONG_OTHERS = 2, 4
 
 
-def last_moments_to_join(group: GroupState, state: ClusterState, settings: Settings) -> dict[str, float]:
+def registration_deadlines(group: GroupState, state: ClusterState, settings: Settings) -> dict[str, float]:
     """The end of the time (epoch seconds) of each machine that is long unregistered, by its id; then it is deleted.
 
     A provision time, learned or not, only decides when its pods go elsewhere. Rules ``ca`` and ``seed`` leave it no
@@ -19,7 +19,7 @@ def last_moments_to_join(group: GroupState, state: ClusterState, settings: Setti
         return {}
     ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
     is_patient = settings.size_correction == "prompt" and not _takes_a_wanted_place(group, state)
-    joined = last_joined(group, state) if is_patient else 0.0
+    joined = last_registered(group, state) if is_patient else 0.0
     ends = dict[str, float]()
     for instance_id in group.readiness.long_unregistered:
         since = state.memory.unregistered_since.get((group.ref, instance_id), 0.0)
@@ -28,7 +28,7 @@ def last_moments_to_join(group: GroupState, state: ClusterState, settings: Setti
     return ends
 
 
-def last_moments_to_start(group: GroupState, state: ClusterState) -> dict[str, float]:
+def startup_deadlines(group: GroupState, state: ClusterState) -> dict[str, float]:
     """Return the end of the time (epoch seconds) of each node that never became ready, by its name.
 
     Then its machine is deleted. Its time is the startup time of its group from when it registered, as many times as a
@@ -53,7 +53,7 @@ def _takes_a_wanted_place(group: GroupState, state: ClusterState) -> bool:
     return is_full and bool(state.observation.pending) and not is_active(group.backoff, state.now)
 
 
-def last_joined(group: GroupState, state: ClusterState) -> float:
+def last_registered(group: GroupState, state: ClusterState) -> float:
     """When the youngest node of the group registered; epoch seconds, 0 if that is not known."""
     members = state.memory.members
     nodes = members.nodes.get(group.ref, ()) if members is not None else ()

@@ -12,7 +12,7 @@ from nodewright.model.group import GroupOptions
 from nodewright.model.pod import Pod
 from nodewright.planner import Plan
 from nodewright.planner.scale_up.hedging import HEDGE_IS_OVER
-from nodewright.planner.scale_up.silent_groups import silence_moments
+from nodewright.planner.scale_up.silent_groups import silence_deadlines
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown, ref, settings_with
 from nodewright.validate import check_actions
@@ -95,8 +95,8 @@ def test_in_mode_auto_the_percentile_of_the_group_counts_and_then_that_of_the_ot
     for histories, seconds in expected:
         arrivals = {ref(group_id): history for group_id, history in histories.items()}
         known = dataclasses.replace(state, memory=dataclasses.replace(state.memory, arrivals=arrivals))
-        assert list(silence_moments(known, settings)) == [pytest.approx(NOW - 100 + seconds)]
-    assert list(silence_moments(state, settings_with())) == []
+        assert list(silence_deadlines(known, settings)) == [pytest.approx(NOW - 100 + seconds)]
+    assert list(silence_deadlines(state, settings_with())) == []
 
 
 @pytest.mark.parametrize(("joined", "hedged"), [(NOW - 301, {"dear": 2}), (NOW - 300, {})])

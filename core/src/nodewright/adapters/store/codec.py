@@ -22,11 +22,11 @@ from nodewright.clusterstate.memory import (
     Moves,
     ProvisioningMemory,
     Purchase,
+    RemovalFailure,
     Reservation,
     Retry,
     ScaleDownMemory,
     ScaleUpRequest,
-    Setback,
     UnhealthyCluster,
     WriteInFlight,
 )
@@ -107,7 +107,7 @@ class SavedScaleDown(Record, frozen=True, kw_only=True):
 
     unneeded: dict[str, Moment] = {}
     moves: dict[str, tuple[Moves, ...]] = {}
-    setbacks: dict[str, Setback] = {}
+    setbacks: dict[str, RemovalFailure] = {}
     removal_started_at: Moment | None = None
     marking_failed_at: Moment | None = None
 
@@ -208,7 +208,7 @@ def decode_memory(raw: bytes) -> Memory:
     groups = {GroupRef(group.provider, group.id): group for group in found.groups}
     memory = _memory(groups, found.scale_down or SavedScaleDown())
     saved = found.provisioning or SavedProvisioning()
-    requests = ProvisioningMemory(retries=saved.retries, homeless_since=saved.homeless, grants=saved.grants)
+    requests = ProvisioningMemory(retries=saved.retries, homeless_since=saved.homeless, reservations=saved.grants)
     if found.deletion_window is not None:
         memory = replace(memory, deletion_window=found.deletion_window)
     if found.empty_deletion_window is not None:
@@ -285,7 +285,7 @@ def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
     saved = SavedScaleDown(
         unneeded=dict(sorted(memory.unneeded_since.items())),
         moves=dict(sorted(memory.moves.items())),
-        setbacks=dict(sorted(memory.setbacks.items())),
+        setbacks=dict(sorted(memory.removal_failures.items())),
         removal_started_at=memory.removal_started_at or None,
         marking_failed_at=memory.marking_failed_at or None,
     )
@@ -297,7 +297,7 @@ def _provisioning(memory: ProvisioningMemory) -> SavedProvisioning | None:
     saved = SavedProvisioning(
         retries=dict(sorted(memory.retries.items())),
         homeless=dict(sorted(memory.homeless_since.items())),
-        grants=dict(sorted(memory.grants.items())),
+        grants=dict(sorted(memory.reservations.items())),
     )
     return saved if saved != SavedProvisioning() else None
 
@@ -322,7 +322,7 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
             **of_groups,
             unneeded_since=scale_down.unneeded,
             moves=scale_down.moves,
-            setbacks=scale_down.setbacks,
+            removal_failures=scale_down.setbacks,
             removal_started_at=scale_down.removal_started_at or 0.0,
             marking_failed_at=scale_down.marking_failed_at or 0.0,
         ),

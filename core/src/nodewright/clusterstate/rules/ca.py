@@ -11,37 +11,37 @@ from nodewright.model.group import FailedInstance
 from nodewright.model.settings import LoopSettings
 
 
-def judge_ca(case: GroupContext) -> GroupState:
+def evaluate_ca(context: GroupContext) -> GroupState:
     """One request a group, whose deadline starts anew with every increase; machines come by counting nodes alone.
 
     ``timed_out`` is the whole increase of a request out of time, also where part of it arrived.
     """
-    requests, timed_out = in_time(case)
-    failures = [*_in_group(refused(case)), *late_machines(case, timed_out)]
-    counted, requests = _failed_to_start(case, requests)
-    failures += [_failure(case, failure) for failure in counted]
-    if case.seen.template is None and case.ref not in case.memory.samples:
+    requests, timed_out = in_time(context)
+    failures = [*_in_group(refused(context)), *late_machines(context, timed_out)]
+    counted, requests = _failed_to_start(context, requests)
+    failures += [_failure(context, failure) for failure in counted]
+    if context.seen.template is None and context.ref not in context.memory.samples:
         failures = []  # CA backs off no group whose nodes it cannot imagine
-    judged = GroupState(
-        seen=case.seen,
-        readiness=case.readiness,
+    evaluated = GroupState(
+        seen=context.seen,
+        readiness=context.readiness,
         timed_out=timed_out,
         requests=requests,
-        backoff=case.memory.backoffs.get(case.ref),
+        backoff=context.memory.backoffs.get(context.ref),
         new_failures=counted,
         failures=tuple(failures),
-        size_gap=find_gap(case),
+        size_gap=find_gap(context),
     )
-    backed_off = bool(failures) or is_active(judged.backoff, case.now)
-    return with_outlook(judged, case.target, case.settings.loop, hidden=backed_off)
+    backed_off = bool(failures) or is_active(evaluated.backoff, context.now)
+    return with_outlook(evaluated, context.target, context.settings.loop, hidden=backed_off)
 
 
-def in_time(case: GroupContext) -> tuple[Requests, int]:
+def in_time(context: GroupContext) -> tuple[Requests, int]:
     """The group's one request, which ends when no machine is owed any more; and its increase if it is out of time."""
-    requests = merged(case.requests, case.increases, case.patience)
-    if not count_coming(case.readiness, case.target):
+    requests = merged(context.requests, context.increases, context.patience)
+    if not count_coming(context.readiness, context.target):
         return (), 0
-    if requests and requests[0].deadline < case.now:
+    if requests and requests[0].deadline < context.now:
         return (), requests[0].increase
     return requests, 0
 
@@ -73,27 +73,27 @@ def is_in_range(readiness: Readiness, target: int, increase: int, settings: Loop
     return not (missing > settings.ok_total_unready_count and missing > share)
 
 
-def find_gap(case: GroupContext) -> IncorrectSize | None:
+def find_gap(context: GroupContext) -> IncorrectSize | None:
     """Nodes that do not add up to the target; of a group without nodes and instances CA knows nothing."""
-    readiness, target = case.readiness, case.target
+    readiness, target = context.readiness, context.target
     nodes = _count_nodes(readiness)
     unregistered = len(readiness.unregistered) + len(readiness.long_unregistered)
     if (not nodes and not unregistered) or target - unregistered <= nodes <= target:
         return None
-    held = case.memory.size_gaps.get(case.ref)
+    held = context.memory.size_gaps.get(context.ref)
     if held is not None and (held.registered, held.target) == (nodes, target):
         return held
-    return IncorrectSize(registered=nodes, target=target, since=case.now)
+    return IncorrectSize(registered=nodes, target=target, since=context.now)
 
 
 def _count_nodes(readiness: Readiness) -> int:
     return readiness.registered + len(readiness.deleted)
 
 
-def _failed_to_start(case: GroupContext, requests: Requests) -> tuple[tuple[FailedInstance, ...], Requests]:
+def _failed_to_start(context: GroupContext, requests: Requests) -> tuple[tuple[FailedInstance, ...], Requests]:
     """New failures that count, kind by kind: only those of a group that is scaling up."""
     kinds: dict[tuple[str, str], list[FailedInstance]] = {}
-    for failure in case.new_failures:
+    for failure in context.new_failures:
         kinds.setdefault((failure.error_class, failure.code), []).append(failure)
     counted: list[FailedInstance] = []
     for alike in kinds.values():
@@ -103,9 +103,9 @@ def _failed_to_start(case: GroupContext, requests: Requests) -> tuple[tuple[Fail
     return tuple(counted), requests
 
 
-def _failure(case: GroupContext, failed: FailedInstance) -> Failure:
+def _failure(context: GroupContext, failed: FailedInstance) -> Failure:
     return Failure(
-        group=case.ref, at=case.now, error_class=failed.error_class, code=failed.code, message=failed.message
+        group=context.ref, at=context.now, error_class=failed.error_class, code=failed.code, message=failed.message
     )
 
 

@@ -12,80 +12,87 @@ from nodewright.model.group import InstanceState
 from nodewright.snapshot.observation import GroupSeen
 
 
-def judge_prompt(case: GroupContext) -> GroupState:
+def evaluate_nodewright(context: GroupContext) -> GroupState:
     """Arrivals settle the oldest request, what is overdue is given up in the same loop.
 
     A machine has arrived when its node registers. One that has an instance and no node is timed by the
     instance's own clock. A machine that was given up and comes after all is simply there: it is adopted.
     """
-    group, readiness = case.seen, case.readiness
-    newly_late = tuple(i for i in readiness.long_unregistered if (case.ref, i) not in case.memory.late)
-    newly_unready = tuple(name for name in readiness.just_overdue if (case.ref, name) not in case.memory.late)
-    given_up = _still_given_up(group, case.memory)
+    group, readiness = context.seen, context.readiness
+    newly_late = tuple(i for i in readiness.long_unregistered if (context.ref, i) not in context.memory.late)
+    newly_unready = tuple(name for name in readiness.just_overdue if (context.ref, name) not in context.memory.late)
+    given_up = _still_given_up(group, context.memory)
     owed = max(0, _owed(group, readiness) - given_up)
-    requests = with_increases(case.requests, case.increases, case.patience)
-    requests = without(requests, sum(failure.count for failure in case.new_failures) + len(newly_late))
-    requests, taken_back = settled(requests, owed, case.arrived, case.now, case.patience)
-    taken_back = 0 if _lowers_target(case) else taken_back
-    requests, out_of_time = split_overdue(requests, len(readiness.unregistered), case.now)
+    requests = with_increases(context.requests, context.increases, context.patience)
+    requests = without(requests, sum(failure.count for failure in context.new_failures) + len(newly_late))
+    requests, taken_back = settled(requests, owed, context.arrived, context.now, context.patience)
+    taken_back = 0 if _lowers_target(context) else taken_back
+    requests, out_of_time = split_overdue(requests, len(readiness.unregistered), context.now)
     overdue = sum(request.increase for request in out_of_time)
     asked = min((request.started for request in out_of_time), default=0.0)
     failures = (
-        *refused(case),
-        *without_effect(case, taken_back),
-        *failed_to_start(case),
-        *late_machines(case, overdue, [i for i in newly_late if not _was_node(case, i)], newly_unready, asked),
+        *refused(context),
+        *without_effect(context, taken_back),
+        *failed_to_start(context),
+        *late_machines(context, overdue, [i for i in newly_late if not _was_node(context, i)], newly_unready, asked),
     )
-    short = not_delivered(case, failures)
-    judged = GroupState(
+    short = not_delivered(context, failures)
+    evaluated = GroupState(
         seen=group,
         readiness=readiness,
-        upcoming=max(0, owed - overdue - case.doubtful) + len(readiness.not_started),
+        upcoming=max(0, owed - overdue - context.doubtful) + len(readiness.not_started),
         timed_out=overdue,
         time_given=max((request.deadline - request.started for request in out_of_time), default=0.0),
         given_up=given_up + overdue,
-        healthy=is_group_healthy(readiness, case.settings.loop),
+        healthy=is_group_healthy(readiness, context.settings.loop),
         requests=requests,
         newly_late=newly_late,
         newly_unready=newly_unready,
-        new_failures=case.new_failures,
-        newly_disputed=case.newly_disputed,
+        new_failures=context.new_failures,
+        newly_disputed=context.newly_disputed,
         taken_back=taken_back,
         shortfall="".join(failure.message for failure in short),
         failures=(*failures, *short),
     )
-    return with_withdrawal(judged, case)
+    return with_withdrawal(evaluated, context)
 
 
-def _was_node(case: GroupContext, instance_id: str) -> bool:
+def _was_node(context: GroupContext, instance_id: str) -> bool:
     """Was the machine a node that this engine saw go? Somebody deleted it, which is no failure of the group."""
-    machine, memory = (case.ref, instance_id), case.memory
+    machine, memory = (context.ref, instance_id), context.memory
     lost_at = memory.unregistered_since.get(machine, 0.0)
     return machine not in memory.never_ran and 0 < memory.scale_down.engine_started < lost_at
 
 
-def with_withdrawal(group: GroupState, case: GroupContext) -> GroupState:
+def with_withdrawal(group: GroupState, context: GroupContext) -> GroupState:
     """The group with when a decrease was last tried, and whether one was accepted and did nothing."""
-    decreases = [outcome for outcome in case.outcomes if isinstance(outcome.action, DecreaseTargetSize)]
-    ineffective = any(isinstance(o, Done) and o.accepted and case.target >= o.action.expected_target for o in decreases)
-    held = case.memory.withdrawn_at.get(case.ref, 0.0)
+    decreases = [outcome for outcome in context.outcomes if isinstance(outcome.action, DecreaseTargetSize)]
+    ineffective = any(
+        isinstance(o, Done) and o.accepted and context.target >= o.action.expected_target for o in decreases
+    )
+    held = context.memory.withdrawn_at.get(context.ref, 0.0)
     tried = (outcome for outcome in decreases if not outcome.is_busy)
     last = max((outcome.started for outcome in tried), default=held)
     may_repeat = group.given_up or any(request.hedged for request in group.requests)
     return replace(group, withdrawn_at=last if may_repeat else 0.0, withdrawal_failed=ineffective)
 
 
-def _lowers_target(case: GroupContext) -> bool:
+def _lowers_target(context: GroupContext) -> bool:
     """Whether the target may fall through what we do ourselves: its machines may be listed for a while after. What is
     left of a reservation is taken back; a crash leaves no outcome of that.
     """
-    deleting = any(ref == case.ref for ref, _ in case.memory.scale_down.deleting)
-    broken = (part for grant in case.memory.provisioning.grants.values() if grant.broken for part in grant.parts)
-    leaving = any(part.ref == case.ref and part.nodes for part in broken)
+    deleting = any(ref == context.ref for ref, _ in context.memory.scale_down.deleting)
+    broken = (
+        part
+        for reservation in context.memory.provisioning.reservations.values()
+        if reservation.broken
+        for part in reservation.parts
+    )
+    leaving = any(part.ref == context.ref and part.nodes for part in broken)
     return (
         deleting
         or leaving
-        or any(isinstance(outcome.action, (DecreaseTargetSize, DeleteInstances)) for outcome in case.outcomes)
+        or any(isinstance(outcome.action, (DecreaseTargetSize, DeleteInstances)) for outcome in context.outcomes)
     )
 
 

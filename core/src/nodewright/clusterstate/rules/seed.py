@@ -8,44 +8,44 @@ from nodewright.clusterstate.rules.nodewright import with_withdrawal
 from nodewright.clusterstate.state import GroupContext, GroupState
 
 
-def judge_seed(case: GroupContext) -> GroupState:
+def evaluate_seed(context: GroupContext) -> GroupState:
     """A request out of time backs the group off; the target stays until the difference has lasted once more.
 
     Until then the machines that never came are expected: pods wait for them. The difference is watched from the
     end of a request, and without one only in a group that has nodes or instances.
     """
-    requests, timed_out = in_time(case)
-    coming = count_coming(case.readiness, case.target)
-    requests = without(requests, sum(failure.count for failure in case.new_failures))
-    gap = None if requests else _find_gap(case, watched=bool(timed_out))
-    given_up = gap.target - gap.registered if gap is not None and gap.since + case.patience < case.now else 0
-    failed = sum(failure.count for failure in case.seen.failed or ())
+    requests, timed_out = in_time(context)
+    coming = count_coming(context.readiness, context.target)
+    requests = without(requests, sum(failure.count for failure in context.new_failures))
+    gap = None if requests else _find_gap(context, watched=bool(timed_out))
+    given_up = gap.target - gap.registered if gap is not None and gap.since + context.patience < context.now else 0
+    failed = sum(failure.count for failure in context.seen.failed or ())
     increase = sum(request.increase for request in requests)
-    judged = GroupState(
-        seen=case.seen,
-        readiness=case.readiness,
-        upcoming=max(0, coming - failed - case.doubtful - max(0, given_up)),
+    evaluated = GroupState(
+        seen=context.seen,
+        readiness=context.readiness,
+        upcoming=max(0, coming - failed - context.doubtful - max(0, given_up)),
         timed_out=timed_out,
         given_up=max(0, given_up),
-        healthy=is_in_range(case.readiness, case.target, increase, case.settings.loop),
+        healthy=is_in_range(context.readiness, context.target, increase, context.settings.loop),
         requests=requests,
-        new_failures=case.new_failures,
-        newly_disputed=case.newly_disputed,
-        failures=(*refused(case), *failed_to_start(case), *late_machines(case, timed_out)),
+        new_failures=context.new_failures,
+        newly_disputed=context.newly_disputed,
+        failures=(*refused(context), *failed_to_start(context), *late_machines(context, timed_out)),
         size_gap=gap,
     )
-    return with_withdrawal(judged, case)
+    return with_withdrawal(evaluated, context)
 
 
-def _find_gap(case: GroupContext, *, watched: bool) -> IncorrectSize | None:
+def _find_gap(context: GroupContext, *, watched: bool) -> IncorrectSize | None:
     """The difference as it is watched already or from now on; a group without nodes once a request has failed."""
-    found = find_gap(case)
+    found = find_gap(context)
     if found is not None:
         return found
-    held = case.memory.size_gaps.get(case.ref)
-    missing = case.target > 0 and not case.readiness.unregistered and not case.readiness.registered
+    held = context.memory.size_gaps.get(context.ref)
+    missing = context.target > 0 and not context.readiness.unregistered and not context.readiness.registered
     if not missing or not (watched or held is not None):
         return None
-    if held is not None and (held.registered, held.target) == (0, case.target):
+    if held is not None and (held.registered, held.target) == (0, context.target):
         return held
-    return IncorrectSize(registered=0, target=case.target, since=case.now)
+    return IncorrectSize(registered=0, target=context.target, since=context.now)

@@ -24,12 +24,12 @@ def fill_buffers(
     Pending pods and requests are in that snapshot already, so buffers take no room from them. Return the growth for
     buffers, and the buffers with their room.
     """
-    nothing = Growth(ground=growth.ground, reports=[])
+    nothing = Growth(context=growth.context, reports=[])
     if not buffers.injects:
         return nothing, buffers
     pods = list(buffers.pods)
     after = picture_after(growth)
-    fitting, left = take_fitting(growth.ground.snapshot, pods, hints)
+    fitting, left = take_fitting(growth.context.snapshot, pods, hints)
     spare, placed = None, list(fitting)
     if left and after is not None:
         fits, rest = take_fitting(after.snapshot, pods, Hints(before=hints.fresh))

@@ -17,7 +17,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner.explain.planned_snapshot import memory_of, planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
 from nodewright.planner.plan import Plan
-from nodewright.planner.registration_deadline import last_moments_to_start
+from nodewright.planner.registration_deadline import startup_deadlines
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds
 from nodewright.planner.scale_down.utilization import Measure, utilization_of
@@ -138,7 +138,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         group=_group(state, name),
         usage=_usage(snapshot, name, state, settings) if is_seen else None,
         timers=_timers(state, plan, name),
-        setback=back.message if (back := memory_of(state, plan).setbacks.get(name)) is not None else "",
+        setback=back.message if (back := memory_of(state, plan).removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
         pods=pods,
     )
@@ -236,7 +236,7 @@ def _usage(snapshot: Snapshot, name: str, state: ClusterState, settings: Setting
 def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
     report, now = plan.scale_down, state.now
     since, memory = report.unneeded.get(name), memory_of(state, plan)
-    recheck, setback = memory.recheck_at.get(name), memory.setbacks.get(name)
+    recheck, setback = memory.recheck_at.get(name), memory.removal_failures.get(name)
     return Timers(
         unneeded_since=since,
         removable_at=since + needed_seconds(state, name) if since is not None else None,
@@ -250,4 +250,4 @@ def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
 def _never_ready_until(state: ClusterState, name: str) -> float | None:
     ref = state.group_of_node.get(name)
     group = state.groups.get(ref) if ref is not None else None
-    return last_moments_to_start(group, state).get(name) if group is not None else None
+    return startup_deadlines(group, state).get(name) if group is not None else None

@@ -109,7 +109,7 @@ class ProvisioningRequestState:
         self.prefers_requests = held.prefers_requests
         self.retries = dict(held.retries)
         self.homeless_since = dict(held.homeless_since)
-        self.grants = held.grants
+        self.grants = held.reservations
         self.writes: list[StatusWrite] = []
         self.verdicts: list[StatusWrite] = []
         self.questions: list[ProviderCall] = []
@@ -233,7 +233,7 @@ class ProvisioningRequestState:
             prefers_requests=self.prefers_requests,
             retries={name: retry for name, retry in self.retries.items() if name in ids},
             homeless_since={name: at for name, at in self.homeless_since.items() if name in ids},
-            grants=self.grants,
+            reservations=self.grants,
         )
 
     def _with(self, request: ProvisioningRequest, conditions: tuple[Condition, ...]) -> ProvisioningRequest:

@@ -7,7 +7,7 @@ from msgspec.structs import replace as changed
 
 from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.deletions import is_resting
-from nodewright.clusterstate.memory import GrantPart, Reservation
+from nodewright.clusterstate.memory import Reservation, ReservationPart
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.group import GroupRef
@@ -105,7 +105,7 @@ def without_taken_back(state: ClusterState, docket: ProvisioningRequestState) ->
     return replace(state, groups=groups)
 
 
-def _count_upcoming(part: GrantPart, group: GroupState, state: ClusterState) -> int:
+def _count_upcoming(part: ReservationPart, group: GroupState, state: ClusterState) -> int:
     """How many of its machines count as upcoming: those given up, late or failed do not."""
     staying = len(group.seen.staying)
     missing = min(part.missing, max(0, (group.seen.target or 0) - staying - group.given_up))
@@ -194,7 +194,7 @@ def _ready_machines(state: ClusterState, ref: GroupRef) -> set[str]:
     return {instance.id for instance in group.seen.instances if instance.id.lower() in names}
 
 
-def _idle_machines(part: GrantPart, state: ClusterState) -> tuple[str, ...]:
+def _idle_machines(part: ReservationPart, state: ClusterState) -> tuple[str, ...]:
     """Those of its machines on which nothing runs but what runs on every node."""
     snapshot = state.observation.snapshot
     wanted = {machine.lower() for machine in part.machines}
@@ -211,7 +211,7 @@ def _is_idle(snapshot: Snapshot, row: int) -> bool:
     return all(pod.is_daemonset_pod or pod.is_mirror for pod in snapshot.pods(row))
 
 
-def _without_others(held: Reservation, part: GrantPart, idle: tuple[str, ...]) -> Reservation:
+def _without_others(held: Reservation, part: ReservationPart, idle: tuple[str, ...]) -> Reservation:
     return held.with_part(changed(part, machines=idle, nodes=len(idle) + part.missing))
 
 
@@ -225,7 +225,7 @@ def _has_failed(held: Reservation, state: ClusterState) -> bool:
 
 
 def _removal(
-    part: GrantPart, idle: tuple[str, ...], group: GroupState, held: Reservation, *, is_withdrawable: bool
+    part: ReservationPart, idle: tuple[str, ...], group: GroupState, held: Reservation, *, is_withdrawable: bool
 ) -> Removal | None:
     """What has no machine goes first: a machine may still come of it."""
     target = group.seen.target or 0

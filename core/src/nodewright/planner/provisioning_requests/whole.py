@@ -16,7 +16,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult
 from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.planner.provisioning_requests.class_rules import NodeCap
-from nodewright.planner.scale_up.balancing import find_similar, spread_over
+from nodewright.planner.scale_up.balancing import balance_over, find_similar
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.failover import Probation
 from nodewright.planner.scale_up.limits import CLUSTER_WIDE, Exceeded
@@ -52,12 +52,12 @@ class WholeScaleUp(ScaleUp):
     def _wanted(self) -> int:
         return sum(len(group.pods) for group in self._groups)
 
-    def _make_probes(self, may_grow: Collection[GroupRef]) -> Probation:  # noqa: ARG002 - a part of a whole proves nothing
-        return Probation(self._ground, (), self._gallery)
+    def _make_probation(self, may_grow: Collection[GroupRef]) -> Probation:  # noqa: ARG002 - a part of a whole proves nothing
+        return Probation(self._context, (), self._fit)
 
     def _is_atomic(self, ref: GroupRef) -> bool:
         """Does its cloud grant all of an increase or nothing?"""
-        return Capability.ATOMIC_RESIZE in self._ground.state.groups[ref].seen.capabilities
+        return Capability.ATOMIC_RESIZE in self._context.state.groups[ref].seen.capabilities
 
 
 class SizedScaleUp(WholeScaleUp):
@@ -74,7 +74,7 @@ class SizedScaleUp(WholeScaleUp):
     def _options(self) -> list[Option]:
         self.refusals = {ref: str(reason) for ref, reason in self._skipped.items()}
         found = []
-        for ref in self._ground.state.groups:
+        for ref in self._context.state.groups:
             if ref in self._skipped:
                 continue
             option, problem = self._size_up(ref)
@@ -89,23 +89,23 @@ class SizedScaleUp(WholeScaleUp):
 
         A request cannot be tried with a part of it. Two groups that fail by turns would keep it from a sound one.
         """
-        state = self._ground.state
+        state = self._context.state
         return [option for option in options if allowance(state.groups[option.group].backoff, state.now) is None]
 
     def _size_up(self, ref: GroupRef) -> tuple[Option | None, str]:
         """What it takes, and the limit that is in the way."""
         for group in self._groups:
-            rejection = self._gallery.rejection(group.pod_class, ref)
+            rejection = self._fit.rejection(group.pod_class, ref)
             if rejection is not None:
                 return None, f"pod {group.pods[0].name} does not fit its nodes: {rejection}"
-        estimate = self._gallery.estimate(ref, self._groups, UNLIMITED, fastpath=False)
-        option = option_of(self._ground, ref, estimate)
+        estimate = self._fit.estimate(ref, self._groups, UNLIMITED, fastpath=False)
+        option = option_of(self._context, ref, estimate)
         if option is None or len(option.pods) < self._wanted:
             return None, "not all pods fit on its nodes together"
         return option, self._limit_in_the_way(option)
 
     def _limit_in_the_way(self, option: Option) -> str:
-        ground, wanted = self._ground, option.node_count
+        ground, wanted = self._context, option.node_count
         if self._cap is not None and self._cap.left < wanted:
             return f"it takes {wanted} nodes, and {self._cap}"
         rooms = {ref: ground.room(ref) for ref in (option.group, *self._alike(option.group))}
@@ -117,25 +117,25 @@ class SizedScaleUp(WholeScaleUp):
         allowed, exceeded = ground.quota.allowed(option.node, wanted)
         if allowed < wanted:
             return f"it takes {wanted} nodes, and {_name(exceeded)} leave {allowed}"
-        expansions = spread_over(replace(ground, quota=ground.quota.fork()), self._refs(option), wanted, {})
+        expansions = balance_over(replace(ground, quota=ground.quota.fork()), self._refs(option), wanted, {})
         dealt = sum(expansion.added for expansion in expansions)
         return "" if dealt == wanted else f"it takes {wanted} nodes, and the cluster's limits leave {dealt}"
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
-        return spread_over(self._ground, self._refs(chosen), chosen.node_count, {}), False
+        return balance_over(self._context, self._refs(chosen), chosen.node_count, {}), False
 
     def _refs(self, option: Option) -> list[GroupRef]:
         """The group, with those alike if they are balanced or it has not room enough for all."""
-        balances = self._ground.settings.scale_up.balance_similar_node_groups
-        alone = not balances and self._ground.room(option.group) >= option.node_count
+        balances = self._context.settings.scale_up.balance_similar_node_groups
+        alone = not balances and self._context.room(option.group) >= option.node_count
         refs = [option.group] if alone else [option.group, *self._alike(option.group)]
-        return sorted(refs, key=list(self._ground.state.groups).index)
+        return sorted(refs, key=list(self._context.state.groups).index)
 
     def _alike(self, ref: GroupRef) -> list[GroupRef]:
-        settings = self._ground.settings
+        settings = self._context.settings
         balancing = changed(settings, scale_up=changed(settings.scale_up, balance_similar_node_groups=True))
-        ground = replace(self._ground, settings=balancing)
-        return [other for other in find_similar(ground, ref, self._groups, self._gallery) if other not in self._skipped]
+        ground = replace(self._context, settings=balancing)
+        return [other for other in find_similar(ground, ref, self._groups, self._fit) if other not in self._skipped]
 
 
 def _name(exceeded: Iterable[Exceeded]) -> str:

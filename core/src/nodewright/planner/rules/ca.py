@@ -15,12 +15,18 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import FailureSettings, Settings
-from nodewright.planner.rules.corrections import SIZES_FIXED, Correction, Restored, delete_failed, delete_unregistered
+from nodewright.planner.rules.corrections import (
+    SIZES_FIXED,
+    Correction,
+    Corrections,
+    delete_failed,
+    delete_unregistered,
+)
 
 SIZES_NOT_FIXED = "a target size could not be corrected: the cloud has machines for it"
 
 
-def restore_as_ca(state: ClusterState, settings: Settings) -> Restored:
+def correct_as_ca(state: ClusterState, settings: Settings) -> Corrections:
     """Revert what timed out, remove what never registered, delete what failed, fix lasting differences."""
     forecast = _foretell(state)
     for group in forecast.known:
@@ -29,11 +35,11 @@ def restore_as_ca(state: ClusterState, settings: Settings) -> Restored:
     for group in forecast.known:
         _remove_unregistered(forecast, group, settings.failures)
     if not state.healthy:
-        return Restored(actions=tuple(forecast.actions), state=state)
+        return Corrections(actions=tuple(forecast.actions), state=state)
     cleaned = [_clean_up(forecast, group, settings.failures) for group in forecast.known]
     cut_short = _fix_sizes(forecast, state.now)
     after = _foreseen(state, forecast, settings, anew=any(cleaned))
-    return Restored(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
+    return Corrections(actions=tuple(forecast.actions), state=after, cut_short=cut_short)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ SIZES_FIXED = "target sizes were corrected; the rest waits for the next loop"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restored:
+class Corrections:
     """How reality is restored, and the state in which the rest of the loop is planned.
 
     ``cut_short`` says why nothing else is planned in this loop; empty: it is.

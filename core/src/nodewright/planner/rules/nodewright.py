@@ -10,14 +10,14 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, DeletionCause
 from nodewright.model.node import Node
 from nodewright.model.settings import Settings, SizeCorrection
-from nodewright.planner.registration_deadline import last_moments_to_join, last_moments_to_start
-from nodewright.planner.rules.corrections import Correction, Restored, can_force, delete_failed, delete_unregistered
+from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
+from nodewright.planner.rules.corrections import Correction, Corrections, can_force, delete_failed, delete_unregistered
 from nodewright.planner.scale_down.eligibility import SCALE_DOWN_DISABLED
 
 NEVER_READY = "did not become ready in time"
 
 
-def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
+def correct_promptly(state: ClusterState, settings: Settings) -> Corrections:
     """At most one correction a group: its next observation decides on the next. One that did not help rests for a
     while, and the others have their turn; a group whose cloud is busy waits. What has no machine is withdrawn first: no deletion may keep it back.
 
@@ -31,7 +31,7 @@ def restore_promptly(state: ClusterState, settings: Settings) -> Restored:
         is_left_alone = state.is_halted or ref in state.left_out
         steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.size_correction]
         found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
-    return Restored(actions=tuple(found), state=state)
+    return Corrections(actions=tuple(found), state=state)
 
 
 def _clean_up(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
@@ -71,7 +71,7 @@ def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settin
     room = (group.seen.target or 0) - group.seen.group.min_size
     if room <= 0 or group.seen.options.zero_or_max_node_scaling:
         return
-    moments = last_moments_to_start(group, state)
+    moments = startup_deadlines(group, state)
     living = {one.id.lower(): one.id for one in group.seen.staying} if moments else {}
     snapshot = state.observation.snapshot
     for name, end in moments.items():
@@ -110,7 +110,7 @@ def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
 
 def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
     """Machines that have had their time to join."""
-    ends = last_moments_to_join(group, state, settings)
+    ends = registration_deadlines(group, state, settings)
     return [instance_id for instance_id, end in ends.items() if end < state.now]
 
 

@@ -3,12 +3,12 @@
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize
 from nodewright.model.settings import Settings
-from nodewright.planner.rules.corrections import SIZES_FIXED, Restored
-from nodewright.planner.rules.nodewright import restore_promptly
+from nodewright.planner.rules.corrections import SIZES_FIXED, Corrections
+from nodewright.planner.rules.nodewright import correct_promptly
 
 
-def restore_as_seed(state: ClusterState, settings: Settings) -> Restored:
+def correct_as_seed(state: ClusterState, settings: Settings) -> Corrections:
     """Withdraws last; a corrected target ends the loop (seed 000)."""
-    restored = restore_promptly(state, settings)
-    fixed = any(isinstance(action, DecreaseTargetSize) for action in restored.actions)
-    return Restored(actions=restored.actions, state=state, cut_short=SIZES_FIXED if fixed else "")
+    corrections = correct_promptly(state, settings)
+    fixed = any(isinstance(action, DecreaseTargetSize) for action in corrections.actions)
+    return Corrections(actions=corrections.actions, state=state, cut_short=SIZES_FIXED if fixed else "")

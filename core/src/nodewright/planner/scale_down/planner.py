@@ -238,7 +238,7 @@ def _ends(
     yield from memory.recheck_at.values()
     yield from memory.quarantined_until.values()
     yield from (held.until for held in memory.flapping.values())
-    yield from (held.until for held in memory.setbacks.values())
+    yield from (held.until for held in memory.removal_failures.values())
     yield from (move.at + MOVES_WINDOW for moves in memory.moves.values() for move in moves)
     if settings.scale_down_delay_type_local:
         yield from (at + settings.scale_down_delay_after_add for at in memory.grown_at.values())

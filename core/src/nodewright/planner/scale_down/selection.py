@@ -319,7 +319,7 @@ def reason_for_pause(state: ClusterState, found: RemovableNode, settings: Settin
 
 def _given_back(state: ClusterState, name: str) -> Unremovable | None:
     """Whether the last attempt to remove the node failed, and the pause after it is not over."""
-    held = state.memory.scale_down.setbacks.get(name)
+    held = state.memory.scale_down.removal_failures.get(name)
     if held is None or held.until <= state.now:
         return None
     times = f", {held.times} times running" if held.times > 1 else ""

@@ -57,39 +57,39 @@ def _deal(line: list[Share], wanted: int) -> None:
 
 
 def find_similar(
-    ground: ScaleUpContext, ref: GroupRef, groups: Sequence[PodGroup], gallery: NodeGroupFit
+    context: ScaleUpContext, ref: GroupRef, groups: Sequence[PodGroup], fit: NodeGroupFit
 ) -> list[GroupRef]:
     """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to. Those that
     do not exist are alike to none: one option makes one group.
     """
-    own = ground.state.groups[ref].seen
-    balances = ground.settings.scale_up.balance_similar_node_groups and ref not in ground.new_groups
+    own = context.state.groups[ref].seen
+    balances = context.settings.scale_up.balance_similar_node_groups and ref not in context.new_groups
     if not balances or own.options.zero_or_max_node_scaling:
         return []
-    needed = {group.pod_class for group in groups if ref in gallery.fits(group.pod_class)}
+    needed = {group.pod_class for group in groups if ref in fit.fits(group.pod_class)}
     if not needed:
         return []
     return [
         other
-        for other in ground.state.groups
+        for other in context.state.groups
         if other != ref
-        and other in ground.templates
-        and other not in ground.new_groups
-        and unsafe_reason(ground, other) is None
-        and is_similar(ground, ref, other)
-        and all(other in gallery.fits(pod_class) for pod_class in needed)
+        and other in context.templates
+        and other not in context.new_groups
+        and unsafe_reason(context, other) is None
+        and is_similar(context, ref, other)
+        and all(other in fit.fits(pod_class) for pod_class in needed)
     ]
 
 
-def is_similar(ground: ScaleUpContext, ref: GroupRef, other: GroupRef) -> bool:
+def is_similar(context: ScaleUpContext, ref: GroupRef, other: GroupRef) -> bool:
     """Whether two groups with templates are of one kind, as their provider and the settings have it."""
-    provider = ground.state.observation.providers.get(ref.provider)
-    a, b = ground.templates[ref], ground.templates[other]
+    provider = context.state.observation.providers.get(ref.provider)
+    a, b = context.templates[ref], context.templates[other]
     if provider is not None and ref.provider == other.provider:
         if share_a_label(a, b, provider.same_group_labels):
             return True
-        return are_similar(a, b, ground.settings.scale_up, provider.ignored_labels)
-    return are_similar(a, b, ground.settings.scale_up)
+        return are_similar(a, b, context.settings.scale_up, provider.ignored_labels)
+    return are_similar(a, b, context.settings.scale_up)
 
 
 IGNORED_LABELS = frozenset(
@@ -164,25 +164,25 @@ def _without(labels: Mapping[str, str], skipped: frozenset[str]) -> dict[str, st
     return {key: value for key, value in labels.items() if key not in skipped}
 
 
-def spread_over(
-    ground: ScaleUpContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
+def balance_over(
+    context: ScaleUpContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
 ) -> tuple[Expansion, ...]:
     """Deal nodes to groups, smallest first, and take from each what the cluster's limits leave.
 
     A group in ``limits`` grows by no more than that.
     """
-    seen = [ground.state.groups[ref].seen for ref in refs]
-    rooms = [min(ground.room(ref), limits.get(ref, wanted)) for ref in refs]
+    seen = [context.state.groups[ref].seen for ref in refs]
+    rooms = [min(context.room(ref), limits.get(ref, wanted)) for ref in refs]
     sizes = balance_sizes(
         [((g.target or 0), (g.target or 0) + room) for g, room in zip(seen, rooms, strict=True)], wanted
     )
     expansions = []
     for ref, group, new in zip(refs, seen, sizes, strict=True):
         current = group.target or 0
-        node = ground.templates[ref].node
-        allowed, _ = ground.quota.allowed(node, new - current)
+        node = context.templates[ref].node
+        allowed, _ = context.quota.allowed(node, new - current)
         if new > current and allowed > 0:
-            ground.quota.consume(node, allowed)
+            context.quota.consume(node, allowed)
             maximum = group.group.max_size
             expansions.append(Expansion(group=ref, current=current, target=current + allowed, maximum=maximum))
     return tuple(expansions)

@@ -80,31 +80,31 @@ class ScaleUpContext:
         return self.settings.autoprovisioning.max_autoprovisioned_node_group_count - made - planned
 
 
-def with_targets(ground: ScaleUpContext, targets: Mapping[GroupRef, int]) -> ScaleUpContext:
+def with_targets(context: ScaleUpContext, targets: Mapping[GroupRef, int]) -> ScaleUpContext:
     """Return the context in which these groups have the targets that they are about to get."""
-    groups = dict(ground.state.groups)
+    groups = dict(context.state.groups)
     for ref, target in targets.items():
         groups[ref] = replace(groups[ref], seen=replace(groups[ref].seen, target=target))
-    return replace(ground, state=replace(ground.state, groups=groups))
+    return replace(context, state=replace(context.state, groups=groups))
 
 
-def grown(ground: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
+def grown(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
     """The picture with the new nodes and the pods they are for; None if those do not all fit after all."""
-    return grow_in_place(replace(ground, snapshot=ground.snapshot.fork()), report)
+    return grow_in_place(replace(context, snapshot=context.snapshot.fork()), report)
 
 
-def grow_in_place(ground: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
+def grow_in_place(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
     """As ``grown``, in the very picture of ``ground``."""
-    _, left = fill_machines(ground, report)
+    _, left = fill_machines(context, report)
     targets = {expansion.group: expansion.target for expansion in report.expansions}
-    return None if left else with_targets(ground, targets)
+    return None if left else with_targets(context, targets)
 
 
-def fill_machines(ground: ScaleUpContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
+def fill_machines(context: ScaleUpContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
     """Add the new machines to the very picture of ``ground``, and the pods that they are for: those with room, the others."""
-    snapshot = ground.snapshot
+    snapshot = context.snapshot
     for expansion in report.expansions:
-        template = ground.templates[expansion.group]
+        template = context.templates[expansion.group]
         rows = snapshot.add_copies(template.node, expansion.added)
         place_daemons(snapshot, template, range(rows.start, rows.stop))
     return take_fitting(snapshot, report.triggered)

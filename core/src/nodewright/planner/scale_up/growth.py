@@ -35,7 +35,7 @@ class Growth:
     far as one loop can tell, nobody waits for its turn to get machines.
     """
 
-    ground: ScaleUpContext
+    context: ScaleUpContext
     actions: list[IncreaseSize] = field(default_factory=list)
     reports: list[ScaleUpReport] = field(default_factory=lambda: [ScaleUpReport()])
     is_put_off: bool = False
@@ -51,25 +51,25 @@ def picture_after(growth: Growth) -> ScaleUpContext | None:
     waits = any(report.awaiting or report.partial for report in growth.reports)
     if waits or growth.is_put_off or not growth.is_over:
         return None
-    base = growth.bought or growth.ground
+    base = growth.bought or growth.context
     after, is_told = _with_growth(replace(base, snapshot=base.snapshot.fork()), growth.unplaced)
     return after if is_told else None
 
 
-def grow(ground: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth:
+def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth:
     """For pods that fit nowhere."""
     if not pods:
-        return Growth(ground=ground)
-    wait = reason_to_wait(ground, pods)
+        return Growth(context=context)
+    wait = reason_to_wait(context, pods)
     if wait is not None:
-        report = ScaleUp(ground, pods, random).postpone(wait)
-        return Growth(ground=ground, reports=[report], is_put_off=wait == ScaleUpResult.IN_COOLDOWN)
-    increases, reports = plan_rounds(ground, pods, random)
-    return Growth(ground=ground, actions=increases, reports=reports, unplaced=reports)
+        report = ScaleUp(context, pods, random).postpone(wait)
+        return Growth(context=context, reports=[report], is_put_off=wait == ScaleUpResult.IN_COOLDOWN)
+    increases, reports = plan_rounds(context, pods, random)
+    return Growth(context=context, actions=increases, reports=reports, unplaced=reports)
 
 
 def grow_fairly(
-    ground: ScaleUpContext, pods: Sequence[Pod], docket: ProvisioningRequestState, random: Random
+    context: ScaleUpContext, pods: Sequence[Pod], docket: ProvisioningRequestState, random: Random
 ) -> Growth:
     """For pods and for requests, each beside what the others get.
 
@@ -77,23 +77,23 @@ def grow_fairly(
     want machines, who goes first alternates.
     """
     ask_providers(docket)
-    checked = serve(ground, docket, random, Mode.CHECK)
-    ground = checked.ground
+    checked = serve(context, docket, random, Mode.CHECK)
+    context = checked.ground
     if not any(docket.mode(request) == Mode.ATOMIC for request in due_requests(docket)):
-        return replace(grow(ground, pods, random), finds_room=checked.finds_room)
+        return replace(grow(context, pods, random), finds_room=checked.finds_room)
     goes_first = not pods or docket.prefers_requests
     if goes_first:
-        service = serve(ground, docket, random, Mode.ATOMIC)
+        service = serve(context, docket, random, Mode.ATOMIC)
         growth = grow(service.ground, pods, random)
         actions, unplaced, is_told = [*service.actions, *growth.actions], growth.unplaced, True
     else:
-        growth = grow(ground, pods, random)
-        after, is_told = _with_growth(ground, growth.reports)
+        growth = grow(context, pods, random)
+        after, is_told = _with_growth(context, growth.reports)
         service = serve(after, docket, random, Mode.ATOMIC)
         actions, unplaced = [*growth.actions, *service.actions], ()
     docket.prefers_requests = bool(pods) and not goes_first
     return Growth(
-        ground=ground,
+        context=context,
         actions=actions,
         reports=[*growth.reports, *service.reports],
         is_put_off=growth.is_put_off,
@@ -105,38 +105,38 @@ def grow_fairly(
     )
 
 
-def _with_growth(ground: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> tuple[ScaleUpContext, bool]:
+def _with_growth(context: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> tuple[ScaleUpContext, bool]:
     """The picture with what pods get; where it cannot be told how they go on the new nodes, without, and False."""
     is_told = True
     for report in reports:
         if report.expansions:
-            after = grown(ground, report)
-            ground, is_told = after or ground, is_told and after is not None
-    return ground, is_told
+            after = grown(context, report)
+            context, is_told = after or context, is_told and after is not None
+    return context, is_told
 
 
 def grow_as_ca(
-    ground: ScaleUpContext, pods: Sequence[Pod], chosen: Chosen, docket: ProvisioningRequestState, random: Random
+    context: ScaleUpContext, pods: Sequence[Pod], chosen: Chosen, docket: ProvisioningRequestState, random: Random
 ) -> Growth:
     """For pods or for the chosen request, in turn. Where there is a request, nothing keeps CA from trying either."""
-    injected, _ = split_young(chosen.pods, ground.settings.pods, ground.state.now)
+    injected, _ = split_young(chosen.pods, context.settings.pods, context.state.now)
     if not injected:
-        growth = grow(ground, pods, random)
+        growth = grow(context, pods, random)
         tried = growth.reports[0].result not in (ScaleUpResult.NODE_LIMIT, ScaleUpResult.IN_COOLDOWN)
         docket.prefers_requests = docket.prefers_requests or (bool(pods) and tried)
         return growth
-    wait = reason_to_wait(ground, [*pods, *injected])
+    wait = reason_to_wait(context, [*pods, *injected])
     turn = not pods or docket.prefers_requests
     if turn:
-        actions, report = examine(ground, chosen, docket, random)
+        actions, report = examine(context, chosen, docket, random)
         reports = [report]
     else:
-        actions, reports = plan_rounds(ground, pods, random)
+        actions, reports = plan_rounds(context, pods, random)
     docket.prefers_requests = not turn
     found = turn and reports[0].result == ScaleUpResult.SUCCESSFUL and not actions
     is_new = wait == ScaleUpResult.IN_COOLDOWN
     return Growth(
-        ground=ground,
+        context=context,
         actions=actions,
         reports=reports,
         is_put_off=is_new,
@@ -152,12 +152,12 @@ YOUNG_SECONDS = 2.0
 _YOUNG_GPU_SECONDS = 30.0
 
 
-def reason_to_wait(ground: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResult | None:
+def reason_to_wait(context: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResult | None:
     """Why no growth is planned for these pods now; None when it is."""
-    if _is_full(ground):
+    if _is_full(context):
         return ScaleUpResult.NODE_LIMIT
-    settings = ground.settings
-    if settings.is_ca and not settings.pods.bypassed_scheduler_names and _are_all_new(ground, pods):
+    settings = context.settings
+    if settings.is_ca and not settings.pods.bypassed_scheduler_names and _are_all_new(context, pods):
         return ScaleUpResult.IN_COOLDOWN
     return None
 
@@ -169,53 +169,53 @@ def count_ready_nodes(state: ClusterState, settings: Settings) -> int:
     return sum(is_ready(node, settings.templates) and not accelerators.are_missing(node) for node in nodes)
 
 
-def _is_full(ground: ScaleUpContext) -> bool:
+def _is_full(context: ScaleUpContext) -> bool:
     """The cluster has its most nodes. CA looks at those that are ready; here those on their way count too."""
-    left, limit = ground.nodes_left, ground.settings.limits.max_nodes_total
+    left, limit = context.nodes_left, context.settings.limits.max_nodes_total
     if left is None:
         return False
-    if ground.settings.is_ca:
-        return count_ready_nodes(ground.state, ground.settings) >= limit
+    if context.settings.is_ca:
+        return count_ready_nodes(context.state, context.settings) >= limit
     return left <= 0
 
 
-def _are_all_new(ground: ScaleUpContext, pods: Sequence[Pod]) -> bool:
+def _are_all_new(context: ScaleUpContext, pods: Sequence[Pod]) -> bool:
     """CA waits a moment for more pods to come; pods for accelerators, which are dear, make it wait for longer."""
-    now = ground.state.now
-    dear = [pod for pod in pods if _wants_accelerator(ground, pod)]
+    now = context.state.now
+    dear = [pod for pod in pods if _wants_accelerator(context, pod)]
     return _oldest(pods) + YOUNG_SECONDS > now or (bool(dear) and _oldest(dear) + _YOUNG_GPU_SECONDS > now)
 
 
-def _wants_accelerator(ground: ScaleUpContext, pod: Pod) -> bool:
-    return any(name in ground.snapshot.class_of(pod).requests for name in ground.accelerators.resources)
+def _wants_accelerator(context: ScaleUpContext, pod: Pod) -> bool:
+    return any(name in context.snapshot.class_of(pod).requests for name in context.accelerators.resources)
 
 
 def _oldest(pods: Sequence[Pod]) -> float:
     return min(pod.created for pod in pods)
 
 
-def plan_min_sizes(ground: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
+def plan_min_sizes(context: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
     """An increase for every safe group below its minimum, within the cluster's limits.
 
     ``grown`` are the targets of groups that grow in this loop already.
     """
-    added = sum(target - (ground.state.groups[ref].seen.target or 0) for ref, target in grown.items())
-    left = ground.nodes_left - added if ground.nodes_left is not None else None
+    added = sum(target - (context.state.groups[ref].seen.target or 0) for ref, target in grown.items())
+    left = context.nodes_left - added if context.nodes_left is not None else None
     expansions: list[Expansion] = []
     skipped = {}
-    for ref, group in ground.state.groups.items():
+    for ref, group in context.state.groups.items():
         minimum = group.seen.group.min_size
         target = grown.get(ref, group.seen.target)
         if target is None or target >= minimum:
             continue
-        reason = skip_reason(ground, ref)
+        reason = skip_reason(context, ref)
         if reason is not None:
             skipped[ref] = reason
             continue
-        wanted = _cap(ground, minimum - target, target, left)
-        allowed, _ = ground.quota.allowed(ground.templates[ref].node, wanted)
+        wanted = _cap(context, minimum - target, target, left)
+        allowed, _ = context.quota.allowed(context.templates[ref].node, wanted)
         if allowed > 0:
-            ground.quota.consume(ground.templates[ref].node, allowed)
+            context.quota.consume(context.templates[ref].node, allowed)
             left = None if left is None else left - allowed
             maximum = group.seen.group.max_size
             expansions.append(Expansion(group=ref, current=target, target=target + allowed, maximum=maximum))
@@ -223,10 +223,10 @@ def plan_min_sizes(ground: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tup
     return increases(expansions), ScaleUpReport(result=result, expansions=tuple(expansions), skipped=skipped)
 
 
-def _cap(ground: ScaleUpContext, wanted: int, target: int, left: int | None) -> int:
+def _cap(context: ScaleUpContext, wanted: int, target: int, left: int | None) -> int:
     """What the most nodes of the cluster leave. CA holds that number against the group's own size."""
     if left is None:
         return wanted
-    if ground.settings.is_ca:
-        return min(wanted, ground.settings.limits.max_nodes_total - target)
+    if context.settings.is_ca:
+        return min(wanted, context.settings.limits.max_nodes_total - target)
     return min(wanted, left)

@@ -45,28 +45,28 @@ class Doubt:
     unused: int
 
 
-def rows_in_doubt(ground: ScaleUpContext) -> dict[GroupRef, list[int]]:
+def rows_in_doubt(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
     """Return the rows of machines in doubt, before pods are placed: those on which a request holds room stay."""
     found = {}
-    for ref, silence in ground.silent.items():
-        free = [row for row in ground.coming.get(ref, ()) if not ground.snapshot.pods(row)]
+    for ref, silence in context.silent.items():
+        free = [row for row in context.coming.get(ref, ()) if not context.snapshot.pods(row)]
         if free:
             found[ref] = free[-silence.machines :]
     return found
 
 
-def find_doubt(ground: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
+def find_doubt(context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
     """Return which of the pods that have room now rely on machines in doubt; None where none are in doubt."""
     if not rows:
         return None
-    sure = ground.snapshot.fork()
+    sure = context.snapshot.fork()
     waiting = [pod for held in rows.values() for row in held for pod in sure.pods(row)]
     for held in rows.values():
         for row in held:
             sure.remove_node(row)
     _, left = take_fitting(sure, waiting)
     full = sure.fork()
-    again = {ref: _add_machines(full, ground.templates[ref], len(held)) for ref, held in rows.items()}
+    again = {ref: _add_machines(full, context.templates[ref], len(held)) for ref, held in rows.items()}
     take_fitting(full, left)
     pods = {
         ref: [pod for row in held for pod in full.pods(row) if not pod.is_daemonset_pod] for ref, held in again.items()
@@ -76,7 +76,7 @@ def find_doubt(ground: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -
 
 
 def with_hedges(
-    ground: ScaleUpContext, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
+    context: ScaleUpContext, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
 ) -> tuple[list[SizeWrite], ScaleUpReport | None]:
     """Return the planned writes with machines of other groups for pods that only machines in doubt have room for.
 
@@ -86,21 +86,21 @@ def with_hedges(
     """
     planned = list(planned)
     pods = [pod for alike in doubt.pods.values() for pod in alike]
-    limit = _limit(ground, doubt, planned)
+    limit = _limit(context, doubt, planned)
     if not pods or limit <= 0:
         return planned, None
-    beside = _after(replace(ground, snapshot=doubt.sure.fork(), growth_limit=limit), planned)
+    beside = _after(replace(context, snapshot=doubt.sure.fork(), growth_limit=limit), planned)
     for report in growth:
         fill_machines(beside, report)
     _, left = take_fitting(beside.snapshot, pods)
     if not left:
         return planned, None
-    increases, bought = ScaleUp(beside, left, random, _barred(ground, planned)).plan()
+    increases, bought = ScaleUp(beside, left, random, _barred(context, planned)).plan()
     if not increases:
         return planned, None
     helped = set(map(id, bought.triggered))
     slow = tuple(ref for ref, alike in doubt.pods.items() if any(id(pod) in helped for pod in alike))
-    reason = f"hedged because {' and '.join(f'group {ref} {ground.silent[ref].reason}' for ref in slow)}"
+    reason = f"hedged because {' and '.join(f'group {ref} {context.silent[ref].reason}' for ref in slow)}"
     for increase in increases:
         hedged = increase.target - increase.expected_target
         fresh = msgspec.structs.replace(increase, hedged=hedged, hedge_for=slow, reason=reason)
@@ -109,19 +109,19 @@ def with_hedges(
 
 
 def withdraw_surplus(
-    ground: ScaleUpContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
+    context: ScaleUpContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
 ) -> Iterator[DecreaseTargetSize]:
     """Withdraw hedges that have no machine yet and that no pod needs in any of the snapshots."""
-    if ground.settings.size_correction != "prompt":
+    if context.settings.size_correction != "prompt":
         return
     busy = {action.group for action in planned}
-    pause = ground.settings.failures.initial_node_group_backoff_duration
-    for ref, group in ground.state.groups.items():
+    pause = context.settings.failures.initial_node_group_backoff_duration
+    for ref, group in context.state.groups.items():
         hedged = _hedges_under_way(group)
-        rests = group.given_up or (group.withdrawn_at and group.withdrawn_at + pause > ground.state.now)
-        if not hedged or rests or ref in busy or not ground.state.observation.groups[ref].is_known:
+        rests = group.given_up or (group.withdrawn_at and group.withdrawn_at + pause > context.state.now)
+        if not hedged or rests or ref in busy or not context.state.observation.groups[ref].is_known:
             continue
-        unused = sum(_is_unused(row, snapshots) for row in ground.coming.get(ref, ()))
+        unused = sum(_is_unused(row, snapshots) for row in context.coming.get(ref, ()))
         target = group.seen.target or 0
         surplus = min(hedged, unused, target - len(group.seen.staying), target - group.seen.group.min_size)
         if surplus > 0:
@@ -138,15 +138,15 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
     return range(rows.start, rows.stop)
 
 
-def _limit(ground: ScaleUpContext, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
+def _limit(context: ScaleUpContext, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
     """Return how many machines may be bought twice now.
 
     Machines in doubt that no pod needs have been replaced already, perhaps by more machines that are smaller.
     """
-    nodes = int(ground.state.observation.snapshot.alive.sum())
-    under_way = sum(_bought_twice(ground, group) for group in ground.state.groups.values())
-    limit = ground.settings.failures.most_hedged(nodes) - max(doubt.unused, under_way)
-    left = ground.nodes_left
+    nodes = int(context.state.observation.snapshot.alive.sum())
+    under_way = sum(_bought_twice(context, group) for group in context.state.groups.values())
+    limit = context.settings.failures.most_hedged(nodes) - max(doubt.unused, under_way)
+    left = context.nodes_left
     if left is None:
         return limit
     bought = sum(action.target - action.expected_target for action in planned if isinstance(action, IncreaseSize))
@@ -157,25 +157,25 @@ def _hedges_under_way(group: GroupState) -> int:
     return sum(request.owed_hedges for request in group.requests)
 
 
-def _bought_twice(ground: ScaleUpContext, group: GroupState) -> int:
+def _bought_twice(context: ScaleUpContext, group: GroupState) -> int:
     """Count a group's hedges that are bought twice still: the first request runs on, or no pod needs their machines."""
     running = over = 0
     for request in group.requests:
-        firsts = [ground.state.groups[ref] for ref in request.hedge_for if ref in ground.state.groups]
+        firsts = [context.state.groups[ref] for ref in request.hedge_for if ref in context.state.groups]
         if any(asked.started <= request.started for first in firsts for asked in first.requests):
             running += request.owed_hedges
         else:
             over += request.owed_hedges
     if not over:
         return running
-    return running + min(over, sum(_is_unused(row, [ground.snapshot]) for row in ground.coming.get(group.ref, ())))
+    return running + min(over, sum(_is_unused(row, [context.snapshot]) for row in context.coming.get(group.ref, ())))
 
 
-def _after(ground: ScaleUpContext, planned: Iterable[SizeWrite]) -> ScaleUpContext:
+def _after(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> ScaleUpContext:
     """The picture in which groups have the targets that they are about to get."""
     increases = (action for action in planned if isinstance(action, IncreaseSize))
-    known = ground.state.groups
-    return with_targets(ground, {action.group: action.target for action in increases if action.group in known})
+    known = context.state.groups
+    return with_targets(context, {action.group: action.target for action in increases if action.group in known})
 
 
 def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
@@ -189,13 +189,13 @@ def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
     planned.append(hedge)
 
 
-def _barred(ground: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
+def _barred(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
     """Groups that no hedge is bought from."""
     reasons = {action.group: _IN_USE for action in planned if not _may_grow_more(action)}
-    for ref, group in ground.state.groups.items():
-        if group.seen.options.zero_or_max_node_scaling or ref in ground.new_groups:
-            reasons[ref] = _WHOLE if ref not in ground.new_groups else _IN_USE
-    return reasons | dict.fromkeys(_find_doubtful(ground), _IN_DOUBT)
+    for ref, group in context.state.groups.items():
+        if group.seen.options.zero_or_max_node_scaling or ref in context.new_groups:
+            reasons[ref] = _WHOLE if ref not in context.new_groups else _IN_USE
+    return reasons | dict.fromkeys(_find_doubtful(context), _IN_DOUBT)
 
 
 def _may_grow_more(action: SizeWrite) -> bool:
@@ -203,8 +203,10 @@ def _may_grow_more(action: SizeWrite) -> bool:
     return isinstance(action, IncreaseSize) and action.request is None and not action.atomic
 
 
-def _find_doubtful(ground: ScaleUpContext) -> Collection[GroupRef]:
-    probes = ground.settings.probes_after_backoff
-    groups = ground.state.groups.items()
-    on_probation = {ref for ref, group in groups if probes and allowance(group.backoff, ground.state.now) is not None}
-    return ground.silent.keys() | on_probation
+def _find_doubtful(context: ScaleUpContext) -> Collection[GroupRef]:
+    probation = context.settings.probes_after_backoff
+    groups = context.state.groups.items()
+    on_probation = {
+        ref for ref, group in groups if probation and allowance(group.backoff, context.state.now) is not None
+    }
+    return context.silent.keys() | on_probation

@@ -16,7 +16,7 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.model.timestamps import format_moment
-from nodewright.planner.plan import Misfit, ScaleUpReport
+from nodewright.planner.plan import MisfitNode, ScaleUpReport
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import Bought
 from nodewright.planner.scale_up.templates import place_daemons, sanitized
@@ -36,15 +36,15 @@ Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
 
 
 @dataclass(frozen=True)
-class Judgement:
+class PurchaseEvaluation:
     """What became of purchases: those that are remembered, new misfits, and which pairs are barred from growth."""
 
     purchases: Purchases = field(default_factory=dict)
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[MisfitNode, ...] = ()
     barred: Barred = field(default_factory=dict)
 
 
-def judge_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]) -> Judgement:
+def evaluate_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]) -> PurchaseEvaluation:
     """Judge what was bought, now that the pods in ``left`` have found no room. CA does not.
 
     A purchase is over when a node came after it that is up: its pods have room there, or it takes such pods when it is
@@ -52,10 +52,10 @@ def judge_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]
     """
     held = state.memory.purchases
     if not held or settings.is_ca:
-        return Judgement()
+        return PurchaseEvaluation()
     classes = _by_kind(state.observation.snapshot, left)
     purchases: dict[GroupRef, dict[str, Purchase]] = {ref: dict(kinds) for ref, kinds in held.items()}
-    misfits, unsettled = list[Misfit](), set[tuple[GroupRef, str]]()
+    misfits, unsettled = list[MisfitNode](), set[tuple[GroupRef, str]]()
     for ref, kinds in purchases.items():
         newest = _newest_up(state, ref, asked_since(held, ref))
         if newest is None:
@@ -76,14 +76,14 @@ def judge_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]
             else:
                 kinds[kind] = after_misfit(purchase, str(rejection), state.now)
                 reason, until = str(rejection), kinds[kind].until
-                misfits.append(Misfit(group=ref, node=newest.name, pod=pod.key, reason=reason, until=until))
+                misfits.append(MisfitNode(group=ref, node=newest.name, pod=pod.key, reason=reason, until=until))
     barred = {
         pod_class: reasons
         for kind, alike in classes.items()
         if (reasons := dict(_barred_groups(purchases, unsettled, kind, state.now)))
         for pod_class in alike
     }
-    return Judgement(purchases, tuple(misfits), barred)
+    return PurchaseEvaluation(purchases, tuple(misfits), barred)
 
 
 def note_purchases(
@@ -102,11 +102,11 @@ def note_purchases(
     return with_asked(held, bought, now) if bought else held
 
 
-def find_bought(ground: ScaleUpContext) -> Bought | None:
+def find_bought(context: ScaleUpContext) -> Bought | None:
     """Return which machines on their way were bought for pods of a class; None: CA does not ask."""
-    if ground.settings.is_ca:
+    if context.settings.is_ca:
         return None
-    purchases, coming = ground.state.memory.purchases, ground.coming
+    purchases, coming = context.state.memory.purchases, context.coming
 
     def rows(pod_class: PodClass) -> Sequence[int]:
         kind = kind_of(pod_class) if purchases else ""
@@ -137,10 +137,10 @@ def _newest_up(state: ClusterState, ref: GroupRef, since: float) -> Node | None:
 def _find_rejection(state: ClusterState, settings: Settings, node: Node, pod_class: PodClass) -> Rejection | None:
     """Why a node does not take a pod of the class even when only DaemonSets run on it."""
     sample = sample_of(node, state.observation)
-    board = state.observation.snapshot.sibling()
-    board.add_nodes([sanitized(node, node.name, settings.templates)])
-    place_daemons(board, Template(node, sample.pods), [len(board) - 1])
-    rejection = explain(board, pod_class, len(board) - 1)
+    template_nodes = state.observation.snapshot.sibling()
+    template_nodes.add_nodes([sanitized(node, node.name, settings.templates)])
+    place_daemons(template_nodes, Template(node, sample.pods), [len(template_nodes) - 1])
+    rejection = explain(template_nodes, pod_class, len(template_nodes) - 1)
     return rejection if rejection is not None and rejection.predicate in _OF_THE_NODE else None
 
 

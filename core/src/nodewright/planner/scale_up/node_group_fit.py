@@ -33,10 +33,10 @@ class NodeGroupFit:
         self._barred = barred
         self._templates = templates
         self._row = {ref: row for row, ref in enumerate(templates)}
-        self._board = snapshot.sibling()
-        self._board.add_nodes([template.node for template in templates.values()])
+        self._template_nodes = snapshot.sibling()
+        self._template_nodes.add_nodes([template.node for template in templates.values()])
         for row, template in enumerate(templates.values()):
-            place_daemons(self._board, template, [row])
+            place_daemons(self._template_nodes, template, [row])
         self._beside: dict[GroupRef, Snapshot] = {}
         self._fits: dict[PodClass, frozenset[GroupRef]] = {}
         self._kinds: dict[GroupRef, Hashable] = {}
@@ -60,7 +60,7 @@ class NodeGroupFit:
         if barred is not None:
             return barred
         if is_countable(self._snapshot, pod_class):
-            return explain(self._board, pod_class, self._row[ref])
+            return explain(self._template_nodes, pod_class, self._row[ref])
         beside = self._with_node(ref)
         return explain(beside, pod_class, len(beside) - 1)
 
@@ -92,7 +92,7 @@ class NodeGroupFit:
 
     def _find(self, pod_class: PodClass) -> list[GroupRef]:
         if is_countable(self._snapshot, pod_class):
-            mask = feasible(self._board, pod_class)
+            mask = feasible(self._template_nodes, pod_class)
             return [ref for ref, fits in zip(self._row, mask.tolist(), strict=True) if fits]
         return [ref for ref in self._row if self._fits_beside(pod_class, ref)]
 

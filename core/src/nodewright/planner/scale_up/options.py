@@ -15,30 +15,30 @@ from nodewright.planner.scale_up.context import ScaleUpContext, deadline
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 
 
-def skip_reason(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
+def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     """Why a group may not grow now, whatever the pod; None when it may."""
-    group = ground.state.groups[ref]
-    unsafe = unsafe_reason(ground, ref) or _too_many(ground, ref)
+    group = context.state.groups[ref]
+    unsafe = unsafe_reason(context, ref) or _too_many(context, ref)
     if unsafe is not None:
         return unsafe
     if (group.seen.target or 0) >= group.seen.group.max_size:
         return SkipReason(code=SkipCode.MAX_SIZE, message="max node group size reached")
-    step = ground.room(ref) if group.seen.options.zero_or_max_node_scaling else 1
-    left = ground.nodes_left
+    step = context.room(ref) if group.seen.options.zero_or_max_node_scaling else 1
+    left = context.nodes_left
     if left is not None and group.seen.options.zero_or_max_node_scaling and step > left:
         return SkipReason(code=SkipCode.NODE_LIMIT, message="atomic scale-up exceeds cluster node count limit")
-    if ref not in ground.templates:
+    if ref not in context.templates:
         return SkipReason(code=SkipCode.NO_TEMPLATE, message="not ready for scale-up: no template of its nodes")
-    allowed, exceeded = ground.quota.allowed(ground.templates[ref].node, step)
+    allowed, exceeded = context.quota.allowed(context.templates[ref].node, step)
     if allowed < step:
         scarce = tuple(dict.fromkeys(name for quota in exceeded for name in quota.resources))
         return SkipReason(code=SkipCode.RESOURCE_LIMIT, message="; ".join(map(str, exceeded)), resources=scarce)
     return None
 
 
-def unsafe_reason(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
+def unsafe_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     """Why nothing may be asked of a group now."""
-    state = ground.state
+    state = context.state
     group, observed = state.groups[ref], state.observation.groups[ref]
     if not observed.is_known:
         return SkipReason(code=SkipCode.UNKNOWN, message=f"not ready for scale-up: {observed.problem}")
@@ -50,7 +50,7 @@ def unsafe_reason(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
         return SkipReason(
             code=SkipCode.UNHEALTHY, message="not ready for scale-up: the cluster is unhealthy through it"
         )
-    if ref in ground.corrected:
+    if ref in context.corrected:
         return SkipReason(code=SkipCode.CORRECTED, message="its size is being corrected in this loop")
     return _reason_to_rest(group, state.now)
 
@@ -67,38 +67,38 @@ def _reason_to_rest(group: GroupState, now: float) -> SkipReason | None:
     return None
 
 
-def _too_many(ground: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
+def _too_many(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
     """Why a group that would have to be made may not be."""
-    if ref not in ground.new_groups or ground.state.groups[ref].seen.target or ground.new_groups_left > 0:
+    if ref not in context.new_groups or context.state.groups[ref].seen.target or context.new_groups_left > 0:
         return None
-    most = ground.settings.autoprovisioning.max_autoprovisioned_node_group_count
+    most = context.settings.autoprovisioning.max_autoprovisioned_node_group_count
     message = f"max autoprovisioned node group count reached ({most})"
     return SkipReason(code=SkipCode.GROUP_LIMIT, message=message)
 
 
 def make_option(
-    ground: ScaleUpContext,
+    context: ScaleUpContext,
     ref: GroupRef,
     groups: Sequence[PodGroup],
     similar: Sequence[GroupRef],
-    gallery: NodeGroupFit,
+    fit: NodeGroupFit,
 ) -> Option | None:
     """What growing one group, and those ``similar`` to it, would do for the pods; None when it would help none."""
-    fitting = [group for group in groups if ref in gallery.fits(group.pod_class)]
+    fitting = [group for group in groups if ref in fit.fits(group.pod_class)]
     if not fitting:
         return None
-    return option_of(ground, ref, _estimate(ground, ref, fitting, similar, gallery))
+    return option_of(context, ref, _estimate(context, ref, fitting, similar, fit))
 
 
-def option_of(ground: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
+def option_of(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
     """What an estimate of growing one group amounts to; None when it would help nobody."""
-    seen = ground.state.groups[ref].seen
-    count = found.node_count if ground.settings.is_ca else found.new_nodes
+    seen = context.state.groups[ref].seen
+    count = found.node_count if context.settings.is_ca else found.new_nodes
     if count and seen.options.zero_or_max_node_scaling:
         count = seen.group.max_size
     if not count or not found.pods:
         return None
-    template = ground.templates[ref]
+    template = context.templates[ref]
     return Option(
         group=ref,
         node=template.node,
@@ -106,27 +106,27 @@ def option_of(ground: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option 
         pods=found.pods,
         requested=_requested(found),
         hourly_price=seen.hourly_price,
-        has_gpu=bool(ground.accelerators.count(template.node)[0]),
-        exists=ref not in ground.new_groups or bool(seen.target),
+        has_gpu=bool(context.accelerators.count(template.node)[0]),
+        exists=ref not in context.new_groups or bool(seen.target),
     )
 
 
 def _estimate(
-    ground: ScaleUpContext,
+    context: ScaleUpContext,
     ref: GroupRef,
     groups: Sequence[PodGroup],
     similar: Sequence[GroupRef],
-    gallery: NodeGroupFit,
+    fit: NodeGroupFit,
 ) -> Estimate:
-    settings = ground.settings.scale_up
-    room = sum(ground.room(other) for other in (ref, *similar))
-    left = ground.nodes_left
+    settings = context.settings.scale_up
+    room = sum(context.room(other) for other in (ref, *similar))
+    left = context.nodes_left
     thresholds = [settings.max_nodes_per_scaleup, room or -1]
     if left is not None:
         thresholds.append(left if left > 0 else -1)
-    is_over = deadline(ground.state.elapsed, settings.max_nodegroup_binpacking_duration)
+    is_over = deadline(context.state.elapsed, settings.max_nodegroup_binpacking_duration)
     fastpath = settings.fastpath_binpacking_enabled
-    return gallery.estimate(ref, groups, node_limit(thresholds), fastpath=fastpath, is_over=is_over)
+    return fit.estimate(ref, groups, node_limit(thresholds), fastpath=fastpath, is_over=is_over)
 
 
 def _requested(found: Estimate) -> dict[str, int]:

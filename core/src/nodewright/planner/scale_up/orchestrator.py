@@ -14,9 +14,15 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
 from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
-from nodewright.planner.scale_up.balancing import find_similar, spread_over
+from nodewright.planner.scale_up.balancing import balance_over, find_similar
 from nodewright.planner.scale_up.context import ScaleUpContext, deadline, grown, with_targets
-from nodewright.planner.scale_up.failover import Probation, Trial, is_cut, least_alike, no_more_alike
+from nodewright.planner.scale_up.failover import (
+    Probation,
+    ProbationPlan,
+    is_cut,
+    prefer_other_failure_domain,
+    without_same_failure_domain,
+)
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import make_option, skip_reason
 from nodewright.snapshot.pod_class import PodClass
@@ -55,18 +61,18 @@ class ScaleUp:
 
     def __init__(
         self,
-        ground: ScaleUpContext,
+        context: ScaleUpContext,
         pods: Sequence[Pod],
         random: Random,
         barred: Mapping[GroupRef, SkipReason] | None = None,
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._random = random
-        self._groups = group_pods(pods, ground.snapshot)
-        reasons = {ref: skip_reason(ground, ref) for ref in ground.state.groups}
+        self._groups = group_pods(pods, context.snapshot)
+        reasons = {ref: skip_reason(context, ref) for ref in context.state.groups}
         self._skipped = {ref: reason for ref, reason in reasons.items() if reason is not None} | dict(barred or {})
-        self._gallery = NodeGroupFit(ground.snapshot, ground.templates, ground.barred)
-        self._probes = self._make_probes(ground.state.groups.keys() - self._skipped.keys())
+        self._fit = NodeGroupFit(context.snapshot, context.templates, context.barred)
+        self._probation = self._make_probation(context.state.groups.keys() - self._skipped.keys())
         self._unhelped: dict[PodClass, GroupReasons] = {}
         self._postponed: Rejection | SkipReason | None = None
 
@@ -81,9 +87,9 @@ class ScaleUp:
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
         if is_probe:
             nodes = sum(expansion.added for expansion in expansions)
-            trial = self._probes.try_out(chosen, self._probes.offered(chosen.group, self._groups), nodes)
-            if trial.rest:
-                return self._probe(options, chosen, trial, expansions)
+            probation_plan = self._probation.try_out(chosen, self._probation.offered(chosen.group, self._groups), nodes)
+            if probation_plan.rest:
+                return self._probe(options, chosen, probation_plan, expansions)
         report = self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
         return increases(expansions, chosen.pods), report
 
@@ -92,73 +98,79 @@ class ScaleUp:
         self._postponed = _POSTPONED.get(result)
         return self._report(result, [])
 
-    def _make_probes(self, may_grow: Collection[GroupRef]) -> Probation:
-        return Probation(self._ground, may_grow, self._gallery)
+    def _make_probation(self, may_grow: Collection[GroupRef]) -> Probation:
+        return Probation(self._context, may_grow, self._fit)
 
     def _options(self) -> list[Option]:
         """What every group would do; when time is up, those that were looked at until some would help."""
         found: list[Option] = []
-        elapsed, limit = self._ground.state.elapsed, self._ground.settings.scale_up.max_binpacking_time
-        for ref in [ref for ref in self._ground.state.groups if ref not in self._skipped]:
+        elapsed, limit = self._context.state.elapsed, self._context.settings.scale_up.max_binpacking_time
+        for ref in [ref for ref in self._context.state.groups if ref not in self._skipped]:
             if found and 0 < limit < elapsed():
                 self._skipped[ref] = _NO_TIME
                 continue
-            offered = self._probes.offered(ref, self._groups)
-            option = make_option(self._ground, ref, offered, self._similar(ref, offered), self._gallery)
+            offered = self._probation.offered(ref, self._groups)
+            option = make_option(self._context, ref, offered, self._similar(ref, offered), self._fit)
             if option is not None:
                 found.append(option)
         return found
 
     def _similar(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[GroupRef]:
         """Over which groups growth of one for these pods is spread besides."""
-        similar = find_similar(self._ground, ref, groups, self._gallery)
-        pods = [group.pods for group in groups if ref in self._gallery.fits(group.pod_class)] if similar else ()
-        return no_more_alike(self._ground, ref, similar, pods)
+        similar = find_similar(self._context, ref, groups, self._fit)
+        pods = [group.pods for group in groups if ref in self._fit.fits(group.pod_class)] if similar else ()
+        return without_same_failure_domain(self._context, ref, similar, pods)
 
     def _choose(self, options: Sequence[Option]) -> Option | None:
-        ground = self._ground
+        context = self._context
         prices = []
-        for ref, template in ground.templates.items():
-            price, capacity = ground.state.groups[ref].seen.hourly_price, template.node.status.capacity
+        for ref, template in context.templates.items():
+            price, capacity = context.state.groups[ref].seen.hourly_price, template.node.status.capacity
             if price is not None and "cpu" in capacity and "memory" in capacity:
                 prices.append((price, capacity["cpu"].milli, capacity["memory"].value))
-        context = ExpanderContext(
+        expander_context = ExpanderContext(
             unit_prices=find_unit_prices(prices),
-            cluster_nodes=ground.node_count,
-            priorities=ground.state.observation.priorities,
+            cluster_nodes=context.node_count,
+            priorities=context.state.observation.priorities,
         )
-        expanders = [name.strip() for name in ground.settings.scale_up.expander.split(",")]
-        return choose(least_alike(ground, options), expanders, context, self._random)
+        expanders = [name.strip() for name in context.settings.scale_up.expander.split(",")]
+        return choose(prefer_other_failure_domain(context, options), expanders, expander_context, self._random)
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
         """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it.
 
         Also: whether a group on probation among them may have been wanted for more than it is asked for.
         """
-        ground = self._ground
-        left = ground.nodes_left
+        context = self._context
+        left = context.nodes_left
         wanted = chosen.node_count if left is None else min(chosen.node_count, left)
-        wanted, _ = ground.quota.allowed(chosen.node, wanted)
+        wanted, _ = context.quota.allowed(chosen.node, wanted)
         similar = self._similar(chosen.group, self._groups)
         refs = [chosen.group, *(ref for ref in similar if ref not in self._skipped)]
-        refs.sort(key=list(ground.state.groups).index)
-        limits = self._probes.limits(chosen.group, refs, self._groups)
-        expansions = spread_over(ground, refs, wanted, limits)
+        refs.sort(key=list(context.state.groups).index)
+        limits = self._probation.limits(chosen.group, refs, self._groups)
+        expansions = balance_over(context, refs, wanted, limits)
         return expansions, is_cut(expansions, limits)
 
     def _probe(
-        self, options: Sequence[Option], chosen: Option, trial: Trial, expansions: tuple[Expansion, ...]
+        self,
+        options: Sequence[Option],
+        chosen: Option,
+        probation_plan: ProbationPlan,
+        expansions: tuple[Expansion, ...],
     ) -> tuple[list[IncreaseSize], ScaleUpReport]:
         """The trial, and the rest of its pods on groups that are neither on probation nor growing already."""
-        barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probes.reasons
+        barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probation.reasons
         # A group that the trial makes counts towards the most that may be made.
-        grown = with_targets(trial.ground, {expansion.group: expansion.target for expansion in expansions})
-        others = ScaleUp(grown, trial.rest, self._random, barred)
+        grown = with_targets(probation_plan.context, {expansion.group: expansion.target for expansion in expansions})
+        others = ScaleUp(grown, probation_plan.rest, self._random, barred)
         more, second = others.plan()
-        planned = {id(pod) for pod in trial.rest}
-        shown = [trial.option if option is chosen else option for option in options]
-        first = self._report(ScaleUpResult.SUCCESSFUL, shown, trial.option, expansions, planned)
-        return [*increases(expansions, trial.option.pods), *more], _joined(first, second, self._probes.reasons)
+        planned = {id(pod) for pod in probation_plan.rest}
+        shown = [probation_plan.option if option is chosen else option for option in options]
+        first = self._report(ScaleUpResult.SUCCESSFUL, shown, probation_plan.option, expansions, planned)
+        return [*increases(expansions, probation_plan.option.pods), *more], _joined(
+            first, second, self._probation.reasons
+        )
 
     def _report(
         self,
@@ -195,18 +207,18 @@ class ScaleUp:
 
     def _partial(self) -> str:
         passed_by = sum(reason is _NO_TIME for reason in self._skipped.values())
-        cut = ", ".join(map(str, self._gallery.cut_short))
+        cut = ", ".join(map(str, self._fit.cut_short))
         said = [f"{passed_by} groups were not looked at"] if passed_by else []
         said += [f"not all pods were tried on {cut}"] if cut else []
         return f"time was up: {' and '.join(said)}" if said else ""
 
     def _warnings(self) -> tuple[str, ...]:
-        problem = priority_problem(self._ground.state.observation.priorities)
-        return (problem,) if problem and "priority" in self._ground.settings.scale_up.expander.split(",") else ()
+        problem = priority_problem(self._context.state.observation.priorities)
+        return (problem,) if problem and "priority" in self._context.settings.scale_up.expander.split(",") else ()
 
     def _is_for_others(self, pod_class: PodClass, chosen: GroupRef) -> bool:
         """Whether groups that may grow take the pod, and the chosen one does not."""
-        fits = self._gallery.fits(pod_class)
+        fits = self._fit.fits(pod_class)
         if chosen in fits and chosen not in self._skipped:
             return False
         return any(ref not in self._skipped for ref in fits)
@@ -216,15 +228,15 @@ class ScaleUp:
         held = self._unhelped.get(pod_class)
         if held is None:
             held = self._unhelped[pod_class] = {
-                ref: self._reason(pod_class, ref, chosen) for ref in self._ground.state.groups
+                ref: self._reason(pod_class, ref, chosen) for ref in self._context.state.groups
             }
         return held
 
     def _reason(self, pod_class: PodClass, ref: GroupRef, chosen: Option | None) -> Rejection | SkipReason:
-        known = self._skipped.get(ref) or self._gallery.rejection(pod_class, ref) or self._probes.reason(ref, pod_class)
+        known = self._skipped.get(ref) or self._fit.rejection(pod_class, ref) or self._probation.reason(ref, pod_class)
         if known is not None:
             return known
-        if ref in self._gallery.cut_short and (chosen is None or chosen.group == ref):
+        if ref in self._fit.cut_short and (chosen is None or chosen.group == ref):
             return _CUT_SHORT
         return self._postponed or (_NO_ROOM_LEFT if chosen is None or chosen.group == ref else _NOT_CHOSEN)
 
@@ -260,14 +272,14 @@ def _summaries(options: Sequence[Option], chosen: Option | None) -> tuple[Option
 
 
 def plan_rounds(
-    ground: ScaleUpContext, pods: Sequence[Pod], random: Random
+    context: ScaleUpContext, pods: Sequence[Pod], random: Random
 ) -> tuple[list[IncreaseSize], list[ScaleUpReport]]:
     """The increases and the report of every round: one, or as many as help some pod that is left while there is time."""
-    settings = ground.settings.scale_up
-    is_over = deadline(ground.state.elapsed, settings.salvo_scale_up_budget)
+    settings = context.settings.scale_up
+    is_over = deadline(context.state.elapsed, settings.salvo_scale_up_budget)
     actions: list[IncreaseSize] = []
     reports: list[ScaleUpReport] = []
-    current: ScaleUpContext | None = ground
+    current: ScaleUpContext | None = context
     while current is not None and pods:
         increases, report = ScaleUp(current, pods, random).plan()
         actions += increases

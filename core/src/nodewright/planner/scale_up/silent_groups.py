@@ -10,7 +10,7 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
-from nodewright.planner.registration_deadline import last_joined
+from nodewright.planner.registration_deadline import last_registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silen
     return found
 
 
-def silence_moments(state: ClusterState, settings: Settings) -> Iterator[float]:
+def silence_deadlines(state: ClusterState, settings: Settings) -> Iterator[float]:
     """Return when each group with machines under way will have been silent for too long (epoch seconds)."""
     if settings.hedges:
         for group in state.groups.values():
@@ -96,7 +96,7 @@ def _probed_after(group: GroupState, state: ClusterState, settings: Settings) ->
 
 def _quiet_since(group: GroupState, state: ClusterState) -> float:
     """When the group last delivered a node, or when its oldest open request was made if that was later."""
-    return max(min(request.started for request in group.requests), min(last_joined(group, state), state.now))
+    return max(min(request.started for request in group.requests), min(last_registered(group, state), state.now))
 
 
 def _usual_seconds(ref: GroupRef, state: ClusterState, settings: Settings) -> float:

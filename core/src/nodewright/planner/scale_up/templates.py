@@ -66,12 +66,12 @@ def make_templates(state: ClusterState, settings: TemplateSettings) -> dict[Grou
     would run: always on a provider's description, on a copy only with ``force_ds`` or when they are node-critical.
     """
     sources = dict(_sources(state, settings))
-    board = state.observation.snapshot.sibling()
-    board.add_nodes([source.node for source in sources.values()])
+    template_nodes = state.observation.snapshot.sibling()
+    template_nodes.add_nodes([source.node for source in sources.values()])
     pods = {ref: list(source.pods) for ref, source in sources.items()}
     for daemon_set in state.observation.daemon_sets:
         pod = _daemon_pod(daemon_set)
-        fits = static_fit(board, board.class_of(pod), slice(0, len(board)))
+        fits = static_fit(template_nodes, template_nodes.class_of(pod), slice(0, len(template_nodes)))
         for (ref, source), fit in zip(sources.items(), fits.tolist(), strict=True):
             wanted = not source.is_real or settings.force_ds or _is_node_critical(pod)
             if fit and wanted and not _is_represented(daemon_set, source.pods):
