@@ -54,17 +54,18 @@ class Story:
         *groups: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
         minutes: float = 180,
+        start: float = 0.0,
         variant: type[FakeProvider] = FakeProvider,
         **cloud: Any,
     ) -> None:
         shapes = [{"cpu": 1, "memory": "4Gi", "max_size": 50, **group} for group in groups]
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(start)
         context = ProviderContext(clock=self.clock, random=Random(1), options={"groups": shapes, **cloud})
         provider = variant(context)
         self.cloud = provider.cloud
         self.loops: list[tuple[ClusterState, Plan]] = []
         tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
-        options = RunOptions(end=minutes * MINUTE, settings=tree, brain=self._brain(tree))
+        options = RunOptions(end=start + minutes * MINUTE, settings=tree, brain=self._brain(tree))
         calls = CallSettings(honours_retry_after=not tree.is_ca)
         self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock, calls)], options)
         self._result: SimulationResult | None = None

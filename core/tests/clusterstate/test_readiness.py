@@ -50,6 +50,9 @@ def readiness(seen: Node, *, known: float | None = None, looked_at: float = NOW 
         # Nothing does.
         (node("False", CREATED + 300), None, 0.0, False),
         (node("Unknown", CREATED + 300), None, 0.0, False),
+        # It was created while the API server's clock was ahead: it may have been Ready since.
+        (node("False", CREATED - 31), None, 0.0, False),
+        (node("False", CREATED - 5), None, 0.0, True),
         # It was known, and nothing has changed since, over whatever time.
         (node("Unknown", CREATED + 300), CREATED + 300, 0.0, True),
         # It was known, and has changed since: that tells only between loops that follow closely.

@@ -88,6 +88,21 @@ def test_what_is_read(site: Site) -> None:
     assert not picture.problem
 
 
+def test_a_node_of_the_future_is_as_old_as_it_is_known(site: Site) -> None:
+    """The API server's clock is ahead; what is read later, after a change of the node, too, says when it came."""
+    held = {"metadata": {"name": "a", "creationTimestamp": "2100-01-01T00:00:00Z"}}
+    site.server.put(f"{NODES}/a", held)
+    open_site(site)
+    assert [node.created for _, node in site.cluster.read(NOW).snapshot.nodes()] == [NOW]
+    site.server.put(f"{NODES}/a", {**held, "spec": {"unschedulable": True}})
+    for _ in range(1000):
+        nodes = [node for _, node in site.cluster.read(NOW + 50).snapshot.nodes()]
+        if nodes[0].spec.unschedulable:
+            break
+        threading.Event().wait(0.01)
+    assert [(node.created, node.spec.unschedulable) for node in nodes] == [(NOW, True)]
+
+
 def test_an_old_picture_is_not_acted_upon(site: Site) -> None:
     open_site(site)
     site.clock.sleep(180)

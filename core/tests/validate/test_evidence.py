@@ -28,11 +28,11 @@ def never_ready() -> Node:
     return replace(node, status=replace(node.status, conditions=(said,)))
 
 
-def was_ready() -> Node:
+def was_ready(after: float = 50.0) -> Node:
     node = never_ready()
     said = node.status.conditions[0]
     assert said.last_transition_time is not None
-    later = replace(said, last_transition_time=said.last_transition_time + timedelta(seconds=50))
+    later = replace(said, last_transition_time=said.last_transition_time + timedelta(seconds=after))
     return replace(node, status=replace(node.status, conditions=(later,)))
 
 
@@ -59,7 +59,8 @@ def rules(cause: DeletionCause, node: Node | None, *, pod: bool = False, rule: s
 
 
 def test_a_node_that_is_ready_or_was_is_refused() -> None:
-    for node in (build_node("g-0", provider_id=ID), build_node("g-0", provider_id=ID.upper()), was_ready()):
+    ready = build_node("g-0", provider_id=ID), build_node("g-0", provider_id=ID.upper())
+    for node in (*ready, was_ready(), was_ready(-60.0)):
         assert rules(REMOVED, node) == [f"machine {ID} is node g-0, which is ready or was"]
     assert rules(REMOVED, never_ready()) == []
     assert rules(REMOVED, None) == []

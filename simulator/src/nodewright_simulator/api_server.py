@@ -15,6 +15,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.predicates.selectors import parse_selector
+from nodewright.snapshot.node_times import NodeTimes
 from nodewright.snapshot.workloads import Workloads
 from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster, SimulatedPod
@@ -140,6 +141,7 @@ class ApiServer:
         self.budgets: tuple[BudgetRule, ...] = ()
         self.refusals: list[Refusal] = []
         self.misreads = Misreads()
+        self._times = NodeTimes()
         self._cluster = cluster
         self._agenda = agenda
         self._clock = clock
@@ -151,7 +153,7 @@ class ApiServer:
 
     def read(self, now: float) -> ClusterPicture:
         return replace(
-            self.misreads.apply(self._cluster.read(now), now),
+            self._dated(self.misreads.apply(self._cluster.read(now), now), now),
             workloads=self._workloads(),
             provisioning=self.requests.read(),
             quotas=self.quotas.read(),
@@ -210,6 +212,19 @@ class ApiServer:
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
         self.buffers.write_status(buffer)
+
+    def _dated(self, picture: ClusterPicture, now: float) -> ClusterPicture:
+        """Return the picture as an engine dates it whose clock is behind that of the cluster."""
+        if now >= self._clock.now():
+            return picture
+        snapshot = picture.snapshot.fork()
+        for row, node in list(snapshot.nodes()):
+            dated = self._times.no_later(node, now)
+            if dated is not node:
+                pods = snapshot.pods(row)
+                snapshot.remove_node(row)
+                snapshot.place_pods([(snapshot.add_node(dated), pods)])
+        return replace(picture, snapshot=snapshot)
 
     def _write(self, node: Node) -> None:
         self._cluster.change_node(node)

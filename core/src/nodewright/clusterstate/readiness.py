@@ -71,7 +71,7 @@ def was_never_ready(node: Node) -> bool:
         return True
     if created is None or said.last_transition_time is None:
         return False
-    return (said.last_transition_time - created).total_seconds() <= _FIRST_WORD_SECONDS
+    return abs((said.last_transition_time - created).total_seconds()) <= _FIRST_WORD_SECONDS
 
 
 def ready_condition(node: Node) -> NodeCondition | None:

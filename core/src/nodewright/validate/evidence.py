@@ -66,4 +66,4 @@ def _was_ready(node: Node) -> bool:
     created = node.metadata.creation_timestamp
     if ready is None or ready.status == "True" or ready.last_transition_time is None or created is None:
         return True
-    return (ready.last_transition_time - created).total_seconds() > _FIRST_STATUS_SECONDS
+    return abs((ready.last_transition_time - created).total_seconds()) > _FIRST_STATUS_SECONDS

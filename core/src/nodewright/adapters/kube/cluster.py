@@ -1,7 +1,7 @@
 """The real cluster as the engine reads it."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nodewright.adapters.kube.api import Api
@@ -16,6 +16,7 @@ from nodewright.model.objects import ClusterObjects
 from nodewright.model.pod import Pod
 from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
+from nodewright.snapshot.node_times import NodeTimes
 from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
@@ -151,6 +152,7 @@ class KubeCluster(KubeWrites):
         self._caches = caches
         self._max_age = max_age
         self._live = LivePicture()
+        self._times = NodeTimes()
         self._workloads = Workloads(controllers={})
         self._daemon_sets = ClusterObjects().daemon_sets
         self._provisioning = Provisioning()
@@ -163,7 +165,7 @@ class KubeCluster(KubeWrites):
         if missing:
             what = "; ".join(f"{kind}{f': {why}' if why else ''}" for kind, why in missing.items())
             raise KubeApiError(f"not everything in the cluster has been listed yet ({what})", retryable=True)
-        self._catch_up()
+        self._catch_up(now)
         return ClusterPicture(
             snapshot=self._live.fork(),
             pending=self._live.pending(),
@@ -180,7 +182,7 @@ class KubeCluster(KubeWrites):
         """Seconds since the API server last spoke of the kind that it has not spoken of for longest."""
         return max(self._caches.ages().values(), default=now)
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, now: float) -> None:
         if self._changed(_CONTEXT):
             self._live.set_context(Context.of(self._objects(_CONTEXT)))
         self._latest_workloads()
@@ -189,8 +191,15 @@ class KubeCluster(KubeWrites):
             self._buffers = Buffers.of(self._objects(_BUFFERS))
         if self._changed(_QUOTAS):
             self._quotas = self._objects(_QUOTAS).capacity_quotas
-        self._live.apply_nodes(self._caches.of("Node").take_changes())
+        self._live.apply_nodes(dict(self._dated_nodes(now)))
         self._live.apply_pods(self._caches.of("Pod").take_changes())
+
+    def _dated_nodes(self, now: float) -> Iterator[tuple[str, Node | None]]:
+        """Yield the changed nodes by name, with no time in the future; None for those that went."""
+        for name, node in self._caches.of("Node").take_changes().items():
+            if node is None:
+                self._times.forget(name)
+            yield name, self._times.no_later(node, now) if node is not None else None
 
     def _latest_workloads(self) -> Workloads:
         if self._changed(_WORKLOADS):
