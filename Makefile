@@ -5,15 +5,23 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check format pictures clean
+.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check format pictures clean
 
 setup: .venv/.dev
 
 demo: .venv/.runtime
 	$(BIN)/nodewright demo
 
+# The quick tier: every module and each kind of test, some ten minutes on two cores.
 test: .venv/.dev
-	$(BIN)/pytest -n auto --dist worksteal
+	E2E=off $(BIN)/pytest -n auto --dist worksteal -m "not slow"
+
+# What takes long and needs no control plane: a thousand schedules of faults, production traces, installs, browsers.
+test-slow: .venv/.dev
+	E2E=off $(BIN)/pytest -n auto --dist worksteal -m slow
+
+# Everything, as in CI: both tiers, and the end-to-end tests on a control plane.
+test-all: test test-slow e2e
 
 # Needs Go; the first build of the control plane takes some ten minutes, then it is kept.
 control-plane: .venv/.dev

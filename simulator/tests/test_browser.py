@@ -55,6 +55,9 @@ class Visit:
         return charts
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if not CHROMIUM.exists():

@@ -19,9 +19,13 @@ from nodewright.planner.plan import Plan, ScaleDownReport
 from workloads import BENCHMARKS
 
 SHARE = 0.02
+# Benchmarks of each kind that the quick tier runs, too.
+QUICK = ("estimate", "run-once-scale-up", "run-once-scale-down", "many-groups")
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BENCHMARKS]
+)
 def test_a_small_share_reaches_the_right_result(name: str) -> None:
     row = run.measure(name, BENCHMARKS[name], runs=1, share=SHARE)
     assert row["ok"], row["result"]

@@ -20,6 +20,13 @@ from nodewright_fake import CloudOptions, GroupConfig, fixed
 StartDaemon = Callable[..., DaemonProcess]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count every test of this folder to the slow tier."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+
+
 _WISH = os.environ.get("E2E", "auto")
 collect_ignore_glob = ["*"] if _WISH == "off" else []
 

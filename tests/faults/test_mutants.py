@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOL = Path(__file__).parents[2] / "bench" / "mutants.py"
 
 
@@ -12,6 +14,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, str(TOOL), *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_bugs_put_into_the_engine_are_caught() -> None:
     done = run("--only", "bought-twice", "--only", "failed-machines-stay", "--output", "json")
     assert done.returncode == 0, done.stderr

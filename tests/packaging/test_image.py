@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.packaging.conftest import ROOT, judge
 
 RECIPE = (ROOT / "deploy" / "Dockerfile").read_text()
 
 
+@pytest.mark.slow
 def test_what_the_image_runs(tmp_path: Path) -> None:
     sources = re.findall(r"^COPY (?!--from)(\S+) ", RECIPE, re.MULTILINE)
     for source in sources:

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -36,6 +37,7 @@ spec.NodeGroup(id=7, min_size=0, max_size=3)
 """
 
 
+@pytest.mark.slow
 def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Path) -> None:
     bin_folder = install("nodewright[all]")
     said = run(bin_folder / "nodewright", "demo", "--report", tmp_path / "demo.html", cwd=tmp_path)
@@ -50,6 +52,7 @@ def test_a_clean_install_runs_the_demo(install: Install, run: Run, tmp_path: Pat
     _assert_typed_for_others(run, bin_folder, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_lower_bounds_are_real(install: Install, run: Run, tmp_path: Path) -> None:
     """Exactly the oldest versions that the manifests allow: they install together, and the demo runs."""
     oldest = {found.name: found for found in _requirements() if found.name not in OWN}

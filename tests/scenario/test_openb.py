@@ -90,6 +90,7 @@ def check(result: SimulationResult, folder: Path, audit: MakeAudit) -> None:
     assert result.violations == ()
 
 
+@pytest.mark.slow
 def test_the_whole_trace(audit: MakeAudit) -> None:
     """149 days, 8,152 pods: each runs once and ends. No node is removed: see test_openb_scale_down.py."""
     scenario = trace_scenario(str(FOLDER))
@@ -106,6 +107,7 @@ def test_the_whole_trace(audit: MakeAudit) -> None:
     assert watcher.moments == sorted(watcher.moments)
 
 
+@pytest.mark.slow
 def test_the_packaged_cut_as_it_was(audit: MakeAudit) -> None:
     result = replay()
     check(result, CUT, audit)
@@ -119,6 +121,7 @@ def test_the_cut_at_every_tick_comes_to_the_same() -> None:
     assert quick.final == full.final
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"compression": 100.0}, {"all_at_once": True}])
 def test_harder_readings_of_the_same_facts(audit: MakeAudit, options: dict[str, Any]) -> None:
     check(replay(**options), CUT, audit)
@@ -128,6 +131,7 @@ def test_compression_divides_all_times() -> None:
     assert replay(compression=100.0).end < replay().end / 50
 
 
+@pytest.mark.slow
 def test_the_demo_shows_a_stock_out_and_its_remedy(audit: MakeAudit) -> None:
     result = build_simulation(demo_scenario(), BuildOptions(brain=Planning(strict=True))).run()
     check(result, CUT, audit)

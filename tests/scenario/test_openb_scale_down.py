@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from nodewright_simulator.journal import Fact, What
 from nodewright_simulator.openb import load_openb
 from scale_down import FOLDER, count_cycles, measure, replay
@@ -10,6 +12,7 @@ from scale_down import FOLDER, count_cycles, measure, replay
 MakeAudit = Callable[..., Any]
 
 
+@pytest.mark.slow
 def test_nodes_go_and_nothing_suffers(audit: MakeAudit) -> None:
     """Every removal of the run also passed the independent check, which ends the run where it finds fault."""
     trace, result = load_openb(FOLDER), replay("fast-1m")

@@ -33,6 +33,7 @@ def run_all(numbers: range, mutant: type[Replica]) -> None:
         Schedule(number, mutant).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "first", "said"),
     [
