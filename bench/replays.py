@@ -17,7 +17,7 @@ from nodewright_simulator.openb import trace_scenario
 from nodewright_simulator.result import WaitingTimes
 
 _WHOLE = str(Path(__file__).parents[1] / "tests" / "data" / "openb")
-_CUT = f"{files('nodewright.adapters.traces')}/data"
+_CUT = f"{files('nodewright_simulator')}/data"
 
 
 class Waits:

@@ -23,7 +23,7 @@ from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.simulation import OnProgress
 
 FOLDER = Path(__file__).parents[1] / "data" / "openb"
-CUT = Path(str(files("nodewright.adapters.traces"))) / "data"
+CUT = Path(str(files("nodewright_simulator"))) / "data"
 Amounts = Mapping[str, int]
 MakeAudit = Callable[..., Any]
 

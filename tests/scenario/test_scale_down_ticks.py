@@ -10,7 +10,7 @@ from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.openb import trace_scenario
 from nodewright_simulator.result import SimulationResult
 
-CUT = str(files("nodewright.adapters.traces")) + "/data"
+CUT = str(files("nodewright_simulator")) + "/data"
 EAGER = {
     "scale-down-unneeded-time": "30s",
     "scale-down-delay-after-add": "20s",
