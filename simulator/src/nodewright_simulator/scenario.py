@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from nodewright.model.provisioning_request import CHECK_CAPACITY
+from nodewright.model.settings_base import Help
 from nodewright_simulator.scheduler import Preference
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -26,46 +27,53 @@ class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class TolerationSpec(Strict, frozen=True, kw_only=True):
-    key: str = ""
-    operator: Annotated[str, Meta(pattern="^(Exists|Equal)$")] = "Equal"
-    value: str = ""
-    effect: str = ""
+    """A toleration of a pod, as in Kubernetes."""
+
+    key: Annotated[str, Help("The key of the taint. Empty with the operator Exists: every taint.")] = ""
+    operator: Annotated[
+        str,
+        Meta(pattern="^(Exists|Equal)$"),
+        Help("Exists tolerates every value of the key, Equal only the given one."),
+    ] = "Equal"
+    value: Annotated[str, Help("The value of the taint, for the operator Equal.")] = ""
+    effect: Annotated[str, Help("NoSchedule, NoExecute or PreferNoSchedule. Empty: every effect.")] = ""
 
 
 class SpreadSpec(Strict, frozen=True, kw_only=True):
-    """Pods of one workload spread over the values of a node label."""
+    """Spread the pods of one workload over the values of a node label."""
 
-    key: str = "topology.kubernetes.io/zone"
-    max_skew: Annotated[int, Meta(ge=1)] = 1
-    when_unsatisfiable: Annotated[str, Meta(pattern="^(DoNotSchedule|ScheduleAnyway)$")] = "DoNotSchedule"
+    key: Annotated[str, Help("The label of the nodes.")] = "topology.kubernetes.io/zone"
+    max_skew: Annotated[int, Meta(ge=1), Help("How many more pods one value may have than another.")] = 1
+    when_unsatisfiable: Annotated[
+        str,
+        Meta(pattern="^(DoNotSchedule|ScheduleAnyway)$"),
+        Help("DoNotSchedule: a pod that would break the rule waits. ScheduleAnyway: it runs all the same."),
+    ] = "DoNotSchedule"
 
 
 class PodTemplate(Strict, frozen=True, kw_only=True):
-    """What each pod of a workload asks for; ``resources`` are further resources by name.
+    """What each pod of a workload asks for."""
 
-    A pod that is evicted runs on for ``grace``. ``local_storage``: it has an emptyDir, which is lost with it.
-    """
-
-    cpu: Amount = "100m"
-    memory: Amount = "128Mi"
-    resources: dict[str, Amount] = {}
-    namespace: Name = "default"
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    node_selector: dict[str, str] = {}
-    tolerations: tuple[TolerationSpec, ...] = ()
-    spread: tuple[SpreadSpec, ...] = ()
-    apart: bool = False  # no two pods of the workload on one node
-    priority: int | None = None
-    grace: Seconds = Seconds(30)
-    local_storage: bool = False
+    cpu: Annotated[Amount, Help("Requested CPU, as a Kubernetes quantity.")] = "100m"
+    memory: Annotated[Amount, Help("Requested memory, as a Kubernetes quantity.")] = "128Mi"
+    resources: Annotated[dict[str, Amount], Help("Further requested resources, by name.")] = {}
+    namespace: Annotated[Name, Help("The namespace of the pods.")] = "default"
+    labels: Annotated[dict[str, str], Help("Labels of the pods.")] = {}
+    annotations: Annotated[dict[str, str], Help("Annotations of the pods.")] = {}
+    node_selector: Annotated[dict[str, str], Help("Labels that the node must have.")] = {}
+    tolerations: Annotated[tuple[TolerationSpec, ...], Help("Taints that the pods tolerate.")] = ()
+    spread: Annotated[tuple[SpreadSpec, ...], Help("Topology spread constraints.")] = ()
+    apart: Annotated[bool, Help("No two pods of the workload run on one node.")] = False
+    priority: Annotated[int | None, Help("The priority of the pods.")] = None
+    grace: Annotated[Seconds, Help("How long an evicted pod runs on before it ends.")] = Seconds(30)
+    local_storage: Annotated[bool, Help("The pods have an emptyDir on disk, which is lost with them.")] = False
 
 
 class Workload(Strict, frozen=True, kw_only=True):
-    """Pods of one kind. A workload's name is unique in its scenario."""
+    """Pods of one kind."""
 
-    name: Name
-    pod: PodTemplate = PodTemplate()
+    name: Annotated[Name, Help("The name of the workload, unique in the scenario.")]
+    pod: Annotated[PodTemplate, Help("What each of its pods asks for.")] = PodTemplate()
 
 
 class DaemonSetSpec(Workload, frozen=True, kw_only=True):
@@ -73,155 +81,149 @@ class DaemonSetSpec(Workload, frozen=True, kw_only=True):
 
 
 class DeploymentSpec(Workload, frozen=True, kw_only=True):
-    """Pods that run until the end; a lost one is replaced."""
+    """Pods that run until the end. A lost one is replaced."""
 
-    replicas: Count
-    at: Seconds = Seconds(0)
+    replicas: Annotated[Count, Help("How many pods there are.")]
+    at: Annotated[Seconds, Help("When the deployment is created.")] = Seconds(0)
 
 
 class JobsSpec(Workload, frozen=True, kw_only=True):
-    """``count`` pods that end by themselves, one after the other.
+    """Pods that end by themselves and come one after the other."""
 
-    The first comes ``at``, the others ``every`` so often, on average when ``random_arrivals``. Each runs for
-    ``duration``, or for a time between that and ``longest``.
-    """
-
-    count: Count = 1
-    at: Seconds = Seconds(0)
-    every: Seconds = Seconds(0)
-    random_arrivals: bool = False
-    duration: Seconds
-    longest: Seconds | None = None
+    count: Annotated[Count, Help("How many pods come.")] = 1
+    at: Annotated[Seconds, Help("When the first one comes.")] = Seconds(0)
+    every: Annotated[Seconds, Help("Time between two of them, on average with random_arrivals.")] = Seconds(0)
+    random_arrivals: Annotated[bool, Help("The pods come at random times.")] = False
+    duration: Annotated[Seconds, Help("How long each pod runs, or at least with longest.")]
+    longest: Annotated[Seconds | None, Help("Each pod runs for a random time from duration to this.")] = None
 
 
 class BudgetSpec(Strict, frozen=True, kw_only=True):
-    """A PodDisruptionBudget for the pods of one workload, or for those with ``labels`` in ``namespace``.
+    """A PodDisruptionBudget. Give one of min_available and max_unavailable, and one of workload and labels."""
 
-    Exactly one of ``min_available`` and ``max_unavailable`` is given, as a number of pods or a share like ``25%``.
-    """
-
-    name: Name
-    workload: Name | None = None
-    labels: dict[str, str] = {}
-    namespace: Name = "default"
-    min_available: IntOrPercent | None = None
-    max_unavailable: IntOrPercent | None = None
+    name: Annotated[Name, Help("The name of the budget.")]
+    workload: Annotated[Name | None, Help("The workload whose pods it protects.")] = None
+    labels: Annotated[dict[str, str], Help("Labels of the pods that it protects.")] = {}
+    namespace: Annotated[Name, Help("The namespace of these pods, with labels.")] = "default"
+    min_available: Annotated[IntOrPercent | None, Help("How many pods must stay, as a number or a share like 25%.")] = (
+        None
+    )
+    max_unavailable: Annotated[
+        IntOrPercent | None, Help("How many pods may be missing, as a number or a share like 25%.")
+    ] = None
 
 
 class PodSetSpec(Strict, frozen=True, kw_only=True):
-    """So many pods of one kind in a request."""
+    """Pods of one kind in a request."""
 
-    count: Count
-    pod: PodTemplate = PodTemplate()
+    count: Annotated[Count, Help("How many pods.")]
+    pod: Annotated[PodTemplate, Help("What each of them asks for.")] = PodTemplate()
 
 
 class RequestSpec(Strict, frozen=True, kw_only=True):
-    """A ProvisioningRequest that somebody creates ``at``, with its PodTemplates, and perhaps deletes ``deleted_at``.
+    """A ProvisioningRequest with its PodTemplates. Pods with its two annotations consume it."""
 
-    Pods consume it that carry the two annotations (``pod: {annotations: …}`` of a workload).
-    """
-
-    name: Name
-    class_name: Name = msgspec.field(default=CHECK_CAPACITY, name="class")
-    namespace: Name = "default"
-    parameters: dict[str, str] = {}
-    pod_sets: tuple[PodSetSpec, ...]
-    at: Seconds = Seconds(0)
-    deleted_at: Seconds | None = None
+    name: Annotated[Name, Help("The name of the request.")]
+    class_name: Annotated[Name, Help("The provisioning class.")] = msgspec.field(default=CHECK_CAPACITY, name="class")
+    namespace: Annotated[Name, Help("The namespace of the request.")] = "default"
+    parameters: Annotated[dict[str, str], Help("Parameters of the class.")] = {}
+    pod_sets: Annotated[tuple[PodSetSpec, ...], Help("The pods for which it asks for capacity.")]
+    at: Annotated[Seconds, Help("When the user creates it.")] = Seconds(0)
+    deleted_at: Annotated[Seconds | None, Help("When the user deletes it.")] = None
 
 
 class SpareSpec(Strict, frozen=True, kw_only=True):
-    """A CapacityBuffer that somebody creates ``at``, and perhaps deletes ``deleted_at``.
+    """A CapacityBuffer. Its pods are like those of deployment, or like pod."""
 
-    Its pods are like those of a ``deployment`` or, with a PodTemplate of its own, like ``pod``.
-    """
-
-    name: Name
-    pod: PodTemplate | None = None
-    deployment: Name | None = None
-    replicas: Count | None = None
-    percentage: Count | None = None
-    limits: dict[str, Amount] | None = None
-    at: Seconds = Seconds(0)
-    deleted_at: Seconds | None = None
+    name: Annotated[Name, Help("The name of the buffer.")]
+    pod: Annotated[PodTemplate | None, Help("A pod template of its own.")] = None
+    deployment: Annotated[Name | None, Help("The deployment whose pods it is for.")] = None
+    replicas: Annotated[Count | None, Help("How many pods it holds room for.")] = None
+    percentage: Annotated[Count | None, Help("The same as a share of the deployment, in percent.")] = None
+    limits: Annotated[
+        dict[str, Amount] | None, Help("The most resources that its pods may ask for together, by name.")
+    ] = None
+    at: Annotated[Seconds, Help("When the user creates it.")] = Seconds(0)
+    deleted_at: Annotated[Seconds | None, Help("When the user deletes it.")] = None
 
 
 class TraceSpec(Strict, frozen=True, kw_only=True):
-    """A recorded workload: a folder with the tables of the openb trace, or the cut that is packaged.
+    """A recorded workload. Unless the provider has groups of its own, every node shape of the trace becomes one."""
 
-    All times are divided by ``compression``, times of arrival moreover by ``rush``; with ``all_at_once`` every
-    pod comes at the start. Unless the provider has groups of its own, every node shape of the trace becomes one.
-    """
-
-    folder: str | None = None
-    compression: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
-    rush: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
-    all_at_once: bool = False
+    folder: Annotated[
+        str | None, Help("A folder with the tables of the openb trace. Without it: the part that is packaged.")
+    ] = None
+    compression: Annotated[float, Meta(gt=0, le=1_000_000), Help("All times are divided by this.")] = 1.0
+    rush: Annotated[float, Meta(gt=0, le=1_000_000), Help("Times of arrival are divided by this besides.")] = 1.0
+    all_at_once: Annotated[bool, Help("Every pod comes at the start.")] = False
 
 
 class Happening(Strict, frozen=True, kw_only=True, tag_field="do"):
-    """Something that is done to the world at a time."""
+    """Something that happens at a time."""
 
-    at: Seconds
+    at: Annotated[Seconds, Help("When it happens.")]
 
 
 class Scale(Happening, frozen=True, kw_only=True, tag="scale"):
     """A deployment gets another number of replicas."""
 
-    deployment: Name
-    replicas: Count
+    deployment: Annotated[Name, Help("The name of the deployment.")]
+    replicas: Annotated[Count, Help("Its new number of replicas.")]
 
 
 class Crash(Happening, frozen=True, kw_only=True, tag="crash"):
-    """The engine dies at its ``write``-th change of the cloud after ``at``, before the call or after its effect,
-    and starts again ``down`` later.
-    """
+    """The engine dies at a write to the cloud, and starts again later."""
 
-    write: Annotated[int, Meta(ge=1)] = 1
-    after_effect: bool = False
-    down: Seconds = Seconds(30)
-    keeps_memory: bool = True
+    write: Annotated[int, Meta(ge=1), Help("Which write after at: 1 is the first.")] = 1
+    after_effect: Annotated[bool, Help("It dies after the write took effect, not before the call.")] = False
+    down: Annotated[Seconds, Help("How long it is down.")] = Seconds(30)
+    keeps_memory: Annotated[bool, Help("It finds its saved state again.")] = True
 
 
 class Restart(Happening, frozen=True, kw_only=True, tag="restart"):
-    """The engine dies between two loops, and starts again ``down`` later.
+    """The engine dies between two loops, and starts again later."""
 
-    ``saved`` is what it finds then: what it had saved, or a save of some time before, a part of the file, the state of
-    another cluster, or that of a later version.
-    """
-
-    down: Seconds = Seconds(30)
-    keeps_memory: bool = True
-    saved: Annotated[str, Meta(pattern="^(kept|old|truncated|foreign|newer)$")] = "kept"
+    down: Annotated[Seconds, Help("How long it is down.")] = Seconds(30)
+    keeps_memory: Annotated[bool, Help("It finds a saved state again.")] = True
+    saved: Annotated[
+        str,
+        Meta(pattern="^(kept|old|truncated|foreign|newer)$"),
+        Help(
+            "Which state it finds: its own, an older one, a part of the file, that of another cluster, or "
+            "one of a later version."
+        ),
+    ] = "kept"
 
 
 class Kill(Happening, frozen=True, kw_only=True, tag="kill"):
-    """The engine dies at the ``step``-th point after ``at`` before or after something that it leaves behind: a call of the
-    cloud, an edit, an eviction or a save. It starts again ``down`` later.
-    """
+    """The engine dies beside any of its writes: to the cloud, to nodes, to pods, to its state. It starts again later."""
 
-    step: Annotated[int, Meta(ge=1)] = 1
-    down: Seconds = Seconds(30)
-    keeps_memory: bool = True
+    step: Annotated[
+        int,
+        Meta(ge=1),
+        Help("Which point after at: 1 is the first. There is one before and one after each write."),
+    ] = 1
+    down: Annotated[Seconds, Help("How long it is down.")] = Seconds(30)
+    keeps_memory: Annotated[bool, Help("It finds its saved state again.")] = True
 
 
 class FullDisk(Happening, frozen=True, kw_only=True, tag="full_disk"):
-    """For that long no state can be saved."""
+    """No state can be saved for a time."""
 
-    lasts: Seconds = msgspec.field(name="for")
+    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
 
 
 class Outage(Happening, frozen=True, kw_only=True, tag="unready"):
-    """So many nodes that are ready, the oldest, are not ready for that long."""
+    """The oldest ready nodes are not ready for a time."""
 
-    nodes: Count = 1
-    lasts: Seconds = msgspec.field(name="for")
+    nodes: Annotated[Count, Help("How many nodes.")] = 1
+    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
 
 
 class PauseWrites(Happening, frozen=True, kw_only=True, tag="pause"):
-    """Somebody orders ``nodewright pause``: nothing is written to any cloud for that long."""
+    """An operator runs nodewright pause: nothing is written to any cloud for a time."""
 
-    lasts: Seconds = msgspec.field(name="for")
+    lasts: Annotated[Seconds, Help("For how long, more than nothing.")] = msgspec.field(name="for")
 
     def __post_init__(self) -> None:
         if not self.lasts > 0:
@@ -229,47 +231,52 @@ class PauseWrites(Happening, frozen=True, kw_only=True, tag="pause"):
 
 
 class ResumeWrites(Happening, frozen=True, kw_only=True, tag="resume"):
-    """Somebody ends the pause."""
+    """An operator ends the pause."""
 
 
 class RefuseEvictions(Happening, frozen=True, kw_only=True, tag="refuse_evictions"):
-    """For that long the API server lets no pod be evicted, of one namespace or of any."""
+    """The API server refuses evictions for a time."""
 
-    lasts: Seconds = msgspec.field(name="for")
-    namespace: Name | None = None
+    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    namespace: Annotated[Name | None, Help("Of pods of this namespace only.")] = None
 
 
 class RefuseEdits(Happening, frozen=True, kw_only=True, tag="refuse_edits"):
-    """For that long the API server refuses edits of nodes; ``takes_effect``: only the answer is lost."""
+    """The API server refuses edits of nodes for a time."""
 
-    lasts: Seconds = msgspec.field(name="for")
-    takes_effect: bool = False
+    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    takes_effect: Annotated[bool, Help("The edits take effect; only the response is lost.")] = False
 
 
 class Misread(Happening, frozen=True, kw_only=True, tag="misread"):
-    """For that long the list of the cluster is wrong: it shows no pods, every other one, what was there before, or the
-    nodes alone as they were before.
-    """
+    """The list of the cluster is wrong for a time."""
 
-    lasts: Seconds = msgspec.field(name="for")
-    shows: Annotated[str, Meta(pattern="^(no_pods|half_of_the_pods|stale|stale_nodes)$")] = "no_pods"
+    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    shows: Annotated[
+        str,
+        Meta(pattern="^(no_pods|half_of_the_pods|stale|stale_nodes)$"),
+        Help(
+            "What it shows: no pods, every other one, everything as it was before, or the nodes alone as "
+            "they were before."
+        ),
+    ] = "no_pods"
 
 
 class TouchNodes(Happening, frozen=True, kw_only=True, tag="touch_nodes"):
-    """Somebody cordons or taints the oldest so many ready nodes, and undoes that after that long; or deletes them, and
-    their kubelets register again after that long.
-    """
+    """A person changes the oldest ready nodes, and undoes it after a time. Deleted nodes register again."""
 
-    how: Annotated[str, Meta(pattern="^(cordon|taint|delete)$")]
-    nodes: Count = 1
-    lasts: Seconds = msgspec.field(name="for")
+    how: Annotated[str, Meta(pattern="^(cordon|taint|delete)$"), Help("What is done: cordon, taint or delete.")]
+    nodes: Annotated[Count, Help("How many nodes.")] = 1
+    lasts: Annotated[Seconds, Help("After what time it is undone.")] = msgspec.field(name="for")
 
 
 class JumpClock(Happening, frozen=True, kw_only=True, tag="jump_clock"):
-    """Somebody sets the wall clock of the engine's machine ``by`` so many seconds, and back after that long, if ever."""
+    """The wall clock of the engine's machine is set to another time."""
 
-    by: float
-    lasts: Seconds | None = msgspec.field(name="for", default=None)
+    by: Annotated[float, Help("By how many seconds. Below zero: back.")]
+    lasts: Annotated[Seconds | None, Help("After what time it is set right again. Without it: never.")] = msgspec.field(
+        name="for", default=None
+    )
 
 
 Event = (
@@ -290,32 +297,32 @@ Event = (
 
 
 class Scenario(Strict, frozen=True, kw_only=True):
-    """One simulation. ``settings`` are flags without their dashes; ``providers`` maps names to their options.
+    """A simulation: a cluster, its clouds, its workloads, and what happens to them."""
 
-    ``engine_pod``: the engine itself runs in such a pod, in namespace kube-system unless that says otherwise, once one
-    has found a node; when that pod is evicted or lost, the engine goes on in the pod that replaces it.
-
-    ``stops_idle`` ends the run when nothing is left to happen, before ``duration`` is over.
-    """
-
-    name: str
-    description: str = ""
-    duration: Seconds
-    seed: int = 0
-    settings: dict[str, Any] = {}
-    providers: dict[Name, dict[str, Any]]
-    scheduler: Preference = Preference.LEAST_ALLOCATED
-    stops_idle: bool = False
-    startup_taints_last: Seconds = Seconds(0)
-    daemon_sets: tuple[DaemonSetSpec, ...] = ()
-    deployments: tuple[DeploymentSpec, ...] = ()
-    jobs: tuple[JobsSpec, ...] = ()
-    disruption_budgets: tuple[BudgetSpec, ...] = ()
-    provisioning_requests: tuple[RequestSpec, ...] = ()
-    capacity_buffers: tuple[SpareSpec, ...] = ()
-    engine_pod: PodTemplate | None = None
-    trace: TraceSpec | None = None
-    timeline: tuple[Event, ...] = ()
+    name: Annotated[str, Help("The name of the scenario.")]
+    description: Annotated[str, Help("What it shows.")] = ""
+    duration: Annotated[Seconds, Help("How long it lasts, in virtual time.")]
+    seed: Annotated[int, Help("The seed of everything that is left to chance.")] = 0
+    settings: Annotated[dict[str, Any], Help("Settings of nodewright, by flag without dashes (docs/settings.md).")] = {}
+    providers: Annotated[dict[Name, dict[str, Any]], Help("The clouds: each provider's options, by its name.")]
+    scheduler: Annotated[Preference, Help("Which nodes kube-scheduler prefers.")] = Preference.LEAST_ALLOCATED
+    stops_idle: Annotated[bool, Help("The run ends when nothing is left to happen, before duration is over.")] = False
+    startup_taints_last: Annotated[Seconds, Help("How long start-up taints stay on a node that is ready.")] = Seconds(0)
+    daemon_sets: Annotated[tuple[DaemonSetSpec, ...], Help("Workloads with one pod on every node.")] = ()
+    deployments: Annotated[tuple[DeploymentSpec, ...], Help("Workloads that run until the end.")] = ()
+    jobs: Annotated[tuple[JobsSpec, ...], Help("Pods that end by themselves.")] = ()
+    disruption_budgets: Annotated[tuple[BudgetSpec, ...], Help("PodDisruptionBudgets.")] = ()
+    provisioning_requests: Annotated[tuple[RequestSpec, ...], Help("ProvisioningRequests.")] = ()
+    capacity_buffers: Annotated[tuple[SpareSpec, ...], Help("CapacityBuffers.")] = ()
+    engine_pod: Annotated[
+        PodTemplate | None,
+        Help(
+            "The pod in which the engine runs, in kube-system unless it says otherwise. When it is evicted "
+            "or lost, the engine goes on in the pod that replaces it."
+        ),
+    ] = None
+    trace: Annotated[TraceSpec | None, Help("A recorded workload, besides the ones above.")] = None
+    timeline: Annotated[tuple[Event, ...], Help("What happens besides.")] = ()
 
 
 def amounts_of(pod: PodTemplate) -> Mapping[str, Amount]:
