@@ -15,11 +15,16 @@ from nodewright.actuation.drain import (
     after_eviction,
     after_unknown_deletion,
     begin_removal,
+    make_waves,
     next_step,
     postponed,
+    running_pods,
+    sort_into,
 )
 from nodewright.actuation.ports import Eviction, EvictionAnswer, NodeView
+from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
+from nodewright.model.limits import parse_drain_priorities
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
 from nodewright.model.settings import DrainSettings, PodSettings, Settings
@@ -311,3 +316,53 @@ def test_holds_may_be_ignored() -> None:
 def test_the_first_question_is_asked_before_anything_is_due() -> None:
     going: ActiveRemoval = begin_removal(removal(), NODE, START, settings())
     assert next_step(going, NodeView(node=NODE), START, settings()) == (going, ())
+
+
+# Waves
+
+
+WISH = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+DAEMON: dict[str, Any] = {"owner": ("DaemonSet", "ds")}
+
+
+def test_row_76_pods_belong_to_the_highest_rank_that_they_reach() -> None:
+    """down.md C 76."""
+    ranks = parse_drain_priorities("1000:30,0:60")
+    pods = [build_pod(str(n), priority=n) for n in (500, -5, 1000, 2_000_000_000)] + [build_pod("none")]
+    sorted_names = [(rank.grace_seconds, [pod.name for pod in members]) for rank, members in sort_into(ranks, pods)]
+    assert sorted_names == [(60, ["500", "-5", "none"]), (30, ["1000", "2000000000"])]
+
+
+@pytest.mark.parametrize("text", ["1000", "a:b", "0:30;1:30", "0:-1", "0:30,"])
+def test_what_is_no_rank_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not of the form priority:seconds"):
+        parse_drain_priorities(text)
+
+
+def evicted(*pods: Any, is_empty: bool = False, **drain: Any) -> tuple[set[str], set[str]]:
+    """Pods that are awaited, and those that only get the call."""
+    waves = make_waves(pods, DrainSettings(**drain), is_empty=is_empty)
+    full = {pod.rpartition("/")[2] for wave in waves for pod in wave.full}
+    return full, {pod.rpartition("/")[2] for wave in waves for pod in wave.best_effort}
+
+
+def test_daemons_follow_the_flag_unless_they_say_otherwise() -> None:
+    plain = build_pod("plain", **DAEMON)
+    yes, no = (build_pod(wish, annotations={WISH: wish}, **DAEMON) for wish in ("true", "no"))
+    assert evicted(plain, yes, no) == (set(), {"plain", "true"})
+    assert evicted(plain, yes, no, daemonset_eviction_for_occupied_nodes=False) == (set(), {"true"})
+    assert evicted(plain, yes, no, is_empty=True) == (set(), {"true"})
+    assert evicted(plain, yes, no, is_empty=True, daemonset_eviction_for_empty_nodes=True) == (set(), {"plain", "true"})
+
+
+def test_mirror_and_fake_pods_are_let_be() -> None:
+    mirror = build_pod("mirror", annotations={"kubernetes.io/config.mirror": ""})
+    fake = build_pod("fake", annotations={"podtype": "fakepod"})
+    assert evicted(mirror, fake, build_pod("real")) == ({"real"}, set())
+
+
+def test_expendable_and_ended_pods_are_missed_by_nobody() -> None:
+    ended = build_pod("ended")
+    ended = replace(ended, status=replace(ended.status, phase="Succeeded"))
+    pods = [build_pod("cheap", priority=-11), build_pod("edge", priority=-10), ended]
+    assert [pod.name for pod in running_pods(pods, PodSettings())] == ["edge"]

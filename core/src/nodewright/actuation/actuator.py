@@ -45,8 +45,9 @@ _GROUP_INCOMPLETE = Finish(result=RemovalResult.FAILED_TO_DELETE, message="anoth
 
 
 class DeletionBatch(NamedTuple):
-    """Removals of one group that are deleted in one call, from ``due_at`` on (epoch seconds; inf: the batch is not
-    complete yet).
+    """Removals of one group that are deleted in one call, from ``due_at`` on (epoch seconds.
+
+    Inf: the batch is not complete yet).
     """
 
     group: GroupRef
@@ -342,8 +343,9 @@ class Actuator:
             return Eviction(answer=EvictionAnswer.REFUSED, message=str(error))
 
     def _postpone_for_pause(self, now: float, until: float) -> None:
-        """Postpone all deadlines during a pause. A pause longer than ``--max-pod-eviction-time`` ends the removals
-        instead.
+        """Postpone all deadlines during a pause.
+
+        A pause longer than ``--max-pod-eviction-time`` ends the removals instead.
         """
         seconds = min(EVICTION_RETRY_SECONDS, until - now)
         self._paused_until = now + seconds
@@ -360,8 +362,9 @@ class Actuator:
         return find_batches(self._active.values(), self._settings.drain.node_deletion_batcher_interval)
 
     def _due_at(self, batch: DeletionBatch) -> float:
-        """Return when the batch is due. A group of unknown target size waits for the next loop to read it, for a limited
-        time.
+        """Return when the batch is due.
+
+        A group of unknown target size waits for the next loop to read it, for a limited time.
         """
         known = self._deleter.knows_target(batch.group)
         return batch.due_at if known else batch.due_at + DELETION_SECONDS

@@ -26,8 +26,10 @@ SERVE = "Provision"
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One cloud write. ``time`` in epoch seconds. Sizes count machines, or pods where a provider serves a request
-    (``Provision``; ``group`` is then the provider). Making or deleting a group has no sizes.
+    """One cloud write. ``time`` in epoch seconds.
+
+    Sizes count machines, or pods where a provider serves a request (``Provision``; ``group`` is then the provider).
+    Making or deleting a group has no sizes.
 
     A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and afterwards
     with its result: ``done``, ``partial``, ``refused`` or ``unknown``. If a record stays ``asked``, the engine ended

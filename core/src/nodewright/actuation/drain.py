@@ -246,8 +246,9 @@ def _identity_problem(removal: NodeRemoval, view: NodeView) -> str:
 
 
 def _recheck(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
-    """Check the node once more before the first eviction: since the plan pods may have arrived and budgets may have
-    shrunk.
+    """Check the node once more before the first eviction.
+
+    Since the plan was made pods may have arrived, and budgets may have shrunk.
     """
     pods = running_pods(view.pods, settings.pods)
     problem = _why_not(active.removal, pods, view.workloads, settings, now)
@@ -288,8 +289,9 @@ def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: Sett
 
 
 def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
-    """Request every eviction that was not accepted yet, until ``--max-pod-eviction-time`` is over. Each pod is asked at
-    least once.
+    """Request every eviction that was not accepted yet, until ``--max-pod-eviction-time`` is over.
+
+    Each pod is asked at least once.
     """
     wave = active.waves[0]
     if now > active.stage_since and now >= active.stage_since + settings.drain.max_pod_eviction_time:
@@ -382,8 +384,9 @@ class PlacementRecheck:
         self._room = Room(self._snapshot, (), settings.pods.expendable_pods_priority_cutoff)
 
     def take(self, removal: NodeRemoval, pods: Iterable[Pod]) -> str:
-        """Reserve the planned places of the pods that run on a node; return why one is not free any more, empty if all
-        are. Raises KubeApiError.
+        """Reserve the planned places of the pods that run on a node.
+
+        Return why one is not free any more, empty if all are. Raises KubeApiError.
         """
         wanted = dict(zip(removal.pods, removal.places, strict=False))
         for pod in pods:

@@ -41,8 +41,9 @@ _POD = "Pod"
 
 
 def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
-    """Yield the events of a loop: failures, what was done about them, and for each pending pod whether a group grows for
-    it.
+    """Yield the events of a loop.
+
+    They tell what failed, what was done about it, and for each pending pod whether a group grows for it.
     """
     for group in state.groups.values():
         yield from _failure_events(group)

@@ -110,8 +110,9 @@ class ClusterWrites(Protocol):
     """Writes to the API server: nodes, evictions and the status of custom resources. Each raises KubeApiError."""
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
-        """Change taints, cordon and annotations of a node: read it, apply ``edit``, write it. After a conflict start
-        again, for at most 5 s.
+        """Change taints, cordon and annotations of a node: read it, apply ``edit``, write it.
+
+        After a conflict start again, for at most 5 s.
 
         Return the node as it was before the edit; None if there is no node of that name.
         """
@@ -122,8 +123,9 @@ class ClusterWrites(Protocol):
     def write_conditions(
         self, request: ProvisioningRequest, conditions: Sequence[Condition], *, is_apply: bool
     ) -> None:
-        """Write these conditions with server-side apply, beside those of other writers. Without ``is_apply`` write the
-        whole status of ``request``.
+        """Write these conditions with server-side apply, beside those of other writers.
+
+        Without ``is_apply`` write the whole status of ``request``.
         """
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:

@@ -69,8 +69,9 @@ class StatusWriter:
         return replace(plan, actions=actions, provisioning=replace(report, verdicts=verdicts, questions=calls))
 
     def call_providers(self, report: ProvisioningReport, loop: str) -> None:
-        """Call the providers that serve requests of their own classes, and write their answers; ``loop`` names the loop
-        in the audit.
+        """Call the providers that serve requests of their own classes, and write their answers.
+
+        ``loop`` names the loop in the audit.
         """
         for call in report.questions:
             record = provision_record(call, time=self._clock.now(), loop=loop)

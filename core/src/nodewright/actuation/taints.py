@@ -33,8 +33,9 @@ def has_taint(node: Node, key: str) -> bool:
 
 
 def with_deletion_taint(node: Node, now: float, *, cordon: bool) -> Node:
-    """Return the node with the deletion taint, and cordoned if ``cordon``. A node that already has the taint is returned
-    unchanged.
+    """Return the node with the deletion taint, and cordoned if ``cordon``.
+
+    A node that already has the taint is returned unchanged.
     """
     if has_taint(node, TO_BE_DELETED_TAINT):
         return node
@@ -90,10 +91,9 @@ def _without_taint(node: Node, key: str) -> Node:
 def update_soft_taints(
     cluster: ClusterWrites, clock: Clock, *, mark: Sequence[str], unmark: Sequence[str], settings: ScaleDownSettings
 ) -> None:
-    """Remove soft taints from ``unmark``, then add them to ``mark``, until the allowed number of writes or the time is
-    used up.
+    """Remove soft taints from ``unmark``, then add them to ``mark``.
 
-    The rest waits for the next loop.
+    The rest waits for the next loop when the allowed number of writes or the time is used up.
     """
     began = clock.now()
 
@@ -114,8 +114,9 @@ def update_soft_taints(
 
 
 class StaleTaints(NamedTuple):
-    """Names of nodes with a stale taint: ``hard`` have a deletion taint, ``soft`` a candidate taint. ``deleting`` also
-    have a deletion taint, but their machine is being deleted or may be.
+    """Names of nodes with a stale taint: ``hard`` have a deletion taint, ``soft`` a candidate taint.
+
+    ``deleting`` also have a deletion taint, but their machine is being deleted or may be.
     """
 
     hard: tuple[str, ...] = ()
@@ -149,8 +150,9 @@ def find_stale_taints(state: ClusterState, settings: Settings, among: frozenset[
 
 
 def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Settings) -> Iterator[Event]:
-    """Remove stale taints, and yield an event for each. A node that cannot be written keeps its taint until the next
-    loop.
+    """Remove stale taints, and yield an event for each.
+
+    A node that cannot be written keeps its taint until the next loop.
     """
     uncordon, force_uncordon = settings.drain.cordon_node_before_terminating, settings.is_ca
 
@@ -168,8 +170,9 @@ def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Se
 
 
 def _is_stale(node: Node, now: float, settings: Settings) -> bool:
-    """Return whether the node has a soft taint that is too old or unreadable; a young one says since when the node is
-    unneeded.
+    """Return whether the node has a soft taint that is too old or unreadable.
+
+    A young one says since when the node is unneeded.
     """
     if not has_taint(node, DELETION_CANDIDATE_TAINT):
         return False
@@ -235,8 +238,9 @@ class AbandonedRemovals:
         self._settled_at |= dict.fromkeys(charged, state.now + DELETION_SECONDS)
 
     def take_settled(self, state: ClusterState) -> frozenset[Machine]:
-        """Return the machines that still run after that time, each once. A machine that is being removed again stays
-        charged.
+        """Return the machines that still run after that time, each once.
+
+        A machine that is being removed again stays charged.
         """
         due = [machine for machine, at in self._settled_at.items() if at <= state.now]
         for machine in due:

@@ -69,8 +69,9 @@ class ClusterLimits:
 
 
 class DeletionBudget:
-    """What may still be deleted in one loop. A machine that never ran is free. A machine that was charged before and
-    still exists is charged once, at the later time.
+    """What may still be deleted in one loop. A machine that never ran is free.
+
+    A machine that was charged before and still exists is charged once, at the later time.
 
     ``charged`` is what the next loops must remember, earlier deletions included.
     """
@@ -192,8 +193,9 @@ def _cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
 
 
 def _empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
-    """Return the limit for empty nodes: a share of the most nodes seen lately, so that it does not shrink with each
-    deletion.
+    """Return the limit for empty nodes.
+
+    It is a share of the most nodes seen lately, so that it does not shrink with each deletion.
     """
     if not settings.empty_deletion_window:
         return None
@@ -221,8 +223,9 @@ def _part(action: DeleteInstances, places: list[int]) -> DeleteInstances:
 
 @dataclass(frozen=True, kw_only=True)
 class ChargedDeletions:
-    """Machine → when its deletion was requested (epoch seconds), as far as it still counts. ``empty``: nodes without
-    pods.
+    """Machine → when its deletion was requested (epoch seconds), as far as it still counts.
+
+    ``empty``: nodes without pods.
     """
 
     deletions: Mapping[Machine, float]
@@ -297,8 +300,9 @@ def _reduced(report: ScaleDownReport, removals: tuple[NodeRemoval, ...]) -> Scal
 def _within(
     budget: DeletionBudget, removals: Sequence[NodeRemoval], state: ClusterState
 ) -> tuple[tuple[NodeRemoval, ...], list[HeldBack]]:
-    """Return the removals that the budget allows, and the held-back rest. A zero-or-max group goes as a whole or not at
-    all.
+    """Return the removals that the budget allows, and the held-back rest.
+
+    A zero-or-max group goes as a whole or not at all.
     """
     waiting: list[HeldBack] = []
     refused: set[str] = set()

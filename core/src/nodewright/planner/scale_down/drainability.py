@@ -1,9 +1,8 @@
-"""The twelve rules that say which pods may be moved, in CA's order (behaviour/down.md A7).
+"""Which pods may be moved off a node: the twelve drain rules, in CA's order.
 
-A rule answers None where it has no opinion; the first that has one decides.
-
-
-What becomes of the pods of a node that goes (behaviour/down.md A7)."""
+Each rule returns None if it has no opinion. The first rule with an opinion decides. Rules read the annotations listed
+in ``pod_index.py``: a new rule that reads another annotation must add it there.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ _KNOWN_CONTROLLERS = frozenset({"ReplicationController", "Job", "ReplicaSet", "S
 
 
 class DrainOutcome(StrEnum):
-    """What becomes of a pod when its node goes."""
+    """What happens to a pod when its node is removed."""
 
     MOVE = "move"
     DAEMON = "daemon"
@@ -35,7 +34,9 @@ class DrainOutcome(StrEnum):
 
 
 class PodDrainability(NamedTuple):
-    """What becomes of one pod and the rule that said so; ``code`` and ``message`` are set where it blocks.
+    """What happens to one pod, and the rule that decided it.
+
+    ``code`` and ``message`` are set if the pod blocks the drain.
 
     ``message`` says what is wrong and what would unblock the pod.
     """
@@ -47,7 +48,10 @@ class PodDrainability(NamedTuple):
 
 
 class DrainabilityRules(NamedTuple):
-    """What the rules go by; ``budgets`` None: nobody asks them. ``now`` in epoch seconds, ``as_ca`` under profile "ca"."""
+    """The input of the rules. ``budgets`` None: do not check budgets.
+
+    ``now`` in epoch seconds; ``as_ca`` under profile "ca".
+    """
 
     workloads: Workloads
     budgets: DisruptionBudgets | None
@@ -56,7 +60,7 @@ class DrainabilityRules(NamedTuple):
     as_ca: bool = False
 
     def evaluate(self, pod: Pod) -> PodDrainability:
-        """The verdict of the first rule that has an opinion; a pod that none is about is moved."""
+        """Return what the first rule with an opinion says; a pod about which no rule has one is moved."""
         metadata = pod.metadata
         asked = _RulePod(
             pod, metadata.controller, pod.is_daemonset_pod, metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
@@ -69,7 +73,7 @@ class DrainabilityRules(NamedTuple):
 
 
 class _RulePod(NamedTuple):
-    """A pod and what several rules want to know of it."""
+    """A pod, and what several rules need to know of it."""
 
     pod: Pod
     owner: OwnerReference | None
@@ -81,7 +85,7 @@ Rule = Callable[[_RulePod, DrainabilityRules], PodDrainability | None]
 
 
 def is_long_terminating(pod: Pod, now: float) -> bool:
-    """Whether a pod should have been gone for a while.
+    """Return whether a pod should have been gone for a while.
 
     The API's deletion time includes the grace period already; CA adds it again.
     """
@@ -90,7 +94,10 @@ def is_long_terminating(pod: Pod, now: float) -> bool:
 
 
 def overdue_after(pod: Pod) -> float | None:
-    """The moment (epoch seconds) beyond which a pod that terminates will have been gone for a while."""
+    """Return the moment (epoch seconds) after which a terminating pod should have been gone for a while.
+
+    None: it is not terminating.
+    """
     deleted = pod.metadata.deletion_timestamp
     return deleted.timestamp() + pod.grace_seconds + _LONG_TERMINATING_SECONDS if deleted is not None else None
 
@@ -104,7 +111,10 @@ def _long_terminating(asked: _RulePod, rules: DrainabilityRules) -> PodDrainabil
 
 
 def _replica_count(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
-    """The controller must be there, and want enough replicas; owners are taken on trust if nobody listed them."""
+    """Block if the controller is missing or wants too few replicas.
+
+    If controllers were not listed, they are assumed to exist.
+    """
     owner, controllers = asked.owner, rules.workloads.controllers
     if controllers is None or owner is None or not rules.settings.skip_nodes_with_custom_controller_pods:
         return None
@@ -122,7 +132,7 @@ def _replica_count(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability
 
 
 def _is_listed(asked: _RulePod, owner: OwnerReference) -> bool:
-    """Whether a controller of this kind is looked up at all (the order is CA's)."""
+    """Return whether controllers of this kind are looked up at all (in CA's order)."""
     group, slash, version = owner.api_version.partition("/")
     if "/" in version:
         return False
@@ -153,7 +163,7 @@ def _daemon_set(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | None
 
 
 def _safe_to_evict(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
-    """What its owner waives, the API server does not: one that no eviction can move is safe in vain."""
+    """Move a pod that is annotated as safe to evict, unless two budgets select it: then the API server evicts it never."""
     return (_conflict(asked, rules) or _SAFE) if asked.safe_to_evict == "true" else None
 
 
@@ -168,7 +178,7 @@ def _on_completion(asked: _RulePod, _: DrainabilityRules) -> PodDrainability | N
 
 
 def _replicated(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
-    """Somebody must start the pod again elsewhere."""
+    """Block a pod that no controller would create again."""
     owner = asked.owner
     if owner is None:
         return _block(
@@ -187,10 +197,10 @@ def _replicated(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | 
 
 
 def _system(asked: _RulePod, rules: DrainabilityRules) -> PodDrainability | None:
-    """Pods of kube-system need a budget of their own, or an hour of patience.
+    """Block a kube-system pod that no budget selects, for the first hour of its life.
 
-    The hour only ends this rule: an annotation or a local volume still keeps an old pod (docs/adr/0024-seeds.md). CA
-    asks no further rule of it.
+    After the hour only this rule ends: an annotation or a local volume still blocks an old pod
+    (docs/adr/0024-seeds.md). CA asks no further rule about an old pod.
     """
     if not rules.settings.skip_nodes_with_system_pods or asked.pod.metadata.namespace != SYSTEM_NAMESPACE:
         return None
@@ -304,7 +314,7 @@ _RULES: tuple[Rule, ...] = (
 
 
 class Blocker(NamedTuple):
-    """The pod (``namespace/name``) that keeps its node, why, and what would unblock it."""
+    """The pod (``namespace/name``) that blocks the drain of its node, why, and what would unblock it."""
 
     pod: str
     code: BlockingCode
@@ -313,9 +323,9 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeDrainability:
-    """What becomes of the pods of a node, in node order; the lists hold what was met before ``blocking``.
+    """What happens to the pods of a node, in the node's order; the lists hold the pods before ``blocking``.
 
-    ``moving`` are to be moved, ``daemons`` go with the node, ``on_completion`` are waited for.
+    ``moving`` are moved, ``daemons`` go with the node, ``on_completion`` are awaited.
     """
 
     moving: PodSubset
@@ -325,23 +335,24 @@ class NodeDrainability:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has to be moved and nothing blocks; there may be pods to wait for."""
+        """Return whether no pod moves and none blocks; there may be pods to wait for."""
         return self.blocking is None and not self.moving
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods to move."""
+        """Return the pods to move."""
         return tuple(self.moving.pods)
 
 
 class DrainabilityCache:
-    """What a court says of pods by kind: asked once, or again and again where a budget is about them."""
+    """The rules' results by kind of pod. Kinds that a budget selects are evaluated again each time."""
 
     def __init__(self, rules: DrainabilityRules) -> None:
         self._rules = rules
         self._final: dict[PodKind, PodDrainability] = {}
 
     def of(self, kind: PodKind) -> PodDrainability:
+        """Return what happens to pods of this kind."""
         status = self._final.get(kind)
         if status is None:
             status = self._rules.evaluate(kind.pod)
@@ -359,14 +370,14 @@ def evaluate_pods(
     *,
     as_ca: bool = False,
 ) -> NodeDrainability:
-    """Go through the pods of a node until one blocks; ``budgets`` None: budgets are not asked."""
+    """Evaluate the pods of a node until one blocks; ``budgets`` None: do not check budgets."""
     return evaluate_subset(
         subset_of(pods), DrainabilityCache(DrainabilityRules(workloads, budgets, settings, now, as_ca))
     )
 
 
 def evaluate_subset(subset: PodSubset, verdicts: DrainabilityCache) -> NodeDrainability:
-    """As ``evaluate_pods``, with one verdict for all pods of a kind."""
+    """Evaluate pods as ``evaluate_pods`` does, once for each kind."""
     kinds_by_outcome: dict[DrainOutcome, set[PodKind]] = {}
     blocking, stop = None, len(subset)
     for kind in subset.distinct_kinds if len(subset.distinct_kinds) == 1 else dict.fromkeys(subset.kinds):

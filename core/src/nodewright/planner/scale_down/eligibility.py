@@ -1,10 +1,7 @@
-"""Which candidates are worth a simulation, and why the others stay (behaviour/down.md A4): the first condition that
-holds decides.
+"""Which nodes are candidates for removal: by their group, their own state and their utilization; and in what order.
 
-
-Which nodes may be candidates for removal, and in what order they are looked at (behaviour/down.md A2).
-
-Among equally good candidates of similar groups, the node of the larger group goes (``--balance-scale-down``)."""
+For each node the first condition that holds decides why it stays.
+"""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +36,7 @@ from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-# More tenths of a per cent than anything is used to; stands for infinity.
+# Stands for an infinite ratio; counts tenths of a per cent.
 _MANY_TENTHS = 2**32
 _NO_INFO = Unremovable(code=UnremovableCode.UNEXPECTED, message="the node is not in the picture of the cluster")
 _BEING_DELETED = Unremovable(
@@ -62,9 +59,9 @@ _UNREADY = Unremovable(
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """``names`` in the order of nodes; ``passed_over`` says why the others of the nodes are none.
+    """Candidates by name, in the order of nodes; ``passed_over`` says why the other nodes are none.
 
-    ``count`` includes those whose removal is under way.
+    ``count`` includes nodes whose removal is under way.
     """
 
     names: tuple[str, ...] = ()
@@ -73,30 +70,30 @@ class Candidates:
 
 
 def find_candidates(state: ClusterState, names: Iterable[str], settings: Settings) -> Candidates:
-    """Nodes whose group could do with one less, and may be asked to."""
+    """Return the nodes whose group may lose a node."""
     obstacles = {ref: _obstacle(state, ref, settings) for ref in state.groups}
     group_of_node, removing, names = state.group_of_node, state.observation.removing, tuple(names)
     if not removing and not any(obstacles.values()) and None not in map(group_of_node.get, names):
         return Candidates(names=names, count=len(names))  # as in most loops
     found: list[str] = []
     passed_over: dict[str, Unremovable] = {}
-    going = 0
+    under_way_count = 0
     for name in names:
         ref = group_of_node.get(name)
         obstacle = obstacles[ref] if ref is not None else NO_GROUP
         under_way = name in removing
-        going += under_way and obstacle is None
+        under_way_count += under_way and obstacle is None
         if under_way:
             passed_over[name] = _UNDER_WAY
         elif obstacle is not None:
             passed_over[name] = obstacle
         else:
             found.append(name)
-    return Candidates(names=tuple(found), count=len(found) + going, passed_over=passed_over)
+    return Candidates(names=tuple(found), count=len(found) + under_way_count, passed_over=passed_over)
 
 
 def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremovable | None:
-    """Why no node of a group may go, whichever it is."""
+    """Return why no node of a group may go; None if nothing prevents it."""
     observed, seen, memory = state.observation.groups[ref], state.groups[ref].seen, state.memory.scale_down
     if not observed.is_known or seen.target is None:
         return Unremovable(code=UnremovableCode.UNEXPECTED, message=f"group {ref} cannot be read: {observed.problem}")
@@ -110,7 +107,7 @@ def _obstacle(state: ClusterState, ref: GroupRef, settings: Settings) -> Unremov
 
 
 def _local_delay(ref: GroupRef, memory: ScaleDownMemory, settings: ScaleDownSettings, now: float) -> Unremovable | None:
-    """With delays for each group of its own: a group that grew, shrank or failed to of late is left alone."""
+    """Return the reason if the group grew, shrank or failed to shrink lately (``--scale-down-delay-type-local``)."""
     if not settings.scale_down_delay_type_local:
         return None
     delays = (
@@ -127,8 +124,9 @@ def _local_delay(ref: GroupRef, memory: ScaleDownMemory, settings: ScaleDownSett
 
 @dataclass(frozen=True, kw_only=True)
 class Eligibility:
-    """``names`` are used little enough to go, in the order given; why the others stay; the ratios that were
-    compared with a threshold (under profile "ca" possibly NaN or infinite).
+    """``names`` have a utilization low enough for removal, in the order given. ``unremovable`` says why the others stay.
+
+    ``utilization`` has the ratios that were compared with a threshold (under profile "ca" possibly NaN or infinite).
     """
 
     names: tuple[str, ...] = ()
@@ -139,10 +137,10 @@ class Eligibility:
 def find_eligible(
     snapshot: Snapshot, candidates: Sequence[str], state: ClusterState, settings: Settings
 ) -> Eligibility:
-    """Judge candidates (names of nodes) by what is in ``snapshot``.
+    """Check candidates (names of nodes) by what is in ``snapshot``.
 
-    ``state`` tells the group of each node, its options, and with ``memory.scale_down.recheck_at`` when a node that
-    could not go is looked at again.
+    ``state`` gives each node's group and its options. A node that could not be removed is skipped until
+    ``memory.scale_down.recheck_at``.
     """
     found = snapshot.find_rows(candidates)
     rows = np.array([-1 if row is None else row for row in found], dtype=np.int64)
@@ -180,7 +178,7 @@ class _EligibilityCheck:
         return self._result(measured, compared, absent)
 
     def _refuse(self, mask: Mask, reasons: Sequence[Unremovable], which: Ids | None = None) -> None:
-        """Those of the mask that are still open stay, each for the reason that ``which`` tells."""
+        """Refuse the masked rows that are still open; ``which`` is the index of each row's reason."""
         hit = np.flatnonzero(mask & self._open)
         if len(hit):
             self._reasons[hit] = [reasons[n] for n in which[hit].tolist()] if which is not None else reasons[0]
@@ -196,14 +194,17 @@ class _EligibilityCheck:
 
     def _refuse_marked(self) -> None:
         tainted_at = self._snapshot.column("to_be_deleted_at", _tainted_at)[self._rows]
-        # A node whose taint is older is looked at again; CA waits for one of the future for ever.
+        # A node with an older taint is considered again. CA waits for ever if the taint's time is in the future.
         age = self._state.now - tainted_at
         age = age if self._settings.is_ca else np.abs(age)
         self._refuse(age < DELETION_SECONDS, [_BEING_DELETED])
         self._refuse(self._snapshot.column("scale_down_disabled", _disabled)[self._rows], [_DISABLED])
 
     def _find_groups(self) -> tuple[list[GroupState], Ids]:
-        """The groups of the candidates, and the place of each one's among them; who has none stays."""
+        """Return the groups of the candidates, and for each candidate the index of its group.
+
+        Refuse nodes without a group.
+        """
         refs, known = self._state.group_of_node, self._state.groups
         of_names = [*map(refs.get, self._names)]
         place_of = dict.fromkeys(of_names, -2)
@@ -216,7 +217,7 @@ class _EligibilityCheck:
         return groups, places
 
     def _refuse_shared(self) -> None:
-        """A node that is left over from another name of its machine would take that one's pods with it."""
+        """Refuse nodes that share their provider id with another node: the machine's pods run on only one of them."""
         members = self._state.memory.members
         if members is None or not members.shared or self._settings.is_ca:
             return
@@ -241,7 +242,7 @@ class _EligibilityCheck:
         return unready
 
     def _refuse_used(self, measured: Utilizations, groups: Sequence[GroupState], places: Ids) -> None:
-        """More than the threshold; exactly as much is little enough, and so is NaN."""
+        """Refuse nodes above the threshold. A ratio equal to it, or NaN, is low enough."""
         options = [group.seen.options for group in groups]
         plain = _per_group((option.scale_down_utilization_threshold for option in options), places)
         gpu = _per_group((option.scale_down_gpu_utilization_threshold for option in options), places)
@@ -268,12 +269,12 @@ class _EligibilityCheck:
         )
 
     def _of(self, mask: Mask) -> Iterable[str]:
-        """The names of the mask."""
+        """Return the names of the masked rows."""
         return self._names if mask.all() else compress(self._names, mask.tolist())
 
 
 def _per_group(amounts: Iterable[float], places: Ids) -> NDArray[np.float64]:
-    """Spread what is said per group over the rows; NaN for those without a group."""
+    """Spread one amount per group over the rows; NaN for rows without a group."""
     return np.array([*amounts, np.nan])[np.where(places < 0, -1, places)]
 
 
@@ -289,22 +290,22 @@ def _unmeasured(problem: str) -> Unremovable:
 
 
 def _tenths(ratios: NDArray[np.float64]) -> Ids:
-    """Tenths of a per cent, rounded up, so that what is above the threshold never looks equal to it."""
+    """Return tenths of a per cent, rounded up, so that a ratio above the threshold never looks equal to it."""
     return np.minimum(np.ceil(ratios * 1000 - 1e-9), _MANY_TENTHS - 1).astype(np.int64)
 
 
 @lru_cache(maxsize=8192)
 def _used(resource: str, tenths: int, threshold: float) -> Unremovable:
-    """Shared by all nodes of which the same is to be said: there are many."""
+    """Return the reason for a node that is used too much; cached, because many nodes share it."""
     if tenths == _MANY_TENTHS - 1:
-        said = f"{resource} is asked for, and the pods that are not to count leave none of it"
+        text = f"{resource} is asked for, and the pods that are not to count leave none of it"
     else:
-        said = f"{resource} {tenths / 10:.10g} % is above the threshold of {threshold * 100:g} %"
-    return Unremovable(code=UnremovableCode.NOT_UNDERUTILIZED, message=said)
+        text = f"{resource} {tenths / 10:.10g} % is above the threshold of {threshold * 100:g} %"
+    return Unremovable(code=UnremovableCode.NOT_UNDERUTILIZED, message=text)
 
 
 def _tainted_at(table: NodeTable, window: slice) -> NDArray[np.float64]:
-    """When hard taints were put on; NaN where nothing tells."""
+    """Return when deletion taints were set; NaN where unknown."""
     nodes = (table.template(row) for row in range(window.start, window.stop))
     return np.array([tainted_at(node, TO_BE_DELETED_TAINT) for node in nodes], dtype=np.float64)
 
@@ -315,7 +316,7 @@ def _disabled(table: NodeTable, window: slice) -> Mask:
 
 
 class SimilarGroupBalance:
-    """Groups of one kind, and how many nodes each of them has or will have."""
+    """Orders candidates so that the largest of similar groups loses nodes first (``--balance-scale-down``)."""
 
     def __init__(self, context: ScaleUpContext, refs: Iterable[GroupRef]) -> None:
         self._state = context.state
@@ -326,9 +327,9 @@ class SimilarGroupBalance:
             self._kinds[ref] = next(alike, ref)
 
     def ordered(self, names: Sequence[str]) -> list[str]:
-        """The names in an order in which the largest of similar groups loses a node first, then the next largest.
+        """Return the names in an order in which the largest of similar groups loses a node first, then the next largest.
 
-        Every kind of group keeps its places among the others.
+        Each set of similar groups keeps its positions among the others.
         """
         left = self._sizes()
         queues: dict[GroupRef, dict[GroupRef, deque[str]]] = {}
@@ -344,8 +345,8 @@ class SimilarGroupBalance:
         return found
 
     def _sizes(self) -> dict[GroupRef, int]:
-        going = Counter(removing.removal.group for removing in self._state.observation.removing.values())
-        return {ref: max(0, (self._state.groups[ref].seen.target or 0) - going[ref]) for ref in self._kinds}
+        leaving = Counter(removing.removal.group for removing in self._state.observation.removing.values())
+        return {ref: max(0, (self._state.groups[ref].seen.target or 0) - leaving[ref]) for ref in self._kinds}
 
 
 def _are_alike(context: ScaleUpContext, one: GroupRef, other: GroupRef) -> bool:
@@ -353,7 +354,7 @@ def _are_alike(context: ScaleUpContext, one: GroupRef, other: GroupRef) -> bool:
 
 
 def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: SimilarGroupBalance | None) -> list[str]:
-    """Empty nodes first, then those that were not needed before; among equals, in the order given, or balanced."""
+    """Sort candidates: empty nodes first, then those that were unneeded before; ties in the order given, or balanced."""
     snapshot = context.snapshot
     verdicts = DrainabilityCache(
         DrainabilityRules(Workloads(), None, context.settings.drain, context.state.now, context.settings.is_ca)
@@ -376,7 +377,7 @@ def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: Simi
 
 
 def _is_ordinary(kinds: Iterable[PodKind]) -> bool:
-    """Whether some pod is to be moved or blocks, whatever the time and the settings, and none is to be waited for."""
+    """Return whether some pod must be moved or blocks, whatever the time and the settings, and no pod is awaited."""
     found = False
     for kind in kinds:
         pod, annotations = kind.pod, kind.pod.metadata.annotations

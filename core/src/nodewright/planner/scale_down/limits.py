@@ -1,12 +1,8 @@
-"""What must remain: the least sizes of groups, the least cores, memory and GPUs (behaviour/down.md A9).
+"""Limits on scale-down: minimum sizes and resources, removals and drains at a time, and zero-or-max groups.
 
-How many nodes go at a time: removals under way, drains, and groups that go as a whole (behaviour/down.md A11).
-
-CA counts empty nodes among them. Otherwise empty nodes of ordinary groups have a deletion budget of their own instead
-(act/budget.py): they disturb no pod.
-
-
-Groups that have all their nodes or none: they go as a whole (behaviour/down.md A10)."""
+cluster-autoscaler counts empty nodes as removals. Outside profile "ca", empty nodes of ordinary groups are not
+limited here: they disturb no pod and have a deletion budget of their own (actuation/write_gate.py).
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,9 +19,9 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 class MinimumLimits:
-    """Room above the least sizes and amounts, used up as nodes are chosen.
+    """What may still be removed before a minimum is reached: group sizes, cores, memory and GPUs of the cluster.
 
-    ``snapshot`` is the picture of the nodes that count. Those on their way out do not, unless ``counts_leaving``.
+    ``snapshot`` holds the nodes that count. Nodes on their way out do not count, unless ``counts_leaving``.
     """
 
     def __init__(
@@ -39,9 +35,9 @@ class MinimumLimits:
     ) -> None:
         self._state = state
         self._accelerators = accelerators
-        self._going: dict[GroupRef, int] = {}
+        self._removals_by_group: dict[GroupRef, int] = {}
         for removing in state.observation.removing.values():
-            self._going[removing.removal.group] = self._going.get(removing.removal.group, 0) + 1
+            self._removals_by_group[removing.removal.group] = self._removals_by_group.get(removing.removal.group, 0) + 1
         least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
         used = totals(snapshot, least, accelerators)
         self._left = {name: used[name] - amount for name, amount in least.items()}
@@ -56,12 +52,13 @@ class MinimumLimits:
                     self._left[resource] -= amount
 
     def take(self, ref: GroupRef, node: Node) -> Unremovable | None:
-        """Count a node as gone; answers why it must stay instead, if it must.
+        """Count a node as removed, or return why it must stay.
 
-        The cloud has already taken nodes under deletion off the target, and they are counted once more, as CA does.
+        The cloud has already subtracted nodes under deletion from the target; they are subtracted once more, as CA
+        does.
         """
         seen = self._state.groups[ref].seen
-        target = (seen.target or 0) - self._going.get(ref, 0)
+        target = (seen.target or 0) - self._removals_by_group.get(ref, 0)
         if target <= seen.group.min_size:
             text = f"group {ref} would have less than its least size of {seen.group.min_size}"
             return Unremovable(code=UnremovableCode.MIN_SIZE_REACHED, message=text)
@@ -72,7 +69,7 @@ class MinimumLimits:
             return Unremovable(code=UnremovableCode.MINIMAL_RESOURCES, message=text)
         for name, amount in amounts.items():
             self._left[name] -= amount
-        self._going[ref] = self._going.get(ref, 0) + 1
+        self._removals_by_group[ref] = self._removals_by_group.get(ref, 0) + 1
         return None
 
     def _amounts(self, node: Node) -> Mapping[str, int]:
@@ -81,7 +78,7 @@ class MinimumLimits:
 
 @dataclass
 class _Group:
-    """What could go of one group: nodes without pods to move, and nodes with some."""
+    """The removable nodes of one group: without pods to move, and with pods to move."""
 
     ref: GroupRef
     empty: list[str] = field(default_factory=list)
@@ -90,9 +87,9 @@ class _Group:
 
 @dataclass
 class _Budget:
-    """How many more removals, and how many more drains, may begin.
+    """How many more removals and drains may start.
 
-    One zero-or-max group that is larger may go all the same (``overflows``), while anything is left.
+    While anything is left, one zero-or-max group that is larger than the budget may go all the same (``overflows``).
     """
 
     nodes: int
@@ -114,9 +111,10 @@ class _Budget:
 def fit_into_budgets(
     state: ClusterState, empty: Sequence[str], drain: Sequence[str], settings: Settings
 ) -> dict[str, int]:
-    """Node → batch size of those that may go now: zero-or-max groups before ordinary ones, empty nodes before others.
+    """Return node name → batch size of the removals that may start now.
 
-    A batch is how many nodes of the group go in one call, 1 for an ordinary group.
+    Zero-or-max groups come first, then empty nodes, then nodes with pods. The batch size is the number of nodes of
+    the group that are deleted in one call; 1 for an ordinary group.
     """
     groups: dict[GroupRef, _Group] = {}
     for name in empty:
@@ -144,14 +142,14 @@ def fit_into_budgets(
 
 
 def _is_free(removal: NodeRemoval, settings: Settings) -> bool:
-    """Return whether the removal does not count: that of an empty node of an ordinary group."""
+    """Return whether the removal does not count: an empty node of an ordinary group, outside profile "ca"."""
     return not settings.is_ca and not removal.drains and removal.batch == 1
 
 
 def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, as_ca: bool) -> dict[str, int]:
-    """Zero-or-max groups, those with empty nodes first; the first that may not go keeps all that follow back.
+    """Take zero-or-max groups, those with empty nodes first. The first group that does not fit stops all later ones.
 
-    CA takes an overspent budget for one that is not used up (row 112).
+    CA takes an overspent budget for one that still has something left.
     """
     chosen: dict[str, int] = {}
     mixed, draining = [group for group in groups if group.empty], [group for group in groups if not group.empty]
@@ -175,10 +173,10 @@ def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, 
 
 
 def _accept(state: ClusterState, group: _Group, budget: _Budget, chosen: dict[str, int], *, as_ca: bool) -> None:
-    """Take a group that is complete; one that is not is left out.
+    """Take a group if all its nodes are removable; else leave it out.
 
-    CA asks for a batch of the group's target where both kinds of nodes make up what is registered, and waits for the
-    missing one for ever (rows 65 and 111).
+    CA counts only empty nodes, or only draining ones, and asks for a batch of the target size where both kinds make
+    up the group. That batch is never complete.
     """
     nodes, target = (*group.empty, *group.drain), state.groups[group.ref].seen.target or 0
     registered = count_registered(state, group.ref)
@@ -193,37 +191,41 @@ def _accept(state: ClusterState, group: _Group, budget: _Budget, chosen: dict[st
 
 
 def is_atomic(state: ClusterState, ref: GroupRef) -> bool:
+    """Return whether the group has either all its nodes or none (ZeroOrMaxNodeScaling)."""
     return state.groups[ref].seen.options.zero_or_max_node_scaling
 
 
 def count_registered(state: ClusterState, ref: GroupRef) -> int:
-    """Nodes of a group with an instance behind them, without those that are starting."""
+    """Return how many nodes of the group have an instance; starting nodes do not count."""
     group, snapshot = state.groups[ref], state.observation.snapshot
-    there = {instance.id.lower() for instance in group.seen.instances or ()}
+    ids = {instance.id.lower() for instance in group.seen.instances or ()}
     readiness = group.readiness
-    going = (snapshot.node(snapshot.row(name)).spec.provider_id.lower() for name in readiness.deleted)
-    return len(readiness.ready) + len(readiness.unready) + len(readiness.leaving) + sum(i in there for i in going)
+    deleted = (snapshot.node(snapshot.row(name)).spec.provider_id.lower() for name in readiness.deleted)
+    return len(readiness.ready) + len(readiness.unready) + len(readiness.leaving) + sum(i in ids for i in deleted)
 
 
 def keep_complete_groups(state: ClusterState, chosen: Sequence[str]) -> tuple[list[str], dict[str, Unremovable]]:
-    """The chosen nodes that may go: those of ordinary groups, then those of zero-or-max groups that are complete.
+    """Return the chosen nodes that may go: those of ordinary groups, then those of complete zero-or-max groups.
 
-    Complete is what has the size that the group should have, or all the nodes that it does have.
+    And why the others stay.
+
+    A zero-or-max group is complete if the chosen nodes are as many as its target size, or as many as its registered
+    nodes.
     """
-    going: list[str] = []
+    complete: list[str] = []
     atomic: dict[GroupRef, list[str]] = {}
     for name in chosen:
         ref = state.group_of_node[name]
         if is_atomic(state, ref):
             atomic.setdefault(ref, []).append(name)
         else:
-            going.append(name)
+            complete.append(name)
     stay: dict[str, Unremovable] = {}
     for ref, names in atomic.items():
         target = state.groups[ref].seen.target
         if len(names) in (target, count_registered(state, ref)):
-            going += names
+            complete += names
         else:
             text = f"group {ref} goes as a whole, and only {len(names)} of its {target} nodes can"
             stay |= dict.fromkeys(names, Unremovable(code=UnremovableCode.ATOMIC_FAILED, message=text))
-    return going, stay
+    return complete, stay

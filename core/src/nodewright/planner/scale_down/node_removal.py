@@ -1,11 +1,10 @@
-"""One candidate after the other taken out of a simulated cluster, or left in it.
+"""Simulate the removal of candidates one after the other, each as if those before it were gone.
 
-What was found out in the last loop mostly holds in the next. So a run of nodes that could go then is looked at ahead: if
-all their pods have room together where the last loop had them, none of these nodes is searched for places, and all leave
-the picture at once. Where all have room together, each has in its turn: the result is the same.
-
-
-Which candidates could go, one after the other, each as if those before it were gone (behaviour/down.md A3)."""
+Most of what was found in the last loop holds in the next. Therefore a run of nodes that were unneeded before is
+looked at ahead: if all their pods fit together where the last loop had placed them, none of these nodes is searched
+for places, and all are drained in the simulation at once. If all fit together, each fits in its turn: the result is
+the same.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,9 +28,9 @@ from nodewright.snapshot.column import Mask
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.snapshot.snapshot import Snapshot
 
-# So many nodes are looked at ahead; what has changed for one costs these their ease.
+# How many nodes are looked at ahead; if one of them does not fit, none of them takes the fast path.
 LOOK_AHEAD = 64
-# So many searches for places may fail in one loop, long before time is up: pods that wait are not to wait for these.
+# How many searches for places may fail in one loop; more would delay the scale-up of pending pods.
 _MOST_FAILURES = 500
 _NOT_EXAMINED = Unremovable(
     code=UnremovableCode.NOT_EXAMINED, message="as many nodes as are looked at in one loop came before it"
@@ -47,23 +46,26 @@ _NO_TIME = Unremovable(
 
 @dataclass(frozen=True, kw_only=True)
 class RemovableNode:
-    """A node that could go now: the pods to move and those to wait for first.
+    """A node that could be removed now: its pods to move, and ``awaited`` pods that must end first.
 
-    ``places`` are the nodes that take those to move, once the node is chosen; empty for a pod that needs none.
-    ``risky`` says that its pods may not all go at the same time.
+    ``places`` are the nodes for the pods to move, known once the node is selected; empty for a pod that needs no
+    place. ``in_sequence``: the budgets do not let all its pods go at the same time.
     """
 
     name: str
     moving: PodSubset
     places: tuple[str, ...] = ()
     awaited: tuple[Pod, ...] = ()
-    risky: bool = False
+    in_sequence: bool = False
 
 
 @dataclass(kw_only=True)
 class SimulatedRemovals:
-    """What became of each candidate; ``skipped`` were not looked at for the number of others, or for lack of time:
-    ``partial`` says so.
+    """The result for each candidate.
+
+    ``skipped`` candidates were not simulated; ``partial`` says how many because of a lack of time.
+
+    ``hints`` are the places that were found for pods.
     """
 
     removable: list[RemovableNode] = field(default_factory=list)
@@ -81,9 +83,9 @@ def simulate_removals(
     settings: Settings,
     is_over: IsOver,
 ) -> SimulatedRemovals:
-    """Try to empty the named nodes in order; pods may go to all others that take any, those with ``hints`` there first.
+    """Try to drain the named nodes in order; pods may go to all other nodes, to the nodes of ``hints`` first.
 
-    When time ``is_over``, the first is looked at all the same. ``snapshot`` stays as it is.
+    The first node is simulated even if time ``is_over``. ``snapshot`` is not changed.
     """
     found = SimulatedRemovals()
     if not names:
@@ -112,7 +114,7 @@ def simulate_removals(
 
 
 def destination_rows(snapshot: Snapshot, state: ClusterState) -> Mask:
-    """The rows of nodes that are there and not on their way out."""
+    """Return the rows of nodes that are present and not being removed."""
     names = (node.metadata.name for node in state.observation.snapshot.live_nodes())
     found = np.zeros(len(snapshot), dtype=np.bool_)
     found[[snapshot.row(name) for name in names if name in snapshot and name not in state.observation.removing]] = True
@@ -120,9 +122,9 @@ def destination_rows(snapshot: Snapshot, state: ClusterState) -> Mask:
 
 
 def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> float:
-    """The shortest time between two loops so far, in seconds; before the second, the time a node must be unneeded.
+    """Return the shortest interval between two loops so far, in seconds; before the second loop, the unneeded time.
 
-    CA measures it. Here loops that would change nothing are left out, so that it is the interval that was asked for.
+    CA measures it. Outside profile "ca" it is the scan interval: loops that would change nothing are left out.
     """
     longest = settings.scale_down.scale_down_unneeded_time or 1e-9
     if not memory.updated_at:
@@ -132,9 +134,9 @@ def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> 
 
 
 def most_removable(memory: ScaleDownMemory, settings: Settings, now: float) -> int:
-    """After how many removable nodes of ordinary groups the others are not looked at: more could not go in time.
+    """Return after how many removable nodes of ordinary groups no more candidates are simulated.
 
-    Only under profile "ca" do empty nodes count.
+    More could not be removed in time. Empty nodes count only under profile "ca".
     """
     step, interval = settings.scale_down.max_scale_down_parallelism, update_interval(memory, settings, now)
     rounds = max(settings.scale_down.scale_down_unneeded_time, interval) // interval
@@ -142,7 +144,7 @@ def most_removable(memory: ScaleDownMemory, settings: Settings, now: float) -> i
 
 
 class RemovalSimulator:
-    """The cluster as the candidates so far leave it, and what disruption budgets still allow."""
+    """The cluster without the candidates removed so far, and the disruptions that budgets still allow."""
 
     def __init__(self, simulation: DrainSimulation, state: ClusterState, settings: Settings) -> None:
         self._simulation = simulation
@@ -150,16 +152,19 @@ class RemovalSimulator:
         rules = DrainabilityRules(state.observation.workloads, self._budgets, settings.drain, state.now, settings.is_ca)
         self._drainability = DrainabilityCache(rules)
         self._is_ca = settings.is_ca
-        self._could_go = state.memory.scale_down.unneeded_since
-        # The nodes that were looked at ahead, and the routes of those that all have room.
-        self._seen: set[str] = set()
-        self._routes: dict[str, HintedNode] = {}
-        # What has left, but for the picture.
-        self._leaving: list[tuple[HintedNode, PodSubset]] = []
+        self._unneeded_before = state.memory.scale_down.unneeded_since
+        # The nodes that were looked at ahead, and of these the nodes whose pods all fit together where the hints say.
+        self._looked_ahead: set[str] = set()
+        self._hinted: dict[str, HintedNode] = {}
+        # Nodes that count as drained and are not yet drained in the simulation.
+        self._undrained: list[tuple[HintedNode, PodSubset]] = []
 
     def try_removal(self, name: str, ahead: Sequence[str]) -> RemovableNode | Unremovable:
-        """Take a node out, or say why it must stay; ``ahead`` are the next ones, itself the first."""
-        if name not in self._seen:
+        """Remove a node in the simulation, or return why it must stay.
+
+        ``ahead`` are the next candidates, beginning with this one.
+        """
+        if name not in self._looked_ahead:
             self._look_ahead(ahead)
         row = self._simulation.snapshot.find_row(name)
         if row is None:
@@ -173,63 +178,66 @@ class RemovalSimulator:
             return Unremovable(
                 code=UnremovableCode.BLOCKED_BY_POD, pod=blocking.pod, pod_code=blocking.code, message=blocking.message
             )
-        needing = status.moving if self._is_ca else _without_replaced(status.moving)
-        unplaced = self._empty(name, row, subset, needing)
+        needing_place = status.moving if self._is_ca else _without_replaced(status.moving)
+        unplaced = self._drain(name, row, subset, needing_place)
         if unplaced is not None:
             text = f"pod {unplaced.key} would find no other node"
             return Unremovable(code=UnremovableCode.NO_PLACE, pod=unplaced.key, message=text)
-        risky = self._spend(_real(needing))
-        return RemovableNode(name=name, moving=_real(status.moving), awaited=status.on_completion, risky=risky)
+        in_sequence = self._spend_budgets(_without_virtual(needing_place))
+        return RemovableNode(
+            name=name, moving=_without_virtual(status.moving), awaited=status.on_completion, in_sequence=in_sequence
+        )
 
     def finish(self) -> PodPlaces:
-        """Where pods have gone, once all candidates were looked at."""
-        self._settle()
+        """Return where pods were placed, once all candidates were tried."""
+        self._drain_pending()
         return self._simulation.finish()
 
     def _look_ahead(self, names: Sequence[str]) -> None:
-        self._settle()
-        routes: dict[str, HintedNode] = {}
-        for name in takewhile(self._could_go.__contains__, names):
+        """Find the next candidates whose pods all fit together where the last loop had placed them."""
+        self._drain_pending()
+        nodes: dict[str, HintedNode] = {}
+        for name in takewhile(self._unneeded_before.__contains__, names):
             row = self._simulation.snapshot.find_row(name)
-            route = self._simulation.find_hinted(row) if row is not None else None
-            if route is None:
+            hinted = self._simulation.find_hinted(row) if row is not None else None
+            if hinted is None:
                 break
-            routes[name] = route
-        self._seen = {*routes, names[0]}
-        self._routes = routes if len(routes) > 1 and self._simulation.fit_together(routes.values()) else {}
+            nodes[name] = hinted
+        self._looked_ahead = {*nodes, names[0]}
+        self._hinted = nodes if len(nodes) > 1 and self._simulation.fit_together(nodes.values()) else {}
 
-    def _empty(self, name: str, row: int, subset: PodSubset, needing: PodSubset) -> Pod | None:
-        """Take a node out of the picture unless a pod has no place, which is the answer."""
-        route = self._routes.get(name)
-        if route is not None and all(number in route.hinted_rows for number in needing.numbers):
-            self._leaving.append((route, needing))
+    def _drain(self, name: str, row: int, subset: PodSubset, needing_place: PodSubset) -> Pod | None:
+        """Drain a node in the simulation; return a pod that finds no place, None if the node is drained."""
+        hinted = self._hinted.get(name)
+        if hinted is not None and all(number in hinted.hinted_rows for number in needing_place.numbers):
+            self._undrained.append((hinted, needing_place))
             return None
-        self._settle()
-        return self._simulation.drain(row, subset, needing)
+        self._drain_pending()
+        return self._simulation.drain(row, subset, needing_place)
 
-    def _spend(self, going: PodSubset) -> bool:
-        """Count pods as gone; the answer is whether their budgets do not let them go all at the same time."""
+    def _spend_budgets(self, evicted: PodSubset) -> bool:
+        """Count pods as evicted; return whether their budgets do not let all of them go at the same time."""
         if not self._budgets:
             return False
-        pods = going.pods
-        risky = not self._budgets.can_remove(pods).in_parallel
+        pods = evicted.pods
+        in_sequence = not self._budgets.can_remove(pods).in_parallel
         self._budgets.remove(pods)
-        return risky
+        return in_sequence
 
-    def _settle(self) -> None:
-        """Let those that have left do so in the picture; what comes now may take the room that others counted on."""
-        self._simulation.drain_together(self._leaving)
-        self._leaving, self._routes = [], {}
+    def _drain_pending(self) -> None:
+        """Drain the nodes of the fast path in the simulation, before another node takes the room that they count on."""
+        self._simulation.drain_together(self._undrained)
+        self._undrained, self._hinted = [], {}
 
 
-def _real(subset: PodSubset) -> PodSubset:
-    """Those that run; not those of buffers."""
+def _without_virtual(subset: PodSubset) -> PodSubset:
+    """Return the pods that run, without the virtual pods of capacity buffers."""
     return subset.only({kind for kind in subset.distinct_kinds if not is_virtual(kind.pod)})
 
 
 def _without_replaced(moving: PodSubset) -> PodSubset:
-    """Those that need a place: not those that are ending, for which their controllers have made others already.
+    """Return the pods that need a place: not terminating ones whose controllers have already made replacements.
 
-    They are waited for all the same. CA keeps a place for both, so that a node half emptied finds none (ADR 9).
+    Terminating pods are still awaited. CA keeps a place for both pods, so that it finds none for a half-drained node.
     """
     return moving.only({kind for kind in moving.distinct_kinds if not is_being_replaced(kind.pod)})

@@ -1,7 +1,6 @@
-"""How many pods disruption budgets still let go, while one loop plans (behaviour/down.md A8).
+"""How many pods each PodDisruptionBudget still lets go, while one loop plans.
 
-Beside CA's tracker nothing differs but the cost: a pod is held against the budgets that name one of its labels, not
-against all of its namespace.
+Like CA's RemainingPdbTracker, but faster: a pod is matched only against the budgets that select one of its labels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ Label = tuple[str, str]
 
 
 class PdbAllowance(NamedTuple):
-    """Whether pods may go one after the other, whether all at once, and the pod for which a budget is too small."""
+    """Whether pods may be evicted one after the other, whether all at once, and a pod whose budget is too small."""
 
     can_remove: bool
     in_parallel: bool
@@ -25,10 +24,12 @@ class PdbAllowance(NamedTuple):
 
 
 class DisruptionBudgets:
-    """What each budget still allows; counters start at ``status.disruptionsAllowed`` and may fall below zero.
+    """The disruptions that each budget still allows.
 
-    The eviction API refuses every pod that more than one budget is about. CA does not know, and drains its node in
-    vain again and again; so does a tracker for which ``refuses_several`` is off.
+    Counters start at ``status.disruptionsAllowed`` and may fall below zero.
+
+    The eviction API refuses every pod that more than one budget selects. CA does not know this, and drains the pod's
+    node in vain again and again. So does a tracker with ``refuses_several`` off.
     """
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget], *, refuses_several: bool = False) -> None:
@@ -39,47 +40,47 @@ class DisruptionBudgets:
 
     @staticmethod
     def of(workloads: Workloads, settings: Settings) -> "DisruptionBudgets":
-        """The budgets of a cluster, before anything is taken of them."""
+        """Return the budgets of a cluster, with nothing used up yet."""
         return DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any budgets."""
         return bool(self._budgets)
 
     def covers(self, pod: Pod) -> bool:
-        """Whether any budget is about this pod."""
+        """Return whether any budget selects this pod."""
         return bool(self._matching(pod))
 
     def matches(self, pod: Pod) -> tuple[PodDisruptionBudget, ...]:
-        """The budgets that are about this pod."""
+        """Return the budgets that select this pod."""
         return tuple(self._budgets[number] for number in self._matching(pod))
 
     def conflicting(self, pod: Pod) -> tuple[PodDisruptionBudget, ...]:
-        """The budgets that stand in each other's way for this pod; none if it may be evicted as far as that goes."""
+        """Return the budgets because of which the API server refuses to evict this pod: two or more that select it."""
         found = self.matches(pod) if self._refuses_several else ()
         return found if len(found) > 1 else ()
 
     def exhausted(self, pod: Pod) -> PodDisruptionBudget | None:
-        """A budget that does not let this pod go now."""
+        """Return a budget that does not let this pod go now; None if all allow it."""
         return next((self._budgets[n] for n in self._matching(pod) if self._allowed[n] < 1), None)
 
     def can_remove(self, pods: Sequence[Pod]) -> PdbAllowance:
-        """Whether these pods may go as far as their budgets know; the first budget that is used up decides."""
+        """Return whether these pods may be evicted as far as their budgets allow; the first used-up budget decides."""
         affected: dict[int, list[Pod]] = {}
         for pod in pods:
             for number in self._matching(pod):
                 affected.setdefault(number, []).append(pod)
-        answer = PdbAllowance(can_remove=True, in_parallel=True)
+        allowance = PdbAllowance(can_remove=True, in_parallel=True)
         for number in sorted(affected):
             going, allowed = affected[number], self._allowed[number]
             if allowed < 1:
                 return PdbAllowance(can_remove=False, in_parallel=False, blocker=going[0])
             if allowed < len(going):
-                answer = PdbAllowance(can_remove=True, in_parallel=False, blocker=going[-1])
-        return answer
+                allowance = PdbAllowance(can_remove=True, in_parallel=False, blocker=going[-1])
+        return allowance
 
     def remove(self, pods: Iterable[Pod]) -> None:
-        """Count these pods as gone."""
+        """Count these pods as evicted."""
         for pod in pods:
             for number in self._matching(pod):
                 self._allowed[number] -= 1
@@ -90,7 +91,7 @@ class DisruptionBudgets:
 
 
 class _Namespace:
-    """The budgets of one namespace: those that ask for one plain label by that label, and the others."""
+    """The budgets of one namespace: those with a plain label selector by that label, and the others."""
 
     def __init__(self) -> None:
         self._by_label: dict[Label, list[tuple[int, Selector]]] = {}
@@ -105,7 +106,7 @@ class _Namespace:
             self._by_label.setdefault(selector.label, []).append(entry)
 
     def matching(self, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """Numbers of the budgets whose selector matches, in order."""
+        """Return the numbers of the budgets whose selector matches, in order."""
         key = frozenset(labels.items())
         found = self._known.get(key)
         if found is None:
@@ -116,7 +117,7 @@ class _Namespace:
 
 
 def _index(budgets: Sequence[PodDisruptionBudget]) -> dict[str, _Namespace]:
-    """Namespace → its budgets. No selector, or one that breaks the rules, matches nothing."""
+    """Return namespace → its budgets. A missing or invalid selector matches nothing."""
     namespaces: dict[str, _Namespace] = {}
     for number, budget in enumerate(budgets):
         parsed = parse_selector(budget.spec.selector) if budget.spec.selector is not None else None

@@ -1,8 +1,4 @@
-"""Scale-down as a whole: what could go, since when, and what goes now (behaviour/down.md A1, A3).
-
-Whether removals wait because something happened of late (behaviour/down.md A1).
-
-When time alone changes what scale-down plans, so that loops in between can be left out (design.md §8)."""
+"""Scale-down planning: find unneeded nodes, decide which are removed now, and when to decide again."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,14 +33,15 @@ from nodewright.planner.scale_down.unneeded import (
 )
 from nodewright.planner.scale_up.context import ScaleUpContext, deadline
 
-# A new engine takes it that everything last happened so many seconds before it began.
+# A new engine assumes that everything last happened this many seconds before its start.
 _BEFORE_START = 3600.0
+# Reasons that hold only because other nodes came first: the next loop may decide otherwise at once.
 _OTHERS_FIRST = frozenset({UnremovableCode.NOT_EXAMINED, UnremovableCode.AWAITS_TURN})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateAnalysis:
-    """What a look at all nodes showed: which are candidates, which of them are used little, which could go."""
+    """The stages of one loop: candidates, those with low utilization, and those whose pods fit elsewhere."""
 
     candidates: Candidates
     eligible: Eligibility
@@ -53,7 +50,7 @@ class CandidateAnalysis:
 
 
 def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownReport:
-    """What a loop leaves that finds the cluster unfit: whatever was unneeded is needed until it is seen anew."""
+    """Forget all unneeded-since times: in an unhealthy cluster no node may be scaled down."""
     if not settings.scale_down.scale_down_enabled:
         return ScaleDownReport()
     memory = state.memory.scale_down
@@ -63,68 +60,75 @@ def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownReport:
 def plan_scale_down(
     context: ScaleUpContext, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
 ) -> ScaleDownReport:
-    """What could go and what goes; nothing does while there is something to ``wait`` for.
+    """Find unneeded nodes and decide which are removed now; none while there is a reason to ``wait``.
 
-    ``targets`` are those of groups that are written to in this loop, as they will be; ``grown`` are groups that grow
-    for pods.
+    ``targets`` are the new target sizes of groups that this loop writes to. ``grown`` are groups that grow for pods.
     """
     state, settings, held = context.state, context.settings, context.state.memory.scale_down
     names = state.observation.snapshot.common_names(context.snapshot)
     before = restored_unneeded_since(held, context.snapshot, names, settings, state.now)
     memory = replace(held, unneeded_since=before, grown_at={**held.grown_at, **dict.fromkeys(grown, state.now)})
-    state = replace(_resized(state, targets, settings), memory=replace(state.memory, scale_down=memory))
+    state = replace(_with_targets(state, targets, settings), memory=replace(state.memory, scale_down=memory))
     context = replace(context, state=state)
-    survey = _analyze_candidates(context, names)
+    analysis = _analyze_candidates(context, names)
     until, why = cooldown_until(memory, settings.scale_down)
     wait = wait or (why if until > state.now else "")
     after = replace(
         held,
         unneeded_since={
-            **_of_held_groups(before, state),
-            **{node.name: before.get(node.name, state.now) for node in survey.found.removable},
+            **_times_of_held_groups(before, state),
+            **{node.name: before.get(node.name, state.now) for node in analysis.found.removable},
         },
-        recheck_at=_recheck_at(context, survey.found),
-        hints=survey.found.hints,
+        recheck_at=_recheck_at(context, analysis.found),
+        hints=analysis.found.hints,
         interval=update_interval(memory, settings, state.now),
         updated_at=state.now,
     )
-    report = replace(_report(context, survey, after, wait), cooldown_until=until)
+    report = replace(_report(context, analysis, after, wait), cooldown_until=until)
     after = report.memory or after
     return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
-def _of_held_groups(since: Mapping[str, float], state: ClusterState) -> dict[str, float]:
-    """The times of nodes that cannot be judged until a former engine's write is over: they run on."""
+def _times_of_held_groups(since: Mapping[str, float], state: ClusterState) -> dict[str, float]:
+    """Return the unneeded-since times of nodes in groups to which a former engine may still be writing.
+
+    These nodes cannot be evaluated yet; their time runs on.
+    """
     shut = state.memory.writes_in_flight
     return {name: at for name, at in since.items() if state.group_of_node.get(name) in shut} if shut else {}
 
 
-def _report(context: ScaleUpContext, survey: CandidateAnalysis, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
-    """What is done now; ``after`` is what is remembered of it, ``wait`` why no removal may begin (empty: it may)."""
-    since, found, ratios = after.unneeded_since, survey.found, survey.eligible.utilization
+def _report(context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
+    """Return what is done now.
+
+    ``after`` is what the next loop remembers; ``wait`` is why no removal may start (empty: it may).
+    """
+    since, found, ratios = after.unneeded_since, analysis.found, analysis.eligible.utilization
     if wait:
-        choice = _wait(since, wait)
+        selection = _all_waiting(since, wait)
     else:
-        choice = select_removals(context, found, since, ratios, survey.balance, _second_look(context, found))
+        selection = select_removals(context, found, since, ratios, analysis.balance, _simulate_again(context, found))
     most = context.settings.scale_down.max_bulk_soft_taint_count
     mark, unmark = choose_soft_taints(context.state, since.keys(), context.snapshot, most)
     return ScaleDownReport(
-        result=_result(choice, survey, bool(wait)),
-        removals=choice.removals,
+        result=_result(selection, analysis, bool(wait)),
+        removals=selection.removals,
         unneeded=since,
-        unremovable={**survey.eligible.unremovable, **found.unremovable, **choice.stay},
-        passed_over={**survey.candidates.passed_over, **found.skipped, **choice.waiting},
+        unremovable={**analysis.eligible.unremovable, **found.unremovable, **selection.stay},
+        passed_over={**analysis.candidates.passed_over, **found.skipped, **selection.waiting},
         utilization=ratios,
         mark=mark,
         unmark=unmark,
-        partial="; ".join(filter(None, (found.partial, choice.partial))),
-        memory=replace(after, hints=after.hints.updated(choice.hints)) if choice.hints else after,
+        partial="; ".join(filter(None, (found.partial, selection.partial))),
+        memory=replace(after, hints=after.hints.updated(selection.hints)) if selection.hints else after,
     )
 
 
-def _resized(state: ClusterState, targets: Mapping[GroupRef, int], settings: Settings) -> ClusterState:
-    """The state with the targets that this loop leaves. CA reads them anew; here what is only asked for may be refused,
-    so that the smaller size counts.
+def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], settings: Settings) -> ClusterState:
+    """Return the state with the target sizes that this loop leaves.
+
+    CA reads the targets again. Outside profile "ca" the smaller of both sizes counts: the cloud may still refuse an
+    increase.
     """
     groups = dict(state.groups)
     for ref, target in targets.items():
@@ -135,7 +139,7 @@ def _resized(state: ClusterState, targets: Mapping[GroupRef, int], settings: Set
 
 
 def _analyze_candidates(context: ScaleUpContext, names: Sequence[str]) -> CandidateAnalysis:
-    """Look at all nodes, as far as there is need."""
+    """Find candidates, measure their utilization, and simulate the removal of those with low utilization."""
     state, settings = context.state, context.settings
     candidates = find_candidates(state, names, settings)
     eligible = find_eligible(context.snapshot, candidates.names, state, settings)
@@ -149,8 +153,11 @@ def _analyze_candidates(context: ScaleUpContext, names: Sequence[str]) -> Candid
     return CandidateAnalysis(candidates=candidates, eligible=eligible, balance=balance, found=found)
 
 
-def _second_look(context: ScaleUpContext, found: SimulatedRemovals) -> SimulateAgain:
-    """Tries to empty nodes while all others stay; all tries together have as much time as the first look had."""
+def _simulate_again(context: ScaleUpContext, found: SimulatedRemovals) -> SimulateAgain:
+    """Return a function that simulates the removal of some nodes while all others stay.
+
+    All its calls together have as much time as the first simulation had.
+    """
     is_over = _time_limit(context)
     return lambda names: simulate_removals(
         context.snapshot, names, found.hints, context.state, context.settings, is_over
@@ -161,20 +168,20 @@ def _time_limit(context: ScaleUpContext) -> IsOver:
     return deadline(context.state.elapsed, context.settings.scale_down.scale_down_simulation_timeout)
 
 
-def _wait(since: Iterable[str], why: str) -> RemovalSelection:
+def _all_waiting(since: Iterable[str], why: str) -> RemovalSelection:
     return RemovalSelection(waiting=dict.fromkeys(since, Unremovable(code=UnremovableCode.IN_COOLDOWN, message=why)))
 
 
-def _result(choice: RemovalSelection, survey: CandidateAnalysis, waits: bool) -> ScaleDownResult:
+def _result(selection: RemovalSelection, analysis: CandidateAnalysis, waits: bool) -> ScaleDownResult:
     if waits:
         return ScaleDownResult.IN_COOLDOWN
-    if not survey.candidates.count:
+    if not analysis.candidates.count:
         return ScaleDownResult.NO_CANDIDATES
-    return ScaleDownResult.STARTED if choice.removals else ScaleDownResult.NO_NODE_DELETED
+    return ScaleDownResult.STARTED if selection.removals else ScaleDownResult.NO_NODE_DELETED
 
 
 def _recheck_at(context: ScaleUpContext, found: SimulatedRemovals) -> Mapping[str, float]:
-    """When nodes that a simulation showed to be needed are looked at again."""
+    """Return when nodes that a simulation found to be needed are simulated again."""
     now, later = context.state.now, context.settings.scale_down.unremovable_node_recheck_timeout
     memory = context.state.memory.scale_down
     held = {name: at for name, at in memory.recheck_at.items() if at > now and name in context.snapshot}
@@ -182,7 +189,10 @@ def _recheck_at(context: ScaleUpContext, found: SimulatedRemovals) -> Mapping[st
 
 
 def cooldown_until(memory: ScaleDownMemory, settings: ScaleDownSettings) -> tuple[float, str]:
-    """Until when (epoch seconds) no removal begins, in the whole cluster, and why; at that moment it may."""
+    """Return until when no removal starts in the whole cluster, and why.
+
+    The time is in epoch seconds; at that very moment a removal may start.
+    """
     if settings.scale_down_delay_type_local:
         return 0.0, ""
     begin = memory.engine_started - _BEFORE_START
@@ -199,13 +209,14 @@ def cooldown_until(memory: ScaleDownMemory, settings: ScaleDownSettings) -> tupl
 def next_change(
     state: ClusterState, report: ScaleDownReport, memory: ScaleDownMemory, settings: ScaleDownSettings
 ) -> float:
-    """The earliest moment (epoch seconds), now or later, after which something may be decided otherwise.
+    """Return the earliest moment after which time alone may change what scale-down decides.
 
-    ``memory`` is what this plan leaves to the next one.
+    The moment is now or later, in epoch seconds; inf: only a change in the cluster matters. ``memory`` is what this
+    plan leaves to the next loop.
     """
     moments = [
-        *_passed_at(state, report),
-        *(_reached_at(moment) for moment in _ends(state, report, memory, settings)),
+        *_moments_to_pass(state, report),
+        *(_just_before(moment) for moment in _moments_of_expiry(state, report, memory, settings)),
     ]
     if any(reason.code in _OTHERS_FIRST for reason in report.passed_over.values()):
         moments.append(state.now)
@@ -214,13 +225,13 @@ def next_change(
     return min((moment for moment in moments if moment >= state.now), default=math.inf)
 
 
-def _reached_at(moment: float) -> float:
-    """A loop exactly at the moment is in time: whoever waits until time is beyond something must wait for less."""
+def _just_before(moment: float) -> float:
+    """Return the largest float below ``moment``: the wake-up compares with ``>``, but this deadline is inclusive."""
     return math.nextafter(moment, -math.inf)
 
 
-def _passed_at(state: ClusterState, report: ScaleDownReport) -> Iterator[float]:
-    """Moments beyond which something holds: nodes unneeded for long enough, pods that will never end."""
+def _moments_to_pass(state: ClusterState, report: ScaleDownReport) -> Iterator[float]:
+    """Yield moments that must be over before something holds: nodes unneeded for long enough, pods stuck in termination."""
     for name, since in report.unneeded.items():
         if needed := needed_seconds(state, name):
             yield since + needed
@@ -230,10 +241,10 @@ def _passed_at(state: ClusterState, report: ScaleDownReport) -> Iterator[float]:
     yield from (at for at in overdue if at is not None)
 
 
-def _ends(
+def _moments_of_expiry(
     state: ClusterState, report: ScaleDownReport, memory: ScaleDownMemory, settings: ScaleDownSettings
 ) -> Iterator[float]:
-    """Moments from which on something holds no longer: cool-downs, rechecks, quarantines, marks of deletion."""
+    """Yield moments at which something ends: cool-downs, recheck times, quarantines, deletion taints."""
     yield report.cooldown_until
     yield from memory.recheck_at.values()
     yield from memory.quarantined_until.values()
@@ -244,15 +255,16 @@ def _ends(
         yield from (at + settings.scale_down_delay_after_add for at in memory.grown_at.values())
         yield from (at + settings.scale_down_delay_after_delete for at in memory.shrunk_at.values())
         yield from (at + settings.scale_down_delay_after_failure for at in memory.failed_at.values())
-    # Thousands of nodes share few reasons: most loops see at once that none is such.
+    # Thousands of nodes share few reason objects: looking at the distinct ones first is cheap.
     given = report.unremovable.values()
     reasons = dict(zip(map(id, given), given, strict=True))
     if any(reason.code is UnremovableCode.BEING_DELETED for reason in reasons.values()):
         marked = (name for name, reason in report.unremovable.items() if reason.code is UnremovableCode.BEING_DELETED)
-        yield from _marks_end(state, marked)
+        yield from _taint_expiries(state, marked)
 
 
-def _marks_end(state: ClusterState, names: Iterable[str]) -> Iterator[float]:
+def _taint_expiries(state: ClusterState, names: Iterable[str]) -> Iterator[float]:
+    """Yield when the deletion taints of these nodes are so old that the nodes are considered again."""
     snapshot = state.observation.snapshot
     marked = (tainted_at(snapshot.node(snapshot.row(name)), TO_BE_DELETED_TAINT) for name in names)
     yield from (at + DELETION_SECONDS for at in marked if at is not None)

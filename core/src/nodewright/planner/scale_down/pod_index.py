@@ -1,6 +1,8 @@
-"""The pods of nodes by kind: what neither the scheduler nor the rules of draining tell apart is looked at once.
+"""The pods of nodes, by number and kind, and their places in a simulation.
 
-Where the pods of a simulation are, were to go before, and go."""
+Pods that neither kube-scheduler nor the drain rules can tell apart are one kind: each question is asked once per
+kind.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -27,15 +29,15 @@ _DRAIN_ANNOTATIONS = (
     MIRROR_ANNOTATION,
     DAEMONSET_POD_ANNOTATION,
 )
-# Kinds of owners that make another pod as soon as one is ending.
+# Controllers of these kinds create a replacement as soon as a pod starts to terminate.
 _REPLACING = ("ReplicaSet", "ReplicationController")
 
 
 class PodKind:
-    """Pods of one class about which the rules of draining say the same; ``pod`` stands for them.
+    """Pods of one class for which the drain rules say the same; ``pod`` stands for all of them.
 
-    ``owner`` is by what the moves of their controller are remembered, empty without one. Compared by identity; there is
-    one of each as long as somebody speaks of it.
+    ``owner`` identifies the controller whose pod moves are counted; empty without one. Kinds are compared by
+    identity, and cached as long as they are in use.
     """
 
     __slots__ = ("__weakref__", "owner", "pod", "pod_class", "priority")
@@ -48,21 +50,21 @@ class PodKind:
 
 
 class PodIndex:
-    """Pods of nodes by number, in the order of their rolls, and the kind of each.
+    """Pods of nodes by number, in the order of their nodes, and the kind of each pod.
 
-    ``places`` are the nodes that a simulation found for them in the end; empty for a pod that it did not move.
+    ``places`` are the nodes where a simulation placed the pods; empty for a pod that it did not move.
     """
 
     def __init__(self) -> None:
         self.pods: list[Pod] = []
         self.kinds: list[PodKind] = []
         self.places: list[str] = []
-        # By the number of its first pod.
+        # The number of a node's first pod → the node's pods.
         self._node_pods: dict[int, NodePods] = {}
         self._keys: list[str] = []
 
     def add(self, node_pods: NodePods) -> "PodSubset":
-        """The pods of one more node."""
+        """Add the pods of one more node, and return them."""
         start, kinds = len(self.pods), node_pods.once(find_kinds)
         self.pods += node_pods.pods
         self.kinds += kinds * len(node_pods.pods) if len(kinds) == 1 else [kinds[place] for place in node_pods.which]
@@ -70,7 +72,7 @@ class PodIndex:
         return PodSubset(self, range(start, len(self.pods)), frozenset(kinds))
 
     def places_by_node(self) -> PodPlaces:
-        """``places`` to be remembered."""
+        """Return ``places`` in the form in which memory keeps them."""
         return PodPlaces(
             {
                 node_pods: self.places[at : at + len(node_pods.pods)]
@@ -80,7 +82,7 @@ class PodIndex:
         )
 
     def keys(self, numbers: Sequence[int]) -> list[str]:
-        """``namespace/name`` of some."""
+        """Return the ``namespace/name`` of these pods."""
         known = self._keys
         known += [""] * (len(self.pods) - len(known))
         for number in numbers:
@@ -91,7 +93,7 @@ class PodIndex:
 
 
 class PodSubset:
-    """Some pods of a roster by ``numbers``, in the order of their node; ``distinct_kinds`` is all kinds among them."""
+    """Some pods of an index, by ``numbers``, in the order of their node; ``distinct_kinds`` are the kinds among them."""
 
     __slots__ = ("distinct_kinds", "index", "numbers")
 
@@ -107,21 +109,23 @@ class PodSubset:
 
     @property
     def pods(self) -> list[Pod]:
+        """Return the pods."""
         pods = self.index.pods
         return [pods[number] for number in self.numbers]
 
     @property
     def kinds(self) -> list[PodKind]:
+        """Return the kind of each pod."""
         kinds = self.index.kinds
         return [kinds[number] for number in self.numbers]
 
     def part(self, start: int, stop: int) -> "PodSubset":
-        """Those from one place to another."""
+        """Return the pods between two positions."""
         whole = start == 0 and stop >= len(self.numbers)
         return self if whole else PodSubset(self.index, self.numbers[start:stop])
 
     def only(self, wanted: frozenset[PodKind] | set[PodKind]) -> "PodSubset":
-        """Those of some kinds."""
+        """Return the pods of the wanted kinds."""
         left = self.distinct_kinds & wanted
         if len(left) in (0, len(self.distinct_kinds)):
             return self if left else PodSubset(self.index)
@@ -129,19 +133,19 @@ class PodSubset:
         return PodSubset(self.index, [number for number in self.numbers if kinds[number] in left], left)
 
     def with_others(self, numbers: Sequence[int]) -> "PodSubset":
-        """These and others after them."""
+        """Return these pods, followed by others of the index."""
         kinds = self.index.kinds
         distinct_kinds = self.distinct_kinds.union([kinds[number] for number in numbers])
         return PodSubset(self.index, [*self.numbers, *numbers], distinct_kinds)
 
     def counts(self) -> Counter[PodClass]:
-        """How many pods there are of each class."""
+        """Return how many pods there are of each class."""
         if len(self.distinct_kinds) == 1:
             return Counter({kind.pod_class: len(self.numbers) for kind in self.distinct_kinds})
         return Counter([kind.pod_class for kind in self.kinds])
 
     def runs(self) -> Iterator[tuple[PodClass, "PodSubset"]]:
-        """The pods in order, as many together as follow each other and are of one class."""
+        """Yield runs of consecutive pods of the same class, in order."""
         if len(self.distinct_kinds) == 1:
             yield from ((kind.pod_class, self) for kind in self.distinct_kinds)
             return
@@ -153,18 +157,18 @@ class PodSubset:
 
 
 def find_pod_subsets(snapshot: Snapshot, rows: Iterable[int]) -> list[PodSubset]:
-    """The known pods of nodes, each with a roster of its own."""
+    """Return the known pods of nodes, each in an index of its own."""
     return [PodIndex().add(node_pods) for node_pods in find_node_pods(snapshot, rows)]
 
 
 def subset_of(pods: Sequence[Pod]) -> PodSubset:
-    """Pods of nobody knows which picture."""
+    """Return the subset of pods that come from no known snapshot."""
     classes = PodClasses()
     return PodIndex().add(NodePods([classes.of(pod, placed=True) for pod in pods], pods))
 
 
 def find_kinds(node_pods: NodePods) -> list[PodKind]:
-    """Those of its samples."""
+    """Return the kind of each representative pod of a node."""
     return [_find_kind(pod, pod_class) for pod, pod_class in node_pods.samples]
 
 
@@ -173,9 +177,9 @@ _KINDS: WeakValueDictionary[Hashable, PodKind] = WeakValueDictionary()
 
 def _find_kind(pod: Pod, pod_class: PodClass) -> PodKind:
     meta = pod.metadata
-    own = id(pod) if is_judged_by_its_times(pod_class) else 0
-    said = tuple(map(meta.annotations.get, _DRAIN_ANNOTATIONS))
-    key = (pod_class.id, own, bool(pod.spec.node_name), pod.status.phase, meta.controller, said)
+    identity = id(pod) if is_judged_by_its_times(pod_class) else 0
+    annotations = tuple(map(meta.annotations.get, _DRAIN_ANNOTATIONS))
+    key = (pod_class.id, identity, bool(pod.spec.node_name), pod.status.phase, meta.controller, annotations)
     kind = _KINDS.get(key)
     if kind is None:
         kind = _KINDS[key] = PodKind(pod, pod_class)
@@ -183,25 +187,29 @@ def _find_kind(pod: Pod, pod_class: PodClass) -> PodKind:
 
 
 def owner_key(pod: Pod) -> str:
-    """By what the moves of a pod's controller are remembered; empty for a pod without one."""
+    """Return the key under which the moves of a pod's controller are remembered; empty for a pod without a controller."""
     owner = pod.metadata.controller
     return owner.uid or f"{pod.metadata.namespace}/{owner.kind}/{owner.name}" if owner is not None else ""
 
 
 def is_being_replaced(pod: Pod) -> bool:
-    """Is it ending, and of a controller that makes another one at once? A StatefulSet waits until the first is gone."""
+    """Return whether the pod is terminating and its controller has already created another one.
+
+    A StatefulSet waits until the first pod is gone.
+    """
     owner = pod.metadata.controller
     return pod.metadata.deletion_timestamp is not None and owner is not None and owner.kind in _REPLACING
 
 
-# Numbers of pods, and the row of each.
+# Numbers of pods, and the row to which each moves.
 PodMoves = tuple[Sequence[int], Sequence[int]]
 
 
 class PodPlacements:
-    """Pods by number, and their rows; ``hints`` are the names of nodes to which they were to go before.
+    """Where the pods of a simulation are: by number, the row of their node, and the row to which they were to go before.
 
-    What is kept says nothing of the rows that are gone: whoever asks knows which are open.
+    ``hints`` are the nodes to which pods were to go in the last loop. Rows of removed nodes may still be recorded:
+    callers check which rows are open.
     """
 
     def __init__(self, snapshot: Snapshot, hints: PodPlaces) -> None:
@@ -209,17 +217,17 @@ class PodPlacements:
         self._hints = hints
         self._names = [snapshot.name(row) for row in range(len(snapshot))]
         self._rows = {name: row for row, name in enumerate(self._names)}
-        # By number: the row to which a pod was to go before, and that to which it went last; negative: none.
+        # By pod number: the row to which a pod was to go before, and the row where it was placed last; negative: none.
         self._before: list[int] = []
         self._places: list[int] = []
         self._own: dict[int, PodSubset] = {}
-        # What nodes took over from those that could go; the board counts these pods, and does not know them.
+        # Row → numbers of the pods that moved there. The snapshot counts these pods and does not list them.
         self._arrived: defaultdict[int, list[int]] = defaultdict(list)
-        # Rows that could not be emptied.
-        self._stuck: set[int] = set()
+        # Rows of nodes that could not be drained.
+        self._not_drained: set[int] = set()
 
     def subset(self, snapshot: Snapshot, row: int) -> PodSubset:
-        """The pods of a node by now."""
+        """Return the pods of a node as it is now, with those that moved there."""
         own = self._own.get(row)
         if own is None:
             (node_pods,) = find_node_pods(snapshot, (row,))
@@ -236,16 +244,19 @@ class PodPlacements:
         return [row(name, -1) for name in self._hints.of(node_pods)]
 
     def has_hints(self, row: int) -> bool:
-        """Pods that came to a node were to go there: only its own have other hints, from before or from a try that failed."""
-        return bool(self._hints) or row in self._stuck
+        """Return whether pods of this node have a row to try first.
+
+        They have one from the last loop, or from an earlier failed attempt to drain the node.
+        """
+        return bool(self._hints) or row in self._not_drained
 
     def last_rows(self, numbers: Iterable[int]) -> list[int]:
-        """The row to which each was to go last; negative: none."""
+        """Return the row where each pod was placed last; negative: none."""
         places, before = self._places, self._before
         return [places[number] if places[number] >= 0 else before[number] for number in numbers]
 
     def move_node(self, row: int, moves: Iterable[PodMoves]) -> None:
-        """The node of the row is gone, and its pods are where they went."""
+        """Record that the node of the row is gone, and where its pods went."""
         self._arrived.pop(row, None)
         places, arrived = self._places, self._arrived
         for numbers, rows in moves:
@@ -254,8 +265,11 @@ class PodPlacements:
                 arrived[place].append(number)
 
     def keep_node(self, row: int, moves: Iterable[PodMoves]) -> None:
-        """The node stays. Of its own pods it is noted where there was room; others stay where they came to."""
-        self._stuck.add(row)
+        """Record that the node stays, and where its own pods would have had room.
+
+        Pods that moved there keep their place.
+        """
+        self._not_drained.add(row)
         own = self._own[row].numbers
         for numbers, rows in moves:
             for number, place in zip(numbers, rows, strict=True):
@@ -263,7 +277,7 @@ class PodPlacements:
                     self._places[number] = place
 
     def finish(self) -> PodPlaces:
-        """Tell the roster where its pods have gone; the answer is the same as hints."""
+        """Write the final places into the index, and return them as hints for the next loop."""
         names = self._names
         self.index.places = ["" if row < 0 else names[row] for row in self._places]
         return self.index.places_by_node()

@@ -1,20 +1,11 @@
-"""Which of the nodes that could go do go now (behaviour/down.md A9, A10).
+"""Select which removable nodes are removed now.
 
-Would those that go now be missed if all others stayed?
+Nodes wait until they were unneeded for long enough, and while removals of late were undone or failed. Minimum sizes,
+zero-or-max groups and parallelism limit the rest.
 
-The candidates were simulated as a chain, each as if those before it were gone. Only some of them go now; pods that the
-others keep may be in the way of those that move (zone anti-affinity, spread). CA does not ask.
-
-
-In which order the pods of a node are moved: those that fit on the fewest nodes first.
-
-A scheduler puts pods where it likes. One that fits in many places may get the only place of another, unless that one
-came first. CA evicts them as they come.
-
-
-Removals that would only be undone, or that disturb the same pods again and again (issue 5, point 3).
-
-CA knows neither; nor does it know quarantines, which groups are in where something else died with a machine.
+Outside profile "ca" the selected nodes are then confirmed. The candidates were simulated as a chain, each as if those
+before it were gone. Only some of them go now, and pods on those that stay may be in the way of the moving pods (zone
+anti-affinity, topology spread). Therefore their removal is simulated again while all others stay.
 """
 
 from collections import Counter
@@ -52,16 +43,15 @@ _NO_TURN = Unremovable(
 _NO_DRAIN = Unremovable(
     code=UnremovableCode.SWITCHED_OFF, message="no node with pods to move is removed while --max-drain-parallelism is 0"
 )
-# Simulates the removal of some nodes, in order, while all others stay.
+# Simulates the removal of the named nodes, in order, while all others stay.
 SimulateAgain = Callable[[Sequence[str]], SimulatedRemovals]
 
 
 @dataclass(kw_only=True)
 class RemovalSelection:
-    """``removals`` begin now; of the others, why they stay: as CA says it, or ``waiting`` for their turn.
+    """``removals`` start now. Of the others ``stay`` says why they stay, and ``waiting`` which wait for their turn.
 
-    ``hints`` are where pods of those that go find room, if that was looked at once more; ``partial`` says what there was
-    no time for.
+    ``hints`` are the places of pods from the confirming simulation. ``partial`` says what there was no time for.
     """
 
     removals: tuple[NodeRemoval, ...] = ()
@@ -73,9 +63,9 @@ class RemovalSelection:
 
 @dataclass(kw_only=True)
 class ConfirmedRemovals:
-    """``nodes`` may go, with their pods as they are now, and ``batches`` say how many go together; the others ``stay``.
+    """``nodes`` may go, with their pods as they are now; ``batches`` say how many go together. The others ``stay``.
 
-    ``hints`` are where the pods find room. For those that are ``late`` there was no time.
+    ``hints`` are the places of the moving pods. For nodes in ``late`` there was no time.
     """
 
     batches: dict[str, int]
@@ -86,7 +76,7 @@ class ConfirmedRemovals:
 
     @property
     def partial(self) -> str:
-        """What there was no time for; empty: for everything."""
+        """Return what there was no time for; empty if everything was confirmed."""
         return f"time was up: {len(self.late)} nodes were not looked at once more" if self.late else ""
 
 
@@ -98,85 +88,94 @@ def select_removals(
     balance: SimilarGroupBalance | None,
     simulate: SimulateAgain,
 ) -> RemovalSelection:
-    """Those that were unneeded for long enough, as far as minima, whole groups and parallelism let them go, and the
-    others can do without them.
+    """Select the nodes that are removed now, and say why the others are not.
+
+    ``found`` are the removable nodes, ``since`` the times since when nodes are unneeded (epoch seconds).
     """
-    state, choice = context.state, RemovalSelection()
+    state, selection = context.state, RemovalSelection()
     by_name = {node.name: node for node in found.removable}
-    going, choice.stay = _ripe(context, [by_name[name] for name in _in_turn(found.removable, balance)], since)
+    names, selection.stay = _split_ready(
+        context, [by_name[name] for name in _in_removal_order(found.removable, balance)], since
+    )
     batches = fit_into_budgets(
         state,
-        [name for name in going if not by_name[name].moving],
-        [name for name in going if by_name[name].moving],
+        [name for name in names if not by_name[name].moving],
+        [name for name in names if by_name[name].moving],
         context.settings,
     )
     drains = context.settings.scale_down.max_drain_parallelism > 0
-    waiting = (by_name[name] for name in going if name not in batches)
-    choice.waiting = {node.name: _NO_TURN if drains or not node.moving else _NO_DRAIN for node in waiting}
-    confirmed = _confirmed(context, batches, found, simulate)
-    choice.hints, choice.partial = confirmed.hints, confirmed.partial
-    choice.stay |= confirmed.stay
-    choice.waiting |= confirmed.late
+    waiting = (by_name[name] for name in names if name not in batches)
+    selection.waiting = {node.name: _NO_TURN if drains or not node.moving else _NO_DRAIN for node in waiting}
+    confirmed = _confirm(context, batches, found, simulate)
+    selection.hints, selection.partial = confirmed.hints, confirmed.partial
+    selection.stay |= confirmed.stay
+    selection.waiting |= confirmed.late
     ids = {ref: _instance_ids(state, ref) for ref in {state.group_of_node[name] for name in confirmed.batches}}
-    choice.removals = tuple(
+    selection.removals = tuple(
         _removal(state, confirmed.nodes[name], batch, since[name], utilization.get(name, 0.0), ids)
         for name, batch in confirmed.batches.items()
     )
-    return choice
+    return selection
 
 
-def _ripe(
+def _split_ready(
     context: ScaleUpContext, found: Sequence[RemovableNode], since: Mapping[str, float]
 ) -> tuple[list[str], dict[str, Unremovable]]:
-    """Those that nothing keeps but their turn, and why the others stay."""
-    minima = _minima(context)
-    reasons = {node.name: _reason_to_stay(context, node, since[node.name], minima) for node in found}
+    """Return the nodes that may go except for parallelism, and why the others stay."""
+    minimum_limits = _minimum_limits(context)
+    reasons = {node.name: _reason_to_stay(context, node, since[node.name], minimum_limits) for node in found}
     stay = {name: reason for name, reason in reasons.items() if reason is not None}
-    going, incomplete = keep_complete_groups(
+    names, incomplete = keep_complete_groups(
         context.state, [name for name, reason in reasons.items() if reason is None]
     )
-    awaited = {node.name: node.awaited[0].key for node in found if node.awaited and node.name in going}
+    awaited = {node.name: node.awaited[0].key for node in found if node.awaited and node.name in names}
     stay |= incomplete | {name: _on_completion(pod) for name, pod in awaited.items()}
-    return [name for name in going if name not in awaited], stay
+    return [name for name in names if name not in awaited], stay
 
 
-def _confirmed(
+def _confirm(
     context: ScaleUpContext, batches: Mapping[str, int], found: SimulatedRemovals, simulate: SimulateAgain
 ) -> ConfirmedRemovals:
-    """Those that go, with who moves where in which order. CA takes the chain as it is, and says nothing of places."""
+    """Return the removals that go, with the order and the places of their pods.
+
+    CA does not confirm, and plans no places.
+    """
     by_name = {node.name: node for node in found.removable}
     if context.settings.is_ca:
         return ConfirmedRemovals(batches=dict(batches), nodes=by_name)
     confirmed = confirm_removals(context.state, batches, by_name, simulate)
-    going = {name: confirmed.nodes[name] for name in confirmed.batches}
-    confirmed.nodes = {name: _with_places(node) for name, node in order_by_fewest_places(context, going).items()}
+    nodes = {name: confirmed.nodes[name] for name in confirmed.batches}
+    confirmed.nodes = {name: _with_places(node) for name, node in order_by_fewest_places(context, nodes).items()}
     return confirmed
 
 
-def _in_turn(found: Sequence[RemovableNode], balance: SimilarGroupBalance | None) -> list[str]:
-    """Empty nodes, then those whose pods may go at the same time, then the others."""
+def _in_removal_order(found: Sequence[RemovableNode], balance: SimilarGroupBalance | None) -> list[str]:
+    """Return empty nodes first, then nodes whose pods may all go at the same time, then the others."""
     ranks = [
         [node.name for node in found if not node.moving],
-        [node.name for node in found if node.moving and not node.risky],
-        [node.name for node in found if node.moving and node.risky],
+        [node.name for node in found if node.moving and not node.in_sequence],
+        [node.name for node in found if node.moving and node.in_sequence],
     ]
     return [name for names in ranks for name in (balance.ordered(names) if balance is not None else names)]
 
 
-def _minima(context: ScaleUpContext) -> MinimumLimits:
-    """CA counts machines on their way, and those on their way out: for a while there may be less than the least."""
+def _minimum_limits(context: ScaleUpContext) -> MinimumLimits:
+    """Return the minimums.
+
+    CA counts upcoming nodes and nodes on their way out, so that for a while less than the minimum may remain.
+    """
     is_ca, limits = context.settings.is_ca, make_resource_limits(context.settings.limits)
     counted = context.snapshot if is_ca else context.state.observation.snapshot
     return MinimumLimits(context.state, counted, limits, DeviceCounter(context.state.observation), counts_leaving=is_ca)
 
 
 def _reason_to_stay(
-    context: ScaleUpContext, found: RemovableNode, since: float, minima: MinimumLimits
+    context: ScaleUpContext, found: RemovableNode, since: float, minimum_limits: MinimumLimits
 ) -> Unremovable | None:
-    """Why a node that could go stays for now; one that goes is counted as gone."""
+    """Return why a removable node stays for now; a node that may go counts as removed."""
     state = context.state
     wait = reason_not_old_enough(state, found.name, since) or reason_for_pause(state, found, context.settings)
-    return wait or minima.take(state.group_of_node[found.name], _node(state, found.name))
+    return wait or minimum_limits.take(state.group_of_node[found.name], _node(state, found.name))
 
 
 def _on_completion(pod: str) -> Unremovable:
@@ -185,7 +184,7 @@ def _on_completion(pod: str) -> Unremovable:
 
 
 def _instance_ids(state: ClusterState, ref: GroupRef) -> dict[str, str]:
-    """The ids of a group's machines by how they are compared: some clouds write one id in two ways."""
+    """Return lower-case id → id of a group's machines: some clouds spell one id in two ways."""
     return {instance.id.lower(): instance.id for instance in reversed(state.groups[ref].seen.instances or ())}
 
 
@@ -214,7 +213,7 @@ def _removal(
 
 
 def _with_places(node: RemovableNode) -> RemovableNode:
-    """With where its pods are to go."""
+    """Return the node with the places of its pods."""
     places = node.moving.index.places
     return replace(node, places=tuple([places[number] for number in node.moving.numbers]))
 
@@ -227,10 +226,10 @@ def _node(state: ClusterState, name: str) -> Node:
 def confirm_removals(
     state: ClusterState, batches: Mapping[str, int], found: Mapping[str, RemovableNode], simulate: SimulateAgain
 ) -> ConfirmedRemovals:
-    """Those of the chosen nodes that can go while everything else stays.
+    """Return the selected nodes that can go while everything else stays.
 
-    When time is up, those that were found by then go. If none was, the others are looked at all the same: a loop that
-    begins with the same nodes would come no further.
+    When time is up, the nodes confirmed by then go. If there are none, simulation goes on past the deadline: the next
+    loop would begin with the same nodes and come no further.
     """
     left = ConfirmedRemovals(batches=dict(batches), nodes={name: found[name] for name in batches})
     if len(batches) == len(found) or not any(node.moving for node in left.nodes.values()):
@@ -249,7 +248,7 @@ def confirm_removals(
 
 
 def _drop(left: ConfirmedRemovals, failed: Sequence[str], state: ClusterState) -> None:
-    """A zero-or-max group stays as a whole."""
+    """Drop nodes that failed; a zero-or-max group is dropped as a whole."""
     whole = {state.group_of_node[name] for name in failed if left.batches[name] > 1}
     for name in list(left.batches):
         ref = state.group_of_node[name]
@@ -264,11 +263,15 @@ def _reason(why: Unremovable) -> Unremovable:
     return changed(why, message=f"{why.message}, as long as nodes stay that could go before it")
 
 
-def order_by_fewest_places(context: ScaleUpContext, going: Mapping[str, RemovableNode]) -> dict[str, RemovableNode]:
-    """The nodes that go, each with its pods in that order."""
-    if all(_is_uniform(node.moving) for node in going.values()):
-        return dict(going)
-    snapshot, staying, known = context.snapshot, _staying(context, going), dict[PodClass, int]()
+def order_by_fewest_places(context: ScaleUpContext, names: Mapping[str, RemovableNode]) -> dict[str, RemovableNode]:
+    """Order the moving pods of each node by the number of nodes on which they fit, fewest first.
+
+    kube-scheduler may put a pod that fits on many nodes on the only node of another pod, unless that other pod came
+    first. CA evicts pods as they come.
+    """
+    if all(_is_uniform(node.moving) for node in names.values()):
+        return dict(names)
+    snapshot, staying, known = context.snapshot, _staying(context, names), dict[PodClass, int]()
 
     def count(pod_class: PodClass) -> int:
         if pod_class not in known:
@@ -282,29 +285,33 @@ def order_by_fewest_places(context: ScaleUpContext, going: Mapping[str, Removabl
         numbers = sorted(subset.numbers, key=lambda number: count(kinds[number].pod_class))
         return replace(node, moving=PodSubset(subset.index, numbers, subset.distinct_kinds))
 
-    return {name: sort_candidates(node) for name, node in going.items()}
+    return {name: sort_candidates(node) for name, node in names.items()}
 
 
 def _is_uniform(subset: PodSubset) -> bool:
     return len({kind.pod_class for kind in subset.distinct_kinds}) < 2
 
 
-def _staying(context: ScaleUpContext, going: Mapping[str, RemovableNode]) -> Mask:
-    """The rows of nodes to which the pods may go: those that are there and stay."""
+def _staying(context: ScaleUpContext, names: Mapping[str, RemovableNode]) -> Mask:
+    """Return the rows of nodes to which the pods may go: present, schedulable, and not removed now."""
     snapshot = context.snapshot
     found = destination_rows(snapshot, context.state)
-    found[[snapshot.row(name) for name in going]] = False
+    found[[snapshot.row(name) for name in names]] = False
     return found & snapshot.schedulable
 
 
 def reason_for_pause(state: ClusterState, found: RemovableNode, settings: Settings) -> Unremovable | None:
-    """Why a node that could go should not now, given what removals did of late; None when it may."""
+    """Return why a removable node should not go now, given what removals did lately; None if it may.
+
+    The group is quarantined, or grew again soon after it shrank; the node's last removal failed; or its pods were
+    moved too often. CA knows none of these.
+    """
     ref, memory, now = state.group_of_node[found.name], state.memory.scale_down, state.now
     quarantined, flapping = memory.quarantined_until.get(ref, 0.0), memory.flapping.get(ref)
     if settings.is_ca:
         return None
     if quarantined > now:
-        text = f"group {ref} is left alone for {quarantined - now:.0f} s: machines went that nobody had asked to go"
+        text = f"group {ref} is left alone for {quarantined - now:.0f} s: machines disappeared that no controller had asked to delete"
         return Unremovable(code=UnremovableCode.QUARANTINED, message=text)
     if flapping is not None and flapping.until > now:
         text = (
@@ -312,13 +319,13 @@ def reason_for_pause(state: ClusterState, found: RemovableNode, settings: Settin
             f"{now - flapping.last:.0f} s ago; it keeps its nodes for another {flapping.until - now:.0f} s"
         )
         return Unremovable(code=UnremovableCode.FLAPPING, message=text)
-    return _given_back(state, found.name) or _moved_too_often(
+    return _failed_recently(state, found.name) or _moved_too_often(
         state, found.moving, settings.scale_down.max_pod_moves_per_hour
     )
 
 
-def _given_back(state: ClusterState, name: str) -> Unremovable | None:
-    """Whether the last attempt to remove the node failed, and the pause after it is not over."""
+def _failed_recently(state: ClusterState, name: str) -> Unremovable | None:
+    """Return the reason if the last removal of the node failed and the pause after it is not over; else None."""
     held = state.memory.scale_down.removal_failures.get(name)
     if held is None or held.until <= state.now:
         return None
@@ -331,7 +338,10 @@ def _given_back(state: ClusterState, name: str) -> Unremovable | None:
 
 
 def _moved_too_often(state: ClusterState, moving: PodSubset, most: int) -> Unremovable | None:
-    """Whether the pods of some controller would have been moved more than ``most`` times each within an hour."""
+    """Return the reason if pods of one controller would be moved more than ``most`` times each within an hour.
+
+    Else None.
+    """
     held = state.memory.scale_down.moves
     if not most or not held:
         return None
@@ -352,7 +362,7 @@ def _moved_too_often(state: ClusterState, moving: PodSubset, most: int) -> Unrem
 
 
 def _replicas(workloads: Workloads, namespace: str, owner: OwnerReference) -> int:
-    """How many pods a controller keeps; 0 where that is not known."""
+    """Return how many pods a controller keeps; 0 if unknown."""
     controller = (workloads.controllers or {}).get((owner.kind, f"{namespace}/{owner.name}"))
     if isinstance(controller, Job):
         return controller.spec.parallelism or 1

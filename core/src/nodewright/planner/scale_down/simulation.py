@@ -1,14 +1,8 @@
-"""Could a node go? Its pods are moved in a picture of the cluster (behaviour/down.md A6).
+"""Simulate drains: move the pods of nodes to other nodes of a snapshot.
 
-CA forks its picture for every candidate. Here moves are written down and taken back, so that a candidate costs what
-its own pods cost, however large the cluster is.
-
-
-Which node takes the next pod: each in its turn, behind the last that took one.
-
-Which nodes take plain pods: those that only amounts can keep apart, on the nodes that admit them.
-
-A tainted copy without pods that stands for a node on its way out, where pods count nodes with taints no longer."""
+CA forks its snapshot for every candidate. Here moves are recorded and undone, so that a candidate costs what its own
+pods cost, however large the cluster is.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,14 +24,18 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 class BulkFit:
-    """What is asked of boards that differ by pods alone, or by nodes that came last."""
+    """Tells for many nodes at once whether they take plain pods.
+
+    Plain pods are those that only resource amounts keep apart on nodes that admit them. Snapshots may differ between
+    calls in their pods, and in nodes that were added last.
+    """
 
     def __init__(self) -> None:
-        # By ``static_key``.
+        # By ``static_key`` of the class.
         self._admitted: dict[object, Mask] = {}
 
     def admitting_rows(self, snapshot: Snapshot, pod_class: PodClass) -> Mask:
-        """Which nodes take plain pods of a class, given room."""
+        """Return which nodes admit plain pods of a class, given enough room."""
         key = static_key(pod_class)
         known = self._admitted.get(key)
         if known is None or len(known) != len(snapshot):
@@ -45,17 +43,20 @@ class BulkFit:
         return known
 
     def reset(self) -> None:
-        """Of a board that is given up, with a node in it that others do not have, nothing holds for the next."""
+        """Forget the admitting nodes: a discarded snapshot had a node that the next one does not have."""
         self._admitted.clear()
 
     def rows_fitting_all(self, snapshot: Snapshot, asked: Mapping[PodClass, Sequence[int]]) -> frozenset[int]:
-        """The rows that take all the plain pods that are to go there (one row for each pod), whoever comes first."""
+        """Return the rows that take all the plain pods that are to go there, in any order.
+
+        ``asked`` has one row for each pod.
+        """
         rows = np.array(sorted(set(chain.from_iterable(asked.values()))), dtype=np.int64)
         needed = np.zeros((_width(snapshot, asked), len(rows)), dtype=np.int64)
         fits = np.ones(len(rows), dtype=np.bool_)
         for pod_class, places in asked.items():
             counts = np.bincount(np.searchsorted(rows, places), minlength=len(rows))
-            # What one pod needs at the most: as it comes, or once it runs there.
+            # A pod's requests while it is pending and once it runs may differ: take the larger amounts.
             most = np.maximum(snapshot.request_row(pod_class), snapshot.request_row(pod_class, placed=True))
             needed += most[:, None] * counts
             fits &= (counts == 0) | self.admitting_rows(snapshot, pod_class)[rows]
@@ -63,13 +64,13 @@ class BulkFit:
         return frozenset(rows[fits].tolist())
 
 
-# Nodes looked at first; a scan that finds nothing there looks at ever more at a time.
+# A search looks at this many nodes first. If it finds nothing, each next window is _GROWTH times larger.
 _FIRST_WINDOW = 256
 _GROWTH = 8
 
 
 class RoundRobinCursor:
-    """Whose turn it is, over all candidates of a loop."""
+    """Finds nodes for pods in turn: each search begins behind the last node that took a pod, as kube-scheduler does."""
 
     def __init__(self, bulk_fit: BulkFit) -> None:
         self._bulk_fit = bulk_fit
@@ -78,9 +79,12 @@ class RoundRobinCursor:
     def next_rows(
         self, snapshot: Snapshot, open_rows: Mask, pod_class: PodClass, count: int, *, together: bool
     ) -> list[int]:
-        """The next so many open nodes that take such a pod, fewer if there are no more; cordoned ones are passed by.
+        """Return the next ``count`` open nodes that take a pod of the class, fewer if there are no more.
 
-        ``together``: only amounts keep pods of the class apart, so that one here changes nothing for one there.
+        Cordoned nodes take none.
+
+        ``together``: only amounts keep pods of the class apart, so that a pod on one node changes nothing for another
+        node.
         """
         found = list[int]()
         admitted = self._bulk_fit.admitting_rows(snapshot, pod_class) if together else open_rows
@@ -88,7 +92,7 @@ class RoundRobinCursor:
         rows, start = len(snapshot), self._cursor % max(1, len(snapshot))
         for window in chain(_windows(start, rows), _windows(0, start)):
             mask = open_rows[window] & schedulable[window] & admitted[window]
-            if together or mask.any():  # other predicates cost more than a look
+            if together or mask.any():  # other predicates cost more than this test
                 mask &= takes(snapshot, pod_class, window)
             found += (window.start + np.flatnonzero(mask)[: count - len(found)]).tolist()
             if len(found) == count:
@@ -98,15 +102,15 @@ class RoundRobinCursor:
         return found
 
 
-# The number of a pod, and the row where it was to go before; negative: none that is open.
+# The number of a pod, and the row where it was to go before; negative: no open row.
 _Hinted = tuple[int, int]
 
 
 @dataclass
 class _DrainAttempt:
-    """One try to empty a node, and where its pods went so far: rows by class, and in the order in which they came.
+    """One attempt to drain a node: the rows where its pods were placed, by class, and the moves in order.
 
-    ``row`` is the node's, or was before a copy stood for it.
+    ``row`` is the node's row, also where a tainted copy has taken its place.
     """
 
     snapshot: Snapshot
@@ -116,7 +120,7 @@ class _DrainAttempt:
     moves: list[PodMoves] = field(default_factory=list)
 
     def place(self, pod_class: PodClass, rows: list[int]) -> None:
-        """Pods of one class, one on each row; ``moves`` say which."""
+        """Place pods of one class, one on each row; ``moves`` say which pods."""
         if len(rows) == 1:
             self.snapshot.place(pod_class, rows[0])
         else:
@@ -125,7 +129,7 @@ class _DrainAttempt:
 
 
 class HintedNode(NamedTuple):
-    """The pods of a node, and the row to which each was to go before, by number, as far as it still takes any."""
+    """The pods of a node, and for each pod number the row where the last loop placed it, if that row is still open."""
 
     row: int
     subset: PodSubset
@@ -133,40 +137,42 @@ class HintedNode(NamedTuple):
 
 
 class DrainSimulation:
-    """A cluster in which nodes are emptied one after the other; ``snapshot`` belongs to it alone.
+    """A cluster in which nodes are drained one after the other; ``snapshot`` belongs to it alone.
 
-    ``destinations`` are the rows that may take pods; a node that could go is none from then on. ``hints`` are where
-    pods were to go before.
+    ``destinations`` are the rows that may take pods; a drained node takes none from then on. ``hints`` are where pods
+    were to go in the last loop.
     """
 
     def __init__(self, snapshot: Snapshot, destinations: Mask, hints: PodPlaces, now: float) -> None:
         self.snapshot = snapshot
         self._open = destinations & snapshot.alive
         self._placements = PodPlacements(snapshot, hints)
-        # Classes for which no node has room.
-        self._full: set[PodClass] = set()
+        # Classes for whose pods no node has room.
+        self._classes_without_room: set[PodClass] = set()
         self._bulk_fit = BulkFit()
         self._cursor = RoundRobinCursor(self._bulk_fit)
         self._now = now
 
     def subset(self, row: int) -> PodSubset:
-        """The pods of a node by now."""
+        """Return the pods of a node as it is now."""
         return self._placements.subset(self.snapshot, row)
 
     def finish(self) -> PodPlaces:
-        """Tell the rosters of loads where their pods have gone; the answer is the same as hints."""
+        """Write the final places into the pod index, and return them as hints for the next loop."""
         return self._placements.finish()
 
     def drain(self, row: int, subset: PodSubset, moving: PodSubset) -> Pod | None:
-        """Move these pods, out of all that there are, off the node of a row. The node is gone if all can be; else
-        nothing has changed, and the answer is a pod that has no place.
+        """Move the pods in ``moving``, out of all pods in ``subset``, off the node of a row.
+
+        If all find a place the node is removed and None returned. Else nothing changes, and a pod without a place is
+        returned.
         """
         if not moving:
-            self._take_out(row, ())
+            self._remove_node(row, ())
             return None
         if any(honors_node_taints(kind.pod_class) for kind in moving.distinct_kinds):
-            return self._empty_beside_ghost(row, moving)
-        if self._is_hopeless(row, moving):
+            return self._drain_with_tainted_copy(row, moving)
+        if self._cannot_move(row, moving):
             self._placements.keep_node(row, ())
             return moving.pods[0]
         held = subset.counts()
@@ -176,7 +182,7 @@ class DrainSimulation:
         attempt = _DrainAttempt(self.snapshot, self._open, row)
         unplaced = self._move(attempt, moving)
         if unplaced is None:
-            self._take_out(row, attempt.moves)
+            self._remove_node(row, attempt.moves)
             return None
         for pod_class, rows in attempt.placed:
             self.snapshot.unplace_many(pod_class, *_counted(rows))
@@ -185,69 +191,77 @@ class DrainSimulation:
         self._open[row] = was_open
         self._placements.keep_node(row, attempt.moves)
         if not attempt.placed:
-            self._note_full(row, moving)
+            self._note_class_without_room(row, moving)
         return unplaced
 
     def find_hinted(self, row: int) -> HintedNode | None:
-        """Where the pods of a node were to go before; None where more than amounts may keep one of them from it."""
+        """Return where the pods of a node were to go before.
+
+        None if more than amounts may keep one of them from that place.
+        """
         subset = self.subset(row)
         hinted_rows = self._hinted_rows(row, subset.numbers, self._open) or ()
         found = {
-            number: goal for number, goal in zip(subset.numbers, hinted_rows, strict=bool(hinted_rows)) if goal >= 0
+            number: row_hint
+            for number, row_hint in zip(subset.numbers, hinted_rows, strict=bool(hinted_rows))
+            if row_hint >= 0
         }
         kinds = self._placements.index.kinds
         plain = all(is_countable(self.snapshot, kind.pod_class) for kind in {kinds[number] for number in found})
         return HintedNode(row, subset, found) if plain else None
 
-    def fit_together(self, routes: Collection[HintedNode]) -> bool:
-        """Whether all pods of these nodes have room where their routes lead, in whatever order, and can stay there."""
-        asked = self._by_class((number, goal) for route in routes for number, goal in route.hinted_rows.items())
+    def fit_together(self, nodes: Collection[HintedNode]) -> bool:
+        """Return whether all pods of these nodes fit where their hints say, in any order, on nodes that stay."""
+        asked = self._by_class((number, row_hint) for node in nodes for number, row_hint in node.hinted_rows.items())
         wanted = set(chain.from_iterable(asked.values()))
-        going = {route.row for route in routes}
-        return wanted.isdisjoint(going) and len(self._bulk_fit.rows_fitting_all(self.snapshot, asked)) == len(wanted)
+        drained = {node.row for node in nodes}
+        return wanted.isdisjoint(drained) and len(self._bulk_fit.rows_fitting_all(self.snapshot, asked)) == len(wanted)
 
     def drain_together(self, leaving: Sequence[tuple[HintedNode, PodSubset]]) -> None:
-        """Take nodes out that ``fit_together``, each with the pods that move; these must all be on its route."""
+        """Drain nodes that ``fit_together``, each with the pods that move; all of them must have a hint."""
         held: defaultdict[PodClass, Counter[int]] = defaultdict(Counter)
-        for route, _ in leaving:
-            for pod_class, count in route.subset.counts().items():
-                held[pod_class][route.row] = count
+        for node, _ in leaving:
+            for pod_class, count in node.subset.counts().items():
+                held[pod_class][node.row] = count
         for pod_class, counts in held.items():
             self.snapshot.unplace_many(pod_class, *as_columns(counts))
-        moves = [(route, _by_priority(moving)) for route, moving in leaving]
-        brought = self._by_class((number, route.hinted_rows[number]) for route, numbers in moves for number in numbers)
+        moves = [(node, _by_priority(moving)) for node, moving in leaving]
+        brought = self._by_class((number, node.hinted_rows[number]) for node, numbers in moves for number in numbers)
         for pod_class, rows in brought.items():
             self.snapshot.place_many(pod_class, *_counted(rows))
-        for route, numbers in moves:
-            self._take_out(route.row, [(numbers, [route.hinted_rows[number] for number in numbers])])
+        for node, numbers in moves:
+            self._remove_node(node.row, [(numbers, [node.hinted_rows[number] for number in numbers])])
 
     def _by_class(self, pods: Iterable[_Hinted]) -> dict[PodClass, list[int]]:
-        """The rows to which pods of each class go."""
+        """Return the rows to which the pods of each class go."""
         found: dict[PodClass, list[int]] = {}
         kinds = self._placements.index.kinds
         for number, row in pods:
             found.setdefault(kinds[number].pod_class, []).append(row)
         return found
 
-    def _is_hopeless(self, row: int, moving: PodSubset) -> bool:
-        """Whether all pods are of one class for which there is no room anywhere."""
+    def _cannot_move(self, row: int, moving: PodSubset) -> bool:
+        """Return whether all pods are of one class for which no node has room."""
         classes = {kind.pod_class for kind in moving.distinct_kinds}
-        return len(classes) == 1 and classes <= self._full and not self._placements.has_hints(row)
+        return len(classes) == 1 and classes <= self._classes_without_room and not self._placements.has_hints(row)
 
-    def _note_full(self, row: int, moving: PodSubset) -> None:
-        """No other node had room for the first pod: nodes that stay only fill up, so that none ever will have."""
+    def _note_class_without_room(self, row: int, moving: PodSubset) -> None:
+        """Note that no node has room for this class: nodes that stay only fill up, so that none ever will have."""
         (pod_class, _), *others = moving.counts().items()
         fits = amounts_fit(self.snapshot, pod_class, slice(row, row + 1))[0]
         if not others and not fits and is_countable(self.snapshot, pod_class):
-            self._full.add(pod_class)
+            self._classes_without_room.add(pod_class)
 
-    def _take_out(self, row: int, moves: Iterable[PodMoves]) -> None:
+    def _remove_node(self, row: int, moves: Iterable[PodMoves]) -> None:
         self._open[row] = False
         self._placements.move_node(row, moves)
         self.snapshot.remove_node(row)
 
-    def _empty_beside_ghost(self, row: int, moving: PodSubset) -> Pod | None:
-        """As ``drain``, where a pod counts tainted nodes no longer: a tainted copy without pods stands for the node."""
+    def _drain_with_tainted_copy(self, row: int, moving: PodSubset) -> Pod | None:
+        """Drain a node whose pods have a spread constraint that ignores tainted nodes.
+
+        A tainted copy without pods stands for the node while its pods are placed.
+        """
         snapshot = self.snapshot.fork()
         copy_row = replace_with_tainted_copy(snapshot, row, self._now)
         open_rows = np.append(self._open, False)
@@ -264,24 +278,26 @@ class DrainSimulation:
         return None
 
     def _move(self, attempt: _DrainAttempt, moving: PodSubset) -> Pod | None:
-        """Find places for pods, those of high priority first; answers the first that has none.
+        """Find places for pods, those of high priority first; return the first pod without a place.
 
-        What follows after a failure only refreshes hints, as it does in CA.
+        After a failure the search goes on only to refresh hints, as in CA.
         """
         unplaced: Pod | None = None
         kinds = moving.distinct_kinds
         for priority in sorted({kind.priority for kind in kinds}, reverse=True):
-            failed = self._move_equals(attempt, moving.only({kind for kind in kinds if kind.priority == priority}))
+            failed = self._move_one_priority(
+                attempt, moving.only({kind for kind in kinds if kind.priority == priority})
+            )
             unplaced = unplaced or failed
         return unplaced
 
-    def _move_equals(self, attempt: _DrainAttempt, subset: PodSubset) -> Pod | None:
-        """Pods of one priority; the first without a place ends it, so that CA's memory of pods alike has no effect."""
+    def _move_one_priority(self, attempt: _DrainAttempt, subset: PodSubset) -> Pod | None:
+        """Find places for pods of one priority; stop at and return the first pod without a place."""
         for pod_class, alike in self._follow_hints(attempt, subset).runs():
             together = is_countable(attempt.snapshot, pod_class)
             start, count = 0, len(alike)
             while start < count:
-                # Where only amounts keep pods apart, one that is placed changes nothing for the others of its class.
+                # If only amounts matter, one placed pod changes nothing for the others of its class on other nodes.
                 wanted = count - start if together else 1
                 rows = self._cursor.next_rows(attempt.snapshot, attempt.open_rows, pod_class, wanted, together=together)
                 if not rows:
@@ -292,7 +308,7 @@ class DrainSimulation:
         return None
 
     def _follow_hints(self, attempt: _DrainAttempt, subset: PodSubset) -> PodSubset:
-        """Place pods where they were to go before, as far as they can; answers the others."""
+        """Place pods where they were to go before, as far as they fit; return the others."""
         rows = self._hinted_rows(attempt.row, subset.numbers, attempt.open_rows)
         if rows is None:
             return subset
@@ -308,7 +324,7 @@ class DrainSimulation:
         return PodSubset(self._placements.index, [number for number, _ in left])
 
     def _hinted_rows(self, row: int, numbers: Sequence[int], open_rows: Mask) -> list[int] | None:
-        """Where each pod of a node was to go, negative where that takes nobody; None: nowhere any."""
+        """Return where each pod was to go, negative for a row that is closed; None if no pod has an open row."""
         if not self._placements.has_hints(row):
             return None
         rows = np.array(self._placements.last_rows(numbers), dtype=np.int64)
@@ -316,18 +332,18 @@ class DrainSimulation:
         return rows.tolist() if (rows >= 0).any() else None
 
     def _follow_together(self, attempt: _DrainAttempt, last_rows: Sequence[_Hinted]) -> list[_Hinted]:
-        """As ``_follow_singly``, where only amounts keep pods apart: a node with room for all takes them at once."""
+        """Place plain pods as ``_follow_singly`` does; a node with room for all its pods takes them at once."""
         asked = self._by_class(pod for pod in last_rows if pod[1] >= 0)
-        roomy = self._bulk_fit.rows_fitting_all(attempt.snapshot, asked)
-        going = [pod for pod in last_rows if pod[1] in roomy]
-        for pod_class, rows in (asked if len(going) == len(last_rows) else self._by_class(going)).items():
+        fitting = self._bulk_fit.rows_fitting_all(attempt.snapshot, asked)
+        fitting_pods = [pod for pod in last_rows if pod[1] in fitting]
+        for pod_class, rows in (asked if len(fitting_pods) == len(last_rows) else self._by_class(fitting_pods)).items():
             attempt.place(pod_class, rows)
-        # As they stand on the node, not by class: so they come to the others, where the first may be in the way.
-        attempt.moves.append(([number for number, _ in going], [row for _, row in going]))
-        return self._follow_singly(attempt, [pod for pod in last_rows if pod[1] not in roomy])
+        # Keep the order of the node, not of the classes: the order of arrival decides which pod finds a place later.
+        attempt.moves.append(([number for number, _ in fitting_pods], [row for _, row in fitting_pods]))
+        return self._follow_singly(attempt, [pod for pod in last_rows if pod[1] not in fitting])
 
     def _follow_singly(self, attempt: _DrainAttempt, last_rows: Sequence[_Hinted]) -> list[_Hinted]:
-        """Place pods on their rows, one by one; answers those that do not fit there."""
+        """Place pods on their rows one by one; return those that do not fit there."""
         left: list[_Hinted] = []
         for number, row in last_rows:
             pod_class = self._placements.index.kinds[number].pod_class
@@ -340,14 +356,14 @@ class DrainSimulation:
 
 
 def _counted(rows: Sequence[int]) -> tuple[Ints, Ints]:
-    """Distinct rows, and how often each is named."""
+    """Return the distinct rows, and how often each occurs."""
     if len(set(rows)) == len(rows):
         return np.array(rows, dtype=np.int64), np.ones(len(rows), dtype=np.int64)
     return as_columns(Counter(rows))
 
 
 def _by_priority(subset: PodSubset) -> Sequence[int]:
-    """Numbers of pods, those of high priority first."""
+    """Return the numbers of the pods, those of high priority first."""
     if len({kind.priority for kind in subset.distinct_kinds}) < 2:
         return subset.numbers
     kinds = subset.index.kinds
@@ -355,7 +371,7 @@ def _by_priority(subset: PodSubset) -> Sequence[int]:
 
 
 def _windows(start: int, stop: int) -> Iterable[slice]:
-    """Slices from ``start`` to ``stop``, each longer than the one before."""
+    """Yield slices from ``start`` to ``stop``, each longer than the one before."""
     size = _FIRST_WINDOW
     while start < stop:
         yield slice(start, min(stop, start + size))
@@ -363,7 +379,7 @@ def _windows(start: int, stop: int) -> Iterable[slice]:
 
 
 def _width(snapshot: Snapshot, classes: Iterable[PodClass]) -> int:
-    """How many resources there are with those that these classes ask for."""
+    """Return the number of resource columns once all resources of these classes have one."""
     for pod_class in classes:
         for placed in (False, True):
             snapshot.request_row(pod_class, placed=placed)
@@ -372,21 +388,24 @@ def _width(snapshot: Snapshot, classes: Iterable[PodClass]) -> int:
 
 
 def replace_with_tainted_copy(snapshot: Snapshot, row: int, now: float) -> int:
-    """Put a tainted copy without pods in place of a node; answers its row."""
+    """Put a tainted copy without pods in place of a node; return its row."""
     node = snapshot.node(row)
     snapshot.remove_node(row)
     return snapshot.add_node(tainted_copy(node, now))
 
 
 def tainted_copy(node: Node, now: float) -> Node:
-    """The node as it will be marked for deletion."""
-    mark = Taint(key=TO_BE_DELETED_TAINT, effect="NoSchedule", value=str(int(now)))
-    return replace(node, spec=replace(node.spec, taints=(*node.spec.taints, mark)))
+    """Return the node with the deletion taint that its removal would set."""
+    taint = Taint(key=TO_BE_DELETED_TAINT, effect="NoSchedule", value=str(int(now)))
+    return replace(node, spec=replace(node.spec, taints=(*node.spec.taints, taint)))
 
 
 @per_class
 def honors_node_taints(pod_class: PodClass) -> bool:
-    """Whether the pod spreads over nodes that it tolerates, of which a node marked for deletion is none."""
+    """Return whether the pod spreads only over nodes whose taints it tolerates.
+
+    Then a node tainted for deletion does not count.
+    """
     return any(
         constraint.when_unsatisfiable == "DoNotSchedule" and constraint.node_taints_policy == "Honor"
         for constraint in pod_class.spec.topology_spread_constraints

@@ -1,8 +1,4 @@
-"""For how long nodes have not been needed, and for how long they must (behaviour/down.md A3.5, A9).
-
-The time that a mark on a node tells (behaviour/down.md A13).
-
-Which nodes get the soft taint of a deletion candidate, and which lose it (behaviour/down.md A16)."""
+"""Unneeded nodes: since when, how long a node must be unneeded, and the soft taints that show it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
@@ -23,10 +19,10 @@ from nodewright.snapshot.snapshot import Snapshot
 def restored_unneeded_since(
     memory: ScaleDownMemory, snapshot: Snapshot, names: Iterable[str], settings: Settings, now: float
 ) -> Mapping[str, float]:
-    """Return since when nodes have not been needed, as the last loop left it.
+    """Return node name → since when it is unneeded, as the last loop left it (epoch seconds).
 
-    A new engine that keeps to CA's ways begins with what soft taints say that are younger than their time to live;
-    ours knows better from its memory. A taint of the future is one of now.
+    With ``--node-deletion-candidate-ttl``, the first loop of a new engine also reads soft taints that are younger
+    than that. Memory wins over taints. A taint with a time in the future counts as one of now.
     """
     ttl = settings.scale_down.node_deletion_candidate_ttl
     if memory.updated_at or not ttl:
@@ -38,18 +34,22 @@ def restored_unneeded_since(
 
 
 def is_ready_node(state: ClusterState, name: str) -> bool:
+    """Return whether the node counts as ready in its group."""
     return name in state.groups[state.group_of_node[name]].readiness.ready_names
 
 
 def needed_seconds(state: ClusterState, name: str) -> float:
-    """How long a node of a group must have been unneeded: longer for one that is not ready."""
+    """Return how many seconds a node must be unneeded before it is removed.
+
+    For an unready node the group has a time of its own.
+    """
     options = state.groups[state.group_of_node[name]].seen.options
     ready = is_ready_node(state, name)
     return options.scale_down_unneeded_seconds if ready else options.scale_down_unready_seconds
 
 
 def reason_not_old_enough(state: ClusterState, name: str, since: float) -> Unremovable | None:
-    """Why a node that is not needed must still wait; being exactly old enough is not enough."""
+    """Return why an unneeded node must still wait; None once it has been unneeded for longer than necessary."""
     needed = needed_seconds(state, name)
     if needed <= 0 or since + needed < state.now:
         return None
@@ -60,7 +60,7 @@ def reason_not_old_enough(state: ClusterState, name: str, since: float) -> Unrem
 
 
 def tainted_at(node: Node, key: str) -> float | None:
-    """When a node got its taint (epoch seconds); None without one, or where its value is no time."""
+    """Return when a node got its taint (epoch seconds); None without the taint, or if its value is no time."""
     value = next((taint.value for taint in node.spec.taints if taint.key == key), "")
     moment = parse_int64(value)
     return float(moment) if moment is not None else None
@@ -69,25 +69,27 @@ def tainted_at(node: Node, key: str) -> float | None:
 def choose_soft_taints(
     state: ClusterState, unneeded: Collection[str], snapshot: Snapshot, most: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Nodes to mark and nodes to unmark, together at most ``most``; taking marks off goes first.
+    """Return the nodes to taint and the nodes to untaint as deletion candidates, together at most ``most``.
 
-    A mark that is there is never renewed, so that it tells since when. Nodes under deletion are left as they are.
+    Untainting goes first.
+
+    An existing taint is never renewed: it tells since when the node is unneeded. Nodes under deletion are left alone.
     """
     if not most:
         return (), ()
-    soft, hard = _having(snapshot, DELETION_CANDIDATE_TAINT), _having(snapshot, TO_BE_DELETED_TAINT)
-    marked = (snapshot.name(row) for row in np.flatnonzero(soft & ~hard & snapshot.alive).tolist())
-    stale = (name for name in marked if name not in unneeded and name in state.group_of_node)
+    soft, hard = _have_taint(snapshot, DELETION_CANDIDATE_TAINT), _have_taint(snapshot, TO_BE_DELETED_TAINT)
+    tainted = (snapshot.name(row) for row in np.flatnonzero(soft & ~hard & snapshot.alive).tolist())
+    stale = (name for name in tainted if name not in unneeded and name in state.group_of_node)
     unmark = tuple(islice(stale, most))
     rows = sorted(snapshot.row(name) for name in unneeded)
     fresh = (snapshot.name(row) for row in rows if not soft[row] and not hard[row])
     return tuple(islice(fresh, most - len(unmark))), unmark
 
 
-def _having(snapshot: Snapshot, key: str) -> Mask:
+def _have_taint(snapshot: Snapshot, key: str) -> Mask:
     def of_nodes(table: NodeTable, window: slice) -> Mask:
         nodes = (table.template(row) for row in range(window.start, window.stop))
         return np.array([any(taint.key == key for taint in node.spec.taints) for node in nodes], dtype=np.bool_)
 
-    having: Mask = snapshot.column(("taint", key), of_nodes)
-    return having
+    mask: Mask = snapshot.column(("taint", key), of_nodes)
+    return mask

@@ -1,20 +1,17 @@
-"""How much of a node is asked for (behaviour/down.md A5).
+"""The utilization of nodes: requested by allocatable.
 
-The ratio is what the counted pods ask of what is left when the pods that are to be ignored have had theirs: of a GPU
-node the GPU's alone, of every other node the larger one of cpu and memory. Devices of dynamic resource allocation
-(ResourceSlices) are left out: nodewright does not read them, so that such a node is measured by cpu and memory.
+The ratio is what the counted pods request, of what remains after the ignored pods: for a GPU node the GPUs alone, for
+every other node the larger of cpu and memory. Devices of dynamic resource allocation (ResourceSlices) are ignored:
+nodewright does not read them, so that such a node is measured by cpu and memory.
 
-Ignored pods may leave nothing, or less. CA divides all the same, and under ``--profile=ca`` so do we: x/0 is +inf, an
-over-committed node has a negative ratio, and of 0/0, which is NaN, cpu's yields memory's ratio while memory's hides
-cpu's. Otherwise a resource of which nothing is asked counts 0, and one that is asked for without any being left +inf.
+Ignored pods may leave nothing, or less. CA divides all the same, and so does ``--profile=ca``: x/0 is +inf, an
+over-committed node has a negative ratio, and of 0/0 (NaN) for cpu the result is memory's ratio, while NaN for memory
+hides cpu's. Otherwise a resource that nothing requests has the ratio 0, and a requested resource of which nothing
+remains has +inf.
 
-Here one node is measured, pod by pod; utilization_columns.py measures many.
-
-
-How much of many nodes is asked for, by the snapshot's columns; utilization.py says what is measured.
-
-Columns are exact but where a pod terminates or asks for fractions of what the scheduler counts (CA sums before it
-rounds), or where a node offers such: these few nodes are measured pod by pod.
+``utilizations`` measures many nodes by the columns of the snapshot. Columns are exact unless a pod terminates, or a
+pod or node has fractions of what the scheduler counts (CA adds up before it rounds). ``utilization_of`` measures
+these few nodes pod by pod.
 """
 
 from collections.abc import Sequence
@@ -40,14 +37,14 @@ from nodewright.snapshot.snapshot import Snapshot
 
 Ratios = NDArray[np.float64]
 CPU, MEMORY = "cpu", "memory"
-# What ``device_of`` answers of a node without GPUs, and of one that is to have some and offers none.
+# ``device_of`` returns these for a node without GPUs, and for a GPU node that offers none yet.
 NO_GPU, NO_DEVICE = -1, -2
 PROBLEMS = ("", "it offers no cpu", "it offers no memory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How utilization is measured; ``now`` in epoch seconds, ``as_ca`` also where CA divides by zero."""
+    """How utilization is measured; ``now`` in epoch seconds; ``as_ca``: as CA also where CA divides by zero."""
 
     now: float
     accelerators: Accelerators = NO_ACCELERATORS
@@ -56,6 +53,7 @@ class Measure:
 
     @staticmethod
     def of(state: ClusterState, settings: Settings) -> "Measure":
+        """Return how to measure under these settings."""
         return Measure(
             now=state.now,
             accelerators=Accelerators.of(state.observation.providers.values()),
@@ -65,7 +63,7 @@ class Measure:
 
 
 class Utilization(NamedTuple):
-    """The ratio of the scarcest resource, and its name; ``problem`` says why there is none, else empty."""
+    """The ratio and the name of the scarcest resource; ``problem`` says why there is no ratio, else empty."""
 
     ratio: float
     resource: str
@@ -73,7 +71,7 @@ class Utilization(NamedTuple):
 
 
 def utilization_of(snapshot: Snapshot, row: int, measure: Measure, *, ignore_daemonsets: bool = False) -> Utilization:
-    """Utilization of one node, pod by pod."""
+    """Measure one node, pod by pod."""
     node = snapshot.template(row)
     device = device_of(node, measure.accelerators)
     if device == NO_DEVICE:
@@ -92,12 +90,12 @@ def utilization_of(snapshot: Snapshot, row: int, measure: Measure, *, ignore_dae
 
 
 def _ratio(asked: int, room: int, *, as_ca: bool) -> float:
-    """One resource's ratio of integers; numpy divides as Go does."""
+    """Return the ratio of one resource; numpy divides as Go does."""
     return float(divide(np.array([asked], dtype=np.float64), np.array([room], dtype=np.float64), as_ca=as_ca)[0])
 
 
 def divide(asked: Ratios, room: Ratios, *, as_ca: bool) -> Ratios:
-    """What is asked of what there is; see above for what is divided by zero."""
+    """Return requested by available; the module's docstring says what a division by zero gives."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios: Ratios = asked / room
     if as_ca:
@@ -106,9 +104,9 @@ def divide(asked: Ratios, room: Ratios, *, as_ca: bool) -> Ratios:
 
 
 def _sums(snapshot: Snapshot, row: int, name: str, measure: Measure, *, ignore_daemonsets: bool) -> tuple[int, int]:
-    """Thousandths of a resource that counted pods and ignored pods ask.
+    """Return the thousandths of a resource that counted pods and ignored pods request.
 
-    Pods that are known by their number alone are in the column only, so that counting starts from it.
+    Some pods are only counted in the column and not listed, so that counting starts from the column.
     """
     unit = unit_of(name)
     asked, ignored = _cell(snapshot, row, name) * unit, 0
@@ -132,23 +130,23 @@ def _cell(snapshot: Snapshot, row: int, name: str) -> int:
 
 
 def unit_of(name: str) -> int:
-    """Nano-units in one of what the scheduler counts of a resource."""
+    """Return the nano-units in one unit of what the scheduler counts of a resource."""
     return NANO // 1000 if name == CPU else NANO
 
 
 def is_ignored(pod: Pod, *, daemonsets: bool, mirrors: bool) -> bool:
-    """Whether a pod is to be left out."""
+    """Return whether the pod does not count."""
     return (daemonsets and pod.is_daemonset_pod) or (mirrors and pod.is_mirror)
 
 
 @per_class
 def exact_amounts(pod_class: PodClass) -> dict[str, int]:
-    """What a running pod asks for, in nano-units."""
+    """Return what a running pod requests, in nano-units."""
     return exact_requests(pod_class.pod, placed=True)
 
 
 def device_of(node: Node, accelerators: Accelerators) -> int:
-    """The place of a node's GPU resource among ``accelerators.resources``."""
+    """Return the index of a node's GPU resource in ``accelerators.resources``, or NO_GPU or NO_DEVICE."""
     kind, count = accelerators.count(node)
     if not kind:
         return NO_GPU
@@ -157,14 +155,14 @@ def device_of(node: Node, accelerators: Accelerators) -> int:
     return next(names, NO_DEVICE) if count else NO_DEVICE
 
 
-# Hundreds of such amounts stay exact in int64 also when counted in thousandths.
+# Sums of hundreds of such amounts fit into int64 also in thousandths.
 _MAX_EXACT = 2**43
 
 
 class Utilizations(NamedTuple):
-    """``Utilization`` of many rows, by column; ``has_gpu`` says whose threshold is the one of GPUs.
+    """``Utilization`` of many rows, by column; ``has_gpu``: the threshold for GPUs applies.
 
-    ``resource_ids`` are places in ``resources``, ``problem_ids`` in ``problems``, of which the first is none.
+    ``resource_ids`` are indexes into ``resources``, ``problem_ids`` into ``problems``, whose first entry means none.
     """
 
     ratios: Ratios
@@ -176,7 +174,7 @@ class Utilizations(NamedTuple):
 
 
 def utilizations(snapshot: Snapshot, rows: Ids, measure: Measure, ignore_daemonsets: Mask) -> Utilizations:
-    """Utilization of many nodes at once; ``ignore_daemonsets`` is said per row."""
+    """Measure many nodes at once; ``ignore_daemonsets`` has a value for each row."""
     devices = _devices(snapshot, measure.accelerators)[rows]
     ignored = _ignored(snapshot, rows, ignore_daemonsets, ignore_mirrors=measure.ignore_mirrors)
     cpu, without_cpu = _column_ratios(snapshot, rows, CPU, ignored, measure)
@@ -203,7 +201,7 @@ def utilizations(snapshot: Snapshot, rows: Ids, measure: Measure, ignore_daemons
 def _column_ratios(
     snapshot: Snapshot, rows: Ids, name: str, ignored: "_Ignored", measure: Measure
 ) -> tuple[Ratios, Mask]:
-    """Ratios of one resource, and the rows that offer none of it."""
+    """Return the ratios of one resource, and the rows whose node offers none of it."""
     place = snapshot.vocabulary.resources.get(name)
     if place is None or place >= snapshot.allocatable.shape[1]:
         return np.zeros(len(rows)), np.ones(len(rows), dtype=np.bool_)
@@ -217,7 +215,7 @@ def _column_ratios(
 def _measure_gpus(
     snapshot: Snapshot, rows: Ids, devices: Ids, ignored: "_Ignored", measure: Measure, found: Utilizations
 ) -> None:
-    """Of a GPU node the GPUs alone count; one that does not offer any yet is used by nobody."""
+    """Measure GPU nodes by their GPUs alone; a GPU node that offers none yet has the ratio 0."""
     for device in np.unique(devices[found.has_gpu]).tolist():
         mine = devices == device
         found.problem_ids[mine] = 0
@@ -229,7 +227,7 @@ def _measure_gpus(
 
 
 class _Ignored:
-    """What the ignored pods of some rows ask: one mapping for every row of ``places``."""
+    """What the ignored pods of some rows request: ``requests[i]`` belongs to row index ``places[i]``."""
 
     def __init__(self, places: Ids, requests: Sequence[dict[str, int]]) -> None:
         self._places = places
@@ -243,7 +241,7 @@ class _Ignored:
 
 
 def _ignored(snapshot: Snapshot, rows: Ids, daemonsets: Mask, *, ignore_mirrors: bool) -> _Ignored:
-    """What is asked by pods that do not count; it is known from loop to loop where pods stay the same."""
+    """Return what ignored pods request; kept from loop to loop for nodes whose pods stay the same."""
     places: list[int] = []
     requests: list[dict[str, int]] = []
     for ignores in (False, True):
@@ -266,7 +264,7 @@ def _ignored_requests(classes: PodClasses, pods: tuple[Pod, ...], *, daemonsets:
 
 
 def _rough_rows(snapshot: Snapshot) -> Mask:
-    """Rows of which the columns do not tell enough."""
+    """Return the rows for which columns are not exact."""
     rough: Mask = snapshot.column("rough", _rough_nodes).copy()
     for pod_class in snapshot.placed_classes(_is_rough):
         rough[list(snapshot.rows_of(pod_class))] = True
@@ -284,7 +282,7 @@ def _is_rough_node(node: Node) -> bool:
 
 
 def _is_rough(pod_class: PodClass) -> bool:
-    """Whether pods of a class may count for nothing, or for something else than the columns say."""
+    """Return whether pods of a class may count differently than the columns say."""
     if pod_class.terminating:
         return True
     counted = pod_class.placed_requests
@@ -293,7 +291,7 @@ def _is_rough(pod_class: PodClass) -> bool:
 
 
 def _devices(snapshot: Snapshot, accelerators: Accelerators) -> Ids:
-    """``device_of`` each row."""
+    """Return ``device_of`` for each row."""
     if not accelerators.labels:
         return np.full(len(snapshot), NO_GPU)
 

@@ -1,0 +1,363 @@
+"""The actuator without an engine: its ports are a small cluster in memory and a cloud that accepts every deletion."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodewright.actuation import AuditLog, CloudWriter, Event, Eviction, EvictionAnswer, Inbox, NodeView
+from nodewright.actuation.actuator import Actuator, ActuatorPorts, find_batches
+from nodewright.actuation.drain import ActiveRemoval, PlacementRecheck
+from nodewright.model.errors import KubeApiError, OutcomeUnknown, ProviderError
+from nodewright.model.group import GroupRef
+from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.pod import Pod
+from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
+from nodewright.model.settings import DrainSettings, Settings
+from nodewright.planner.plan import ScaleDownReport
+from nodewright.testkit import FakeClock, build_pod
+from nodewright.testkit.world import PROVIDER, World, ref
+
+START = 10_000.0
+MINUTE = 60.0
+
+
+class Cluster:
+    """Implements the reader, writer and event ports. Evicted pods disappear at once."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.pods: list[Pod] = []
+        self.evicted: list[str] = []
+        self.events: list[Event] = []
+        self.reads: Counter[str] = Counter()
+        self.unreadable: set[str] = set()
+        self.unwritable: set[str] = set()
+        self.refusal = ""
+
+    def get_node_view(self, node: str) -> NodeView:
+        self.reads[node] += 1
+        if node in self.unreadable:
+            raise KubeApiError(f"{node} cannot be read", retryable=True)
+        pods = tuple(pod for pod in self.pods if pod.spec.node_name == node)
+        return NodeView(node=self.nodes.get(node), pods=pods)
+
+    def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
+        if name in self.unwritable:
+            raise KubeApiError(f"{name} cannot be written", retryable=True)
+        before = self.nodes.get(name)
+        if before is not None:
+            self.nodes[name] = edit(before)
+        return before
+
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:
+        assert grace_seconds >= 0
+        if self.refusal:
+            return Eviction(answer=EvictionAnswer.REFUSED, message=self.refusal)
+        self.evicted.append(pod.name)
+        self.pods.remove(pod)
+        return Eviction(answer=EvictionAnswer.ACCEPTED)
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+    def is_tainted(self, name: str) -> bool:
+        return any(taint.key == TO_BE_DELETED_TAINT for taint in self.nodes[name].spec.taints)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the actuator must not call {name}")
+
+
+class Cloud:
+    """Implements the part of ProviderWrites that removals use."""
+
+    name = PROVIDER
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.error: ProviderError | None = None
+
+    def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
+        assert group_id
+        assert expected_target > 0
+        if self.error is not None:
+            raise self.error
+        self.deleted += instance_ids
+        return tuple(instance_ids)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"removals must not call {name}")
+
+
+class Stage:
+    """A group of three nodes, and the actuator. Node a is removed, node b takes its pods."""
+
+    def __init__(self, **drain: Any) -> None:
+        self.world = World()
+        self.world.add_group("g", 3)
+        self.clock = FakeClock(START)
+        names = [node.name for node in self.world.nodes]
+        self.a, self.b, self.c = names
+        self.cluster = Cluster(*self.world.nodes)
+        self.cloud = Cloud()
+        self.inbox = Inbox()
+        writer = CloudWriter([self.cloud], self.clock, self.inbox, AuditLog())
+        ports = ActuatorPorts(
+            reader=self.cluster,
+            cluster=self.cluster,
+            calls=writer,
+            inbox=self.inbox,
+            events=self.cluster,
+            clock=self.clock,
+        )
+        self.actuator = Actuator(ports, Settings(drain=DrainSettings(**drain)), "test")
+
+    def add_pod(self, name: str, node: str, **rest: Any) -> Pod:
+        pod = build_pod(name, node_name=node, **rest)
+        self.cluster.pods.append(pod)
+        return pod
+
+    def removal(self, *pods: Pod, places: Sequence[str] = (), node: str = "", batch: int = 1) -> NodeRemoval:
+        return NodeRemoval(
+            node=node or self.a,
+            group=ref("g"),
+            instance_id=self.cluster.nodes[node or self.a].spec.provider_id,
+            batch=batch,
+            reason=RemovalReason.UNDERUTILIZED if pods else RemovalReason.EMPTY,
+            pods=tuple(pod.key for pod in pods),
+            places=tuple(places),
+        )
+
+    def start(self, *removals: NodeRemoval) -> tuple[NodeRemoval, ...]:
+        return self.actuator.scale_down(self.world.state(), ScaleDownReport(removals=removals), ())
+
+    def run_until(self, moment: float, paused_until: float = 0.0) -> None:
+        """Step whenever something is due, up to ``moment``; fail if that does not end."""
+        for _ in range(1000):
+            if self.actuator.next_at() > moment:
+                break
+            self.clock.advance_to(max(self.clock.now(), self.actuator.next_at()))
+            self.actuator.step(paused_until)
+        else:
+            pytest.fail("a step is due again and again")
+        self.clock.advance_to(moment)
+
+    @property
+    def ended(self) -> list[tuple[RemovalResult, str]]:
+        return [(over.result, over.message) for over in self.inbox.ended]
+
+
+def test_a_removal_taints_evicts_and_deletes() -> None:
+    stage = Stage()
+    pod = stage.add_pod("p", stage.a)
+    removal = stage.removal(pod, places=[stage.b])
+    assert stage.start(removal) == (removal,)
+    assert stage.cluster.is_tainted(stage.a)
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == ["p"]
+    assert stage.cloud.deleted == [removal.instance_id]
+    assert stage.ended == [(RemovalResult.OK, "")]
+    assert not stage.actuator.under_way()
+
+
+# Pause
+
+
+def test_during_a_pause_no_pod_is_evicted_and_afterwards_it_is() -> None:
+    stage = Stage()
+    stage.start(stage.removal(stage.add_pod("p", stage.a)))
+    end = START + MINUTE
+    stage.run_until(end - 0.1, paused_until=end)
+    assert (stage.cluster.evicted, stage.ended) == ([], [])
+    stage.run_until(end)
+    assert stage.cluster.evicted == ["p"]
+
+
+def test_during_a_pause_no_machine_is_deleted_and_afterwards_it_is() -> None:
+    stage = Stage(node_delete_delay_after_taint=5.0)
+    stage.start(stage.removal())
+    end = START + MINUTE
+    stage.run_until(end - 0.1, paused_until=end)
+    assert (stage.cloud.deleted, stage.ended) == ([], [])
+    stage.run_until(end)
+    assert len(stage.cloud.deleted) == 1
+
+
+def test_a_batch_that_waits_is_not_deleted_during_a_pause() -> None:
+    stage = Stage(node_deletion_batcher_interval=20.0)
+    stage.start(stage.removal())
+    stage.run_until(START + 10)
+    assert stage.actuator.next_at() == START + 25
+    end = START + 2 * MINUTE
+    stage.run_until(end - 0.1, paused_until=end)
+    assert stage.cloud.deleted == []
+    stage.run_until(end)
+    assert len(stage.cloud.deleted) == 1
+
+
+@pytest.mark.parametrize("pause", [0.0, 7.0, 100.0])
+def test_the_time_for_evictions_stands_still_during_a_pause(pause: float) -> None:
+    stage = Stage(max_pod_eviction_time=2 * MINUTE)
+    stage.cluster.refusal = "a budget"
+    stage.start(stage.removal(stage.add_pod("p", stage.a)))
+    stage.run_until(START + MINUTE)
+    stage.run_until(START + MINUTE + pause - 0.1 if pause else START + MINUTE, paused_until=START + MINUTE + pause)
+    given_up = START + 5 + 2 * MINUTE + pause
+    stage.run_until(given_up - 10)
+    assert stage.ended == []
+    stage.run_until(given_up + 10)
+    assert stage.ended == [(RemovalResult.FAILED_TO_EVICT, "1 pods could not be evicted; default/p: a budget")]
+
+
+def test_a_pause_longer_than_evictions_may_take_ends_the_removal() -> None:
+    stage = Stage(max_pod_eviction_time=2 * MINUTE)
+    stage.start(stage.removal(stage.add_pod("p", stage.a)))
+    stage.run_until(START + 5, paused_until=START + 5 + 2 * MINUTE + 1)
+    assert stage.ended == [(RemovalResult.INTERNAL, "writes to clouds are paused")]
+    assert not stage.cluster.is_tainted(stage.a)
+    assert stage.cluster.evicted == []
+
+
+def test_a_machine_that_may_be_deleted_already_outlasts_a_long_pause() -> None:
+    stage = Stage()
+    stage.cloud.error = OutcomeUnknown("timeout", provider=PROVIDER)
+    stage.start(stage.removal())
+    stage.run_until(START + 5)
+    assert stage.actuator.under_way()[stage.a].stage == RemovalStage.DELETING
+    stage.run_until(START + MINUTE, paused_until=START + 2 * 60 * MINUTE)
+    assert stage.ended == []
+    assert stage.cluster.is_tainted(stage.a)
+
+
+def test_a_failed_untaint_is_retried_also_during_a_pause() -> None:
+    stage = Stage(max_pod_eviction_time=MINUTE)
+    stage.start(stage.removal(stage.add_pod("p", stage.a)))
+    stage.cluster.unwritable.add(stage.a)
+    stage.run_until(START + 5, paused_until=START + 60 * MINUTE)
+    assert len(stage.ended) == 1
+    assert stage.cluster.is_tainted(stage.a)
+    stage.cluster.unwritable.clear()
+    stage.run_until(START + 15, paused_until=START + 60 * MINUTE)
+    assert not stage.cluster.is_tainted(stage.a)
+
+
+# Places
+
+
+def test_a_pod_whose_place_was_taken_ends_the_removal_before_any_eviction() -> None:
+    stage = Stage()
+    first, second = stage.add_pod("first", stage.a, cpu="1"), stage.add_pod("second", stage.a, cpu="1")
+    stage.start(stage.removal(first, second, places=[stage.b, stage.b]))
+    stage.add_pod("newcomer", stage.b, cpu="3")
+    stage.run_until(START + MINUTE)
+    message = f"pod {second.key} has no place any more: node {stage.b} has not enough cpu"
+    assert stage.ended == [(RemovalResult.INTERNAL, message)]
+    assert stage.cluster.evicted == []
+    assert not stage.cluster.is_tainted(stage.a)
+
+
+def test_places_that_are_still_free_are_read_once() -> None:
+    stage = Stage()
+    pods = [stage.add_pod(name, stage.a, cpu="1") for name in ("p", "q")]
+    stage.start(stage.removal(*pods, places=[stage.b, stage.b]))
+    stage.run_until(START + 5)
+    assert stage.cluster.evicted == ["p", "q"]
+    assert stage.cluster.reads[stage.b] == 1
+
+
+def test_two_removals_of_one_round_cannot_have_the_same_place() -> None:
+    stage = Stage()
+    pod, other = stage.add_pod("p", stage.a, cpu="3"), stage.add_pod("other", stage.c, cpu="3")
+    stage.start(
+        stage.removal(pod, places=[stage.b]),
+        stage.removal(other, places=[stage.b], node=stage.c),
+    )
+    stage.run_until(START + MINUTE)
+    assert stage.cluster.evicted == ["p"]
+    assert sorted(result for result, _ in stage.ended) == sorted([RemovalResult.INTERNAL, RemovalResult.OK])
+
+
+def test_a_place_whose_node_is_gone_ends_the_removal() -> None:
+    stage = Stage()
+    stage.start(stage.removal(stage.add_pod("p", stage.a), places=[stage.b]))
+    del stage.cluster.nodes[stage.b]
+    stage.run_until(START + MINUTE)
+    assert stage.ended == [(RemovalResult.INTERNAL, f"pod default/p has no place any more: there is no node {stage.b}")]
+
+
+def test_a_place_that_cannot_be_read_is_read_again_later() -> None:
+    stage = Stage()
+    stage.start(stage.removal(stage.add_pod("p", stage.a), places=[stage.b]))
+    stage.cluster.unreadable.add(stage.b)
+    stage.run_until(START + 9)
+    assert (stage.cluster.evicted, stage.ended) == ([], [])
+    stage.cluster.unreadable.clear()
+    stage.run_until(START + 10)
+    assert stage.cluster.evicted == ["p"]
+
+
+def test_a_terminating_pod_needs_no_place() -> None:
+    stage = Stage()
+    pod = stage.add_pod("p", stage.a, cpu="1", deleted_at=START)
+    stage.add_pod("newcomer", stage.b, cpu="4")
+    recheck = PlacementRecheck(stage.cluster, Settings())
+    assert recheck.take(stage.removal(pod, places=[stage.b]), [pod]) == ""
+    living = build_pod("p", cpu="1", node_name=stage.a)
+    assert "not enough cpu" in recheck.take(stage.removal(living, places=[stage.b]), [living])
+
+
+# One node fails
+
+
+def test_when_one_node_cannot_be_tainted_none_of_its_kind_goes() -> None:
+    stage = Stage()
+    stage.cluster.unwritable.add(stage.c)
+    assert stage.start(stage.removal(), stage.removal(node=stage.c)) == ()
+    assert [result for result, _ in stage.ended] == [RemovalResult.FAILED_TO_MARK] * 2
+    assert not stage.cluster.is_tainted(stage.a)
+
+
+def test_a_zero_or_max_group_stays_when_one_of_its_nodes_must() -> None:
+    stage = Stage()
+    pod = stage.add_pod("p", stage.c, cpu="1")
+    stage.cluster.refusal = "a budget"
+    stage.start(stage.removal(batch=2), stage.removal(pod, node=stage.c, batch=2))
+    stage.run_until(START + 10 * MINUTE)
+    assert {result for result, _ in stage.ended} == {RemovalResult.FAILED_TO_EVICT, RemovalResult.FAILED_TO_DELETE}
+    assert stage.cloud.deleted == []
+
+
+# Batches
+
+
+def ready(name: str, at: float, *, group: str = "g", batch: int = 1) -> ActiveRemoval:
+    removal = NodeRemoval(
+        node=name, group=GroupRef("p", group), instance_id=name, reason=RemovalReason.EMPTY, batch=batch
+    )
+    return ActiveRemoval(removal=removal, stage=RemovalStage.READY, started=0.0, next_at=float("inf"), ready_at=at)
+
+
+def batches(*removals: ActiveRemoval, interval: float = 0.0) -> list[tuple[list[str], float]]:
+    return [([held.name for held in batch.members], batch.due_at) for batch in find_batches(removals, interval)]
+
+
+def test_each_goes_by_itself_at_once() -> None:
+    assert batches(ready("a", 5), ready("b", 7)) == [(["a"], 5), (["b"], 7)]
+
+
+def test_the_first_waits_for_others_of_its_group() -> None:
+    held = (ready("a", 5), ready("b", 20), ready("c", 8, group="other"))
+    assert batches(*held, interval=30) == [(["a", "b"], 35), (["c"], 38)]
+
+
+def test_a_whole_group_waits_until_it_is_complete() -> None:
+    one, two = ready("a", 5, batch=2), ready("b", 9, batch=2)
+    assert batches(one) == [(["a"], float("inf"))]
+    assert batches(one, two) == [(["a", "b"], 9)]
+    assert batches(one, two, interval=30) == [(["a", "b"], 39)]
+
+
+def test_what_is_not_ready_is_in_no_batch() -> None:
+    assert batches(replace(ready("a", 5), stage=RemovalStage.DELETING)) == []
