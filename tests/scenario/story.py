@@ -66,7 +66,7 @@ class Story:
         self.loops: list[tuple[ClusterState, Plan]] = []
         tree = read_flat_settings({"expander": "price", **(settings or {})}, "story")
         options = RunOptions(end=start + minutes * MINUTE, settings=tree, brain=self._brain(tree))
-        calls = CallSettings(honours_retry_after=not tree.is_ca)
+        calls = CallSettings(honours_retry_after=tree.policy.waits_for_busy_clouds)
         self.simulation = Simulation(self.clock, [connect("fake", provider, self.clock, calls)], options)
         self._result: SimulationResult | None = None
 
@@ -175,7 +175,7 @@ class Story:
         return [machine for machine in gone if machine.rpartition("/")[2] in nodes]
 
     def _brain(self, settings: Settings) -> Planning:
-        return Planning(make_plan=self._plan, strict=settings.size_correction == "prompt")
+        return Planning(make_plan=self._plan, strict=settings.policy.rule == "prompt")
 
     def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
         plan = make_plan(state, settings, random)

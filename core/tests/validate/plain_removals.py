@@ -21,7 +21,7 @@ def broken_by_pods(
     """The node of each removal and a rule that it breaks, as far as rules are about pods."""
     plain = _Plain(seen, removals, places, settings)
     found = [(removal.node, rule) for removal in removals for rule in plain.follow(removal)]
-    return found + [(node, rule) for node, rule in plain.near if not settings.is_ca]
+    return found + [(node, rule) for node, rule in plain.near if settings.policy.confirms_removals]
 
 
 class _Plain:
@@ -52,7 +52,7 @@ class _Plain:
             yield f"pods run on it that were not planned for: {', '.join(unplanned)}"
         yield from self._broken_budgets(moving)
         for pod in moving:
-            if not self._settings.is_ca and sum(matches(budget, pod) for budget in budgets) > 1:
+            if self._settings.policy.refuses_several_budgets and sum(matches(budget, pod) for budget in budgets) > 1:
                 yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
             if not self._ends(pod):
                 yield from self._without_place(pod)
@@ -105,7 +105,7 @@ class _Plain:
 
     def _ends(self, pod: Pod) -> bool:
         owner = pod.metadata.controller
-        ends = pod.metadata.deletion_timestamp is not None and not self._settings.is_ca
+        ends = pod.metadata.deletion_timestamp is not None and self._settings.policy.replaced_pods_need_no_place
         return ends and owner is not None and owner.kind == "ReplicaSet"
 
 

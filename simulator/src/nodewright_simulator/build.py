@@ -88,7 +88,7 @@ def build_simulation(scenario: Scenario, options: BuildOptions | None = None) ->
             random=Random(scenario.seed + number),
             options=_with_groups(raw, trace) if number == 0 else raw,
         )
-        calls = CallSettings(deadline_seconds=60.0, honours_retry_after=not settings.is_ca)
+        calls = CallSettings(deadline_seconds=60.0, honours_retry_after=settings.policy.waits_for_busy_clouds)
         provider = options.load(name, context, settings=calls, runner=InlineRunner(clock))
         if not provider.supports(Capability.SIMULATION):
             raise ConfigError(f"{source}: provider {name} cannot be simulated")

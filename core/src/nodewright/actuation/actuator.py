@@ -154,7 +154,10 @@ class NodeTainter:
 
     def untaint(self, name: str, settings: Settings) -> None:
         """Remove the deletion taint; if that fails, retry later."""
-        uncordon, force_uncordon = settings.drain.cordon_node_before_terminating, settings.is_ca
+        uncordon, force_uncordon = (
+            settings.drain.cordon_node_before_terminating,
+            not settings.policy.uncordons_own_nodes_only,
+        )
         try:
             self._cluster.edit_node(
                 name, lambda held: without_deletion_taint(held, uncordon=uncordon, force_uncordon=force_uncordon)

@@ -265,9 +265,13 @@ def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, 
     """Return why the node must stay; empty if it may go."""
     if removal.drains:
         budgets = DisruptionBudgets.of(workloads, settings)
-        verdict = evaluate_pods(pods, workloads, budgets, settings.drain, now, as_ca=settings.is_ca)
+        verdict = evaluate_pods(
+            pods, workloads, budgets, settings.drain, now, as_ca=not settings.policy.applies_all_drain_rules
+        )
     else:
-        verdict = evaluate_pods(pods, Workloads(), None, settings.drain, now, as_ca=settings.is_ca)
+        verdict = evaluate_pods(
+            pods, Workloads(), None, settings.drain, now, as_ca=not settings.policy.applies_all_drain_rules
+        )
     if verdict.blocking is not None:
         return f"pod {verdict.blocking.pod} keeps it: {verdict.blocking.message or verdict.blocking.code.value}"
     present = [pod.key for pod in (*verdict.pods, *verdict.on_completion)]

@@ -142,7 +142,7 @@ def find_stale_taints(state: ClusterState, settings: Settings, among: frozenset[
             continue
         if has_taint(node, TO_BE_DELETED_TAINT) and node.name in state.group_of_node:
             is_held = state.group_of_node[node.name] in state.memory.writes_in_flight
-            is_deleting = is_held or (node.name in deleting and not settings.is_ca)
+            is_deleting = is_held or (node.name in deleting and settings.policy.keeps_taints_of_deleted_machines)
             found["deleting" if is_deleting else "hard"].append(node.name)
         if not settings.scale_down.max_bulk_soft_taint_count and _is_stale(node, state.now, settings):
             found["soft"].append(node.name)
@@ -154,7 +154,10 @@ def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Se
 
     A node that cannot be written keeps its taint until the next loop.
     """
-    uncordon, force_uncordon = settings.drain.cordon_node_before_terminating, settings.is_ca
+    uncordon, force_uncordon = (
+        settings.drain.cordon_node_before_terminating,
+        not settings.policy.uncordons_own_nodes_only,
+    )
 
     def untaint(node: Node) -> Node:
         return without_deletion_taint(node, uncordon=uncordon, force_uncordon=force_uncordon)

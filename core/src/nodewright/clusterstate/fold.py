@@ -72,7 +72,7 @@ def fold(
 
     Pure: the same arguments give the same state.
     """
-    if settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
+    if settings.policy.spares_machines_that_ran:
         seen = with_evidence(seen, memory)
     memory, vanished = _caught_up(memory, seen, outcomes, ended, settings)
     groups = known_groups(seen, memory, settings)
@@ -109,9 +109,9 @@ def fold(
             arrived=sum((ref, machine) not in memory.late for machine in find_arrived(group, members, memory)),
             shortfall=settled.shortfalls.get(ref),
         )
-        states[ref] = _RULES[settings.size_correction](context)
+        states[ref] = _RULES[settings.policy.rule](context)
     arrivals = after_timeouts(arrivals, states.values(), memory, settings.failures, seen.now)
-    tried = tried_deletions(memory, groups, outcomes) if settings.size_correction == "prompt" else {}
+    tried = tried_deletions(memory, groups, outcomes) if settings.policy.rests_failed_deletions else {}
     provisioning = replace(memory.provisioning, reservations=settled.reservations)
     empty = find_empty_since(memory, states, seen.groups, members, outcomes, seen.now)
     deferrals = deferrals_after(memory.deferrals, outcomes, seen.now)
@@ -133,7 +133,7 @@ def _caught_up(
     """
     activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
     memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
-    if settings.is_ca:
+    if not settings.policy.quarantines_groups:
         return memory, {}
     scale_down, vanished = verify_deletions(memory, seen.groups, outcomes, ended, seen.now)
     return replace(memory, scale_down=scale_down), vanished
@@ -141,7 +141,9 @@ def _caught_up(
 
 def _settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
     """CA forgets a request of all or nothing once its increase is accepted."""
-    return SettledReservations(reservations={}) if context.settings.is_ca else settle_reservations(context, outcomes)
+    if not context.settings.policy.tracks_reservations:
+        return SettledReservations(reservations={})
+    return settle_reservations(context, outcomes)
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:
@@ -171,7 +173,7 @@ def _backoffs(
     failures += refused_creations(outcomes, found.groups)
     backoffs = without_stale(memory.backoffs, settings.failures, now)
     backoffs = backed_off(backoffs, failures, found.groups, settings.failures)
-    if not settings.probes_after_backoff:
+    if not settings.policy.probes_after_backoff:
         return without_probation(backoffs)
     return after_deliveries(backoffs, memory, outcomes, found.states, found.members, now)
 

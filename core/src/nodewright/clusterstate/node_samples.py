@@ -32,7 +32,7 @@ def learn_samples(
     samples: dict[GroupRef, SampleNode] = {}
     for ref, group in groups.items():
         nodes, held = members.nodes.get(ref, []), memory.samples.get(ref)
-        if settings.is_ca:
+        if not settings.policy.samples_newest_node:
             good = next((node for node in nodes if _is_good(node, members.accelerators, settings, seen.now)), None)
             found = sample_of(good, seen) if good is not None else held
         else:

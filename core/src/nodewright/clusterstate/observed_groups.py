@@ -72,7 +72,7 @@ def known_groups(seen: Observation, memory: Memory, settings: Settings) -> dict[
     unread = [ref for ref, group in groups.items() if not group.is_known and _was_known(memory.last_known.get(ref))]
     for ref in unread:
         groups[ref] = memory.last_known[ref]
-    if not unread or settings.size_correction != "prompt":
+    if not unread or not settings.policy.forgets_lost_machines:
         return groups
     node_ids = {node.spec.provider_id.lower() for _, node in seen.snapshot.nodes()}
     return groups | {ref: _without_lost_nodes(groups[ref], memory, node_ids) for ref in unread}

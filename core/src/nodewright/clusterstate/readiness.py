@@ -123,7 +123,7 @@ def sort_readiness(
         name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
     }
     never_ready, just_overdue, never_up = list[str](), list[str](), dict[str, float]()
-    prompt = settings.size_correction == "prompt"
+    prompt = settings.policy.recognizes_never_ready_nodes
     settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
     for node in settled.others:
         found = class_of(node, group, settings, now, members.accelerators)
@@ -303,7 +303,7 @@ def find_unhealthy(
     since = min(held.since, now) if held is not None else now
     at_fault = tuple(ref for ref, group in groups.items() if _is_at_fault(group.backoff, counts[ref], loop, now))
     rest = _add([outside, *(counts[ref] for ref in groups if ref not in at_fault)])
-    resumes = settings.size_correction == "prompt" and len(at_fault) < len(groups) and rest.are_few(loop)
+    resumes = settings.policy.resumes_while_unhealthy and len(at_fault) < len(groups) and rest.are_few(loop)
     return UnhealthyCluster(
         since=since,
         unready=whole.unready,

@@ -137,7 +137,7 @@ class _Settlement:
             found[name] = replace(reservation, broken=reason)
         kept = {name: reservation for name, reservation in found.items() if not self._is_over(reservation)}
         # The other rules of size correction, which are seed's and CA's, know no such failures.
-        if context.settings.size_correction != "prompt":
+        if not context.settings.policy.blames_groups_for_reservations:
             return SettledReservations(reservations=kept)
         return SettledReservations(reservations=kept, shortfalls=self._shortfalls, late=frozenset(self._late))
 
@@ -261,7 +261,7 @@ class _Settlement:
             self._blame(name, part.ref, Shortfall(TIMEOUT, reason, reservation.started))
             yield reason
         group = context.groups.get(part.ref)
-        if context.settings.size_correction != "prompt" or group is None:
+        if not context.settings.policy.blames_groups_for_reservations or group is None:
             return
         nodes = [(machine, self._node(part, machine)) for machine in part.machines]
         late = [machine for machine, node in nodes if node is None and self._is_late(part, machine, deadline)]

@@ -59,7 +59,7 @@ def removal_failure_no_later(held: RemovalFailure, now: float) -> RemovalFailure
 def _patience(end: RemovalEnded, seen: Observation, settings: Settings) -> float:
     """The first pause, in seconds."""
     group = seen.groups.get(end.removal.group)
-    if settings.is_ca or group is None:
+    if not settings.policy.pauses_after_removals or group is None:
         return 0.0
     return max(group.options.scale_down_unneeded_seconds, settings.scale_down.unremovable_node_recheck_timeout)
 
@@ -115,7 +115,7 @@ def with_activity(
         quarantined_until={ref: at for ref, at in memory.quarantined_until.items() if at > seen.now},
         removal_failures=removal_failures_after(memory.removal_failures, ended, seen, settings),
     )
-    if settings.is_ca:
+    if not settings.policy.pauses_after_removals:
         return found
     flapping = _flapping(memory, grown, seen)
     return replace(found, flapping=flapping, moves=_moves(memory.moves, ended, seen.now))
@@ -125,7 +125,7 @@ def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleD
     """What a new engine finds; CA begins with nothing. Nothing in it lies in the future, so that nothing waits for
     ever.
     """
-    if settings.is_ca:
+    if not settings.policy.keeps_timers_over_restart:
         return ScaleDownMemory(engine_started=now)
     return replace(
         memory,

@@ -69,7 +69,9 @@ class Autoscaler:
             clock,
             self._inbox,
             world.audit,
-            rules=CloudWriteRules(stops_at_refusal=settings.stops_at_refusal, defers_busy=not settings.is_ca),
+            rules=CloudWriteRules(
+                stops_at_refusal=settings.policy.stops_at_refusal, defers_busy=settings.policy.waits_for_busy_clouds
+            ),
             cover=self._cover,
         )
         self._status_writer = StatusWriter(world.cluster, world.providers, clock, world.audit)
@@ -160,14 +162,16 @@ class Autoscaler:
         does not wait while one of its last two loops did something.
         """
         loop = self._settings.loop
-        follows_work = self._settings.is_ca and loop.frequent_loops_enabled and any(self._did_something)
+        follows_work = (
+            self._settings.policy.runs_again_after_work and loop.frequent_loops_enabled and any(self._did_something)
+        )
         if report.was_refused or report.leaves_pods or follows_work:
             return report.finished
         return max(report.finished, report.started + loop.scan_interval)
 
     def batch_window(self) -> BatchWindow:
         """Return how long a loop that pending pods start waits for more of them."""
-        if self._settings.is_ca:
+        if not self._settings.policy.gathers_pods_before_loop:
             return BatchWindow(0.0, 0.0)
         loop = self._settings.loop
         return BatchWindow(loop.batch_idle_duration, loop.batch_max_duration)
@@ -185,7 +189,7 @@ class Autoscaler:
         unhealthy cluster, unless all is to be as in CA.
         """
         paused, until = self._find_pause(now)
-        waits = bool(paused) or (self._is_halted and not self._settings.is_ca)
+        waits = bool(paused) or (self._is_halted and self._settings.policy.holds_removals_while_unhealthy)
         return max(until, now + _LOOK_AGAIN_SECONDS) if waits else now
 
     def _next_release(self) -> float:
@@ -217,7 +221,7 @@ class Autoscaler:
 
     def _act(self, plan: Plan) -> tuple[tuple[WriteOutcome, ...], Plan]:
         """Make the plan's calls; return how they ended, and the plan without deletions that a last look forbade."""
-        if self._settings.size_correction == "ca":
+        if not self._settings.policy.spares_machines_that_ran:
             return self._cloud_writer.act(plan.actions, self._loop_name), plan
         last = LastLook(self._world.cluster, self._clock, plan.actions)
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.allows)
@@ -265,7 +269,7 @@ class Autoscaler:
                 buffers=BufferReport(),
             )
         paused, until = self._find_pause(state.now)
-        has_looked = self._has_looked or self._settings.is_ca
+        has_looked = self._has_looked or not self._settings.policy.looks_twice_before_deleting
         limits = self._settings.deletion_limits
         restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, charged = restraint.apply(plan, state)
@@ -305,7 +309,7 @@ class Autoscaler:
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
             writes = unsettled(memory.writes_in_flight, seen)
-            believed = seen if self._settings.size_correction == "ca" else with_evidence(seen, memory)
+            believed = with_evidence(seen, memory) if self._settings.policy.spares_machines_that_ran else seen
             known = as_if_made(memory.last_known, believed, writes)
             held_memory = replace(memory, writes_in_flight=writes, last_known=known)
             state = fold(held_memory, with_held_groups(seen, writes), outcomes, self._settings, ended)

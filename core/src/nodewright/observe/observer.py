@@ -18,7 +18,7 @@ class Observer:
     def __init__(self, cluster: ClusterReader, providers: Iterable[ProviderReads], settings: Settings) -> None:
         defaults = default_options(settings)
         self._cluster = cluster
-        kept = 0.0 if settings.is_ca else KEPT_SECONDS
+        kept = KEPT_SECONDS if settings.policy.keeps_unlisted_groups else 0.0
         self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
     def use(self, settings: Settings) -> None:

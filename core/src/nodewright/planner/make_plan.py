@@ -89,7 +89,7 @@ def _make_plan(
     buffers: CapacityBufferState,
     quotas: Sequence[NodeQuota],
 ) -> tuple[Plan, CapacityBufferState]:
-    corrections = _RESTORE[settings.size_correction](state, settings)
+    corrections = _RESTORE[settings.policy.rule](state, settings)
     state, actions = corrections.state, list[SizeWrite](corrections.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
     if not is_unstaffed:
@@ -98,7 +98,7 @@ def _make_plan(
         halted = describe_unhealthy(state.memory.unhealthy, state.now)
         return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings)), buffers
     if is_unstaffed:
-        kept = () if settings.is_ca else tuple(actions)
+        kept = tuple(actions) if settings.policy.corrects_without_ready_nodes else ()
         return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings)), buffers
     if corrections.cut_short:
         return Plan(actions=tuple(actions), cut_short=corrections.cut_short), buffers
@@ -120,8 +120,7 @@ def _make_plan(
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
     if not (waiting.old or enforces or removes or docket.is_enabled or buffers.injects):
         return Plan(actions=tuple(actions), waiting=tuple(waiting.young)), buffers
-    # CA plans on as if its corrections had been carried out; here their outcome is awaited.
-    awaits = settings.size_correction != "ca"
+    awaits = settings.policy.awaits_corrections
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     context = _prepare(state, settings, corrected, quotas)
     plan, buffers = _plan_loop(context, actions, waiting, random, docket, buffers)
@@ -172,7 +171,7 @@ def _plan_loop(
         actions += increases
     actions = _growth_first(actions, settings)
     actions += withdraw_surplus(context, snapshots, actions)
-    if settings.size_correction == "prompt":
+    if settings.policy.growth_goes_before_deletion:
         actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
     bought = [report for report in (*growth.reports, hedge) if report is not None]
     remembered = evaluation.purchases or context.state.memory.purchases
@@ -196,7 +195,9 @@ def _plan_loop(
 
 def _gives_way(action: SizeWrite, settings: Settings) -> bool:
     """Is it the removal of machines that never joined? It may wait, for a budget or a second look too, and pods may not."""
-    return settings.size_correction == "prompt" and isinstance(action, DeleteInstances) and not action.failure_ids
+    return (
+        settings.policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
+    )
 
 
 def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrite]:
@@ -263,7 +264,7 @@ def _prepare(
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
-    room_by = math.inf if settings.is_ca else drop_preempted(snapshot, state.now)
+    room_by = drop_preempted(snapshot, state.now) if settings.policy.counts_on_preempted_room else math.inf
     coming = add_upcoming(snapshot, state, templates)
     silent = find_silent(state, settings)
     doubtful = sum(silence.machines for silence in silent.values())

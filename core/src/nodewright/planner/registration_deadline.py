@@ -18,7 +18,7 @@ def registration_deadlines(group: GroupState, state: ClusterState, settings: Set
     if not group.readiness.long_unregistered:
         return {}
     ordinary = state.observation.groups[group.ref].options.max_node_provision_seconds
-    is_patient = settings.size_correction == "prompt" and not _takes_a_wanted_place(group, state)
+    is_patient = settings.policy.waits_for_late_machines and not _takes_a_wanted_place(group, state)
     joined = last_registered(group, state) if is_patient else 0.0
     ends = dict[str, float]()
     for instance_id in group.readiness.long_unregistered:

@@ -58,7 +58,7 @@ class _Course:
         self.groups = dict(seen.groups)
         self._seen = seen
         self._settings = settings
-        self._leaves_refusing_to_cloud = settings.size_correction == "ca"
+        self._leaves_refusing_to_cloud = not settings.policy.awaits_corrections
         self._targets = {ref: group.target for ref, group in seen.groups.items()}
         self._deleted = set[tuple[GroupRef, str]]()
         snapshot = seen.snapshot
@@ -92,7 +92,7 @@ class _Course:
             yield from self._broken_by_hedge(group, action)
         elif isinstance(action, DeleteInstances):
             yield from _broken_by_deletion(group, action)
-            if self._settings.size_correction != "ca":  # CA deletes what the cloud reports, nodes or not
+            if self._settings.policy.spares_machines_that_ran:
                 yield from self._nodes.broken_by(action, self._seen.now - group.options.max_node_startup_seconds)
         elif not action.target < target:
             yield "a decrease that does not decrease"
@@ -113,8 +113,8 @@ class _Course:
             yield "a hedge against no other group"
         if action.atomic or action.request is not None or group.options.zero_or_max_node_scaling:
             yield "a hedge that is all or nothing"
-        if self._settings.size_correction != "prompt":
-            yield f"a hedge under size correction {self._settings.size_correction}"
+        if not self._settings.policy.doubts_silent_groups:
+            yield f"a hedge under size correction {self._settings.policy.rule}"
 
     def _target_after(self, group: GroupSeen, action: SizeWrite | DeleteNodeGroup) -> int | None:
         """None: the group is gone."""
@@ -157,7 +157,9 @@ def _broken_limits(
     limits = make_resource_limits(settings.limits)
     added = [(group, action.target - action.expected_target) for group, action in growth]
     most = settings.limits.max_nodes_total
-    if settings.is_ca:  # it holds the limit against each group that it fills up to its minimum, not against their sum
+    if (
+        not settings.policy.limits_minimum_sizes_together
+    ):  # CA holds the limit against each group that it fills up to its minimum, not against their sum
         growth = [(group, action) for group, action in growth if action.target > group.group.min_size]
     count = sum(action.target - action.expected_target for _, action in growth)
     nodes = [node for _, node in seen.snapshot.nodes()]

@@ -30,7 +30,7 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Se
         is_covered = any(matches(budget, pod) for budget in budgets)
         if not is_covered and not _is_old(pod, drain, now):
             return "it is a young system pod"
-        is_exempt = settings.is_ca and not is_covered  # CA asks no further rule of an old one
+        is_exempt = not settings.policy.applies_all_drain_rules and not is_covered
     return None if is_exempt else _why_kept(pod, drain)
 
 

@@ -81,7 +81,7 @@ class _Course:
             *self._broken_by_node(removal, node),
             *self._broken_by_pods(removal, find_crew(self._seen.snapshot, row)),
         ]
-        if not self._settings.is_ca:  # it counts machines on their way as if they were there
+        if not self._settings.policy.counts_leaving_nodes:
             broken += self._minima.take(node)
         self._begun.add(removal.node)
         self._leaving[removal.group] += 1
@@ -94,7 +94,7 @@ class _Course:
             return
         if node.spec.provider_id != removal.instance_id:
             yield f"node {node.name} is machine {node.spec.provider_id}, not {removal.instance_id}"
-        if self._nodes_of[removal.instance_id] > 1 and not self._settings.is_ca:
+        if self._nodes_of[removal.instance_id] > 1 and self._settings.policy.spares_shared_machines:
             yield f"machine {removal.instance_id} has {self._nodes_of[removal.instance_id]} nodes"
         if removal.group not in self._machines:
             self._machines[removal.group] = frozenset(instance.id.lower() for instance in group.instances)
@@ -141,7 +141,7 @@ class _Course:
         spared = {kind for kind in moving.variety if _is_waived(kind.pod) or self._ends(kind.pod)}
         touched: Counter[str] = Counter()
         for pod, kind in zip(moving.pods, moving.kinds, strict=True) if any(about.values()) else ():
-            if len(about[kind]) > 1 and not self._settings.is_ca:
+            if len(about[kind]) > 1 and self._settings.policy.refuses_several_budgets:
                 yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
             for budget in about[kind] if kind not in spared else ():
                 left = budget.status.disruptions_allowed - self._spent[budget.key]
@@ -158,7 +158,7 @@ class _Course:
     def _ends(self, pod: Pod) -> bool:
         """Whether a pod is gone soon by itself, and another one is there for it. CA takes it for one that lives on."""
         owner = pod.metadata.controller
-        ends = pod.metadata.deletion_timestamp is not None and not self._settings.is_ca
+        ends = pod.metadata.deletion_timestamp is not None and self._settings.policy.replaced_pods_need_no_place
         return ends and owner is not None and owner.kind in ("ReplicaSet", "ReplicationController")
 
     def without_room(self) -> Iterator[tuple[NodeRemoval, str]]:
@@ -181,7 +181,7 @@ class _Course:
         CA's chain of removals is true as a whole only: of what is chosen from it, this need not hold.
         """
         there = Neighbours(self._seen.snapshot, self._begun)
-        if self._settings.is_ca or not there.are_shy:
+        if not self._settings.policy.confirms_removals or not there.are_shy:
             return
         planned = {pod: removal for removal in removals for pod in removal.pods}
         for pod, why in there.conflicts(self._arrivals()):

@@ -250,10 +250,10 @@ def test_a_choice_names_what_there_is() -> None:
 
 
 def test_the_profile_ca_implies_its_correction() -> None:
-    assert load({}).size_correction == "prompt"
-    assert load({"size-correction": "seed"}).size_correction == "seed"
-    assert load({"profile": "ca"}).size_correction == "ca"
-    assert load({"profile": "ca", "size-correction": "ca"}).size_correction == "ca"
+    assert load({}).policy.rule == "prompt"
+    assert load({"size-correction": "seed"}).policy.rule == "seed"
+    assert load({"profile": "ca"}).policy.rule == "ca"
+    assert load({"profile": "ca", "size-correction": "ca"}).policy.rule == "ca"
 
 
 def test_a_provision_time_may_be_learned() -> None:
@@ -287,7 +287,7 @@ def test_what_a_profile_or_rule_switches_off_cannot_be_asked_for() -> None:
     assert (
         refusal({"profile": "ca", "size-correction": "prompt"}) == "--size-correction: --profile decides by the rule ca"
     )
-    assert load({"profile": "ca", "size-correction": "ca"}).size_correction == "ca"
+    assert load({"profile": "ca", "size-correction": "ca"}).policy.rule == "ca"
     for flags in ({"size-correction": "seed"}, {"profile": "ca"}):
         (other,) = flags
         said = refusal({**flags, "probe-after-backoff": "true"})
@@ -296,21 +296,21 @@ def test_what_a_profile_or_rule_switches_off_cannot_be_asked_for() -> None:
 
 
 def test_probing_is_off_wherever_ca_decides() -> None:
-    assert load().probes_after_backoff
+    assert load().policy.probes_after_backoff
     for flags in ({"probe-after-backoff": "false"}, {"size-correction": "seed"}, {"profile": "ca"}):
-        assert not load(flags).probes_after_backoff
+        assert not load(flags).policy.probes_after_backoff
 
 
 def test_hedging_is_on_where_provision_times_are_learned() -> None:
     auto = {"max-node-provision-time": "auto"}
-    assert [load(flags).hedges for flags in ({}, auto, {"hedging": "on"}, {**auto, "hedging": "off"})] == [
+    assert [load(flags).policy.hedges for flags in ({}, auto, {"hedging": "on"}, {**auto, "hedging": "off"})] == [
         False,
         True,
         True,
         False,
     ]
-    assert not load({**auto, "size-correction": "seed"}).hedges
-    assert not load({**auto, "profile": "ca"}).hedges
+    assert not load({**auto, "size-correction": "seed"}).policy.hedges
+    assert not load({**auto, "profile": "ca"}).policy.hedges
 
 
 @pytest.mark.parametrize(("text", "most"), [("10%", [2, 2, 10]), ("3", [3, 3, 3]), ("0", [0, 0, 0]), ("0%", [0, 0, 0])])

@@ -50,7 +50,7 @@ def optional_kinds(settings: Settings) -> frozenset[str]:
     kinds: set[str] = set()
     if settings.provisioning.enable_provisioning_requests:
         kinds |= {"PodTemplate", "ProvisioningRequest"}
-    if settings.serves_classes:
+    if settings.policy.serves_provisioning_classes:
         kinds.add("ProvisioningClass")
     if settings.buffers.are_read:
         kinds |= {"PodTemplate", "CapacityBuffer"}

@@ -295,7 +295,7 @@ class DaemonApp:
             clock=self._clock,
             seed=self._random.randrange(2**32),
             dry_run=self._options.only_looks,
-            honours_retry_after=not self._settings.is_ca,
+            honours_retry_after=self._settings.policy.waits_for_busy_clouds,
             gate=self._gate,
         )
         return connector.connect_all(self._settings.providers)

@@ -78,14 +78,14 @@ def _check_bounds(given: Layer, values: Mapping[str, Any]) -> None:
 def _check_rules(given: Layer, values: Mapping[str, Any]) -> None:
     """What a profile or a rule of size correction switches off cannot be asked for."""
     rule = values.get("size-correction", SETTINGS["size-correction"].default)
-    is_ca = values.get("profile") == "ca"
-    if is_ca and "size-correction" in given and rule != "ca":
+    is_profile_ca = values.get("profile") == "ca"
+    if is_profile_ca and "size-correction" in given and rule != "ca":
         raise ConfigError(f"{given['size-correction'].origin}: {given['profile'].origin} decides by the rule ca")
-    if values.get("probe-after-backoff") and (is_ca or rule != "prompt"):
-        other = given["profile" if is_ca else "size-correction"].origin
+    if values.get("probe-after-backoff") and (is_profile_ca or rule != "prompt"):
+        other = given["profile" if is_profile_ca else "size-correction"].origin
         raise ConfigError(f"{given['probe-after-backoff'].origin}: no group is probed under {other}")
-    if values.get("hedging") == "on" and (is_ca or rule != "prompt"):
-        other = given["profile" if is_ca else "size-correction"].origin
+    if values.get("hedging") == "on" and (is_profile_ca or rule != "prompt"):
+        other = given["profile" if is_profile_ca else "size-correction"].origin
         raise ConfigError(f"{given['hedging'].origin}: no machine is bought twice under {other}")
 
 

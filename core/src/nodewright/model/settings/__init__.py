@@ -6,7 +6,19 @@ A field's name with dashes is its flag, and cluster-autoscaler's flag where that
 from typing import Annotated
 
 from nodewright.model.group import GroupOptions
-from nodewright.model.settings.failures import ORDINARY_PROVISION_SECONDS, FailureSettings, Hedging, SizeCorrection
+from nodewright.model.policy import (
+    BALANCE_SCALE_DOWN,
+    ENABLE_PROVISIONING_CLASSES,
+    HEDGING,
+    NO_PARALLEL_SCALE_UP,
+    PROBE_AFTER_BACKOFF,
+    Basis,
+    Policy,
+    Profile,
+    SizeCorrection,
+    make_policy,
+)
+from nodewright.model.settings.failures import ORDINARY_PROVISION_SECONDS, FailureSettings, Hedging
 from nodewright.model.settings.process import ClusterSettings, LeaderSettings, ProviderSettings, ServingSettings
 from nodewright.model.settings.scale_down import DrainSettings, SafetySettings, ScaleDownSettings
 from nodewright.model.settings.scale_up import (
@@ -15,7 +27,6 @@ from nodewright.model.settings.scale_up import (
     LimitSettings,
     LoopSettings,
     PodSettings,
-    Profile,
     ProvisioningSettings,
     ScaleUpSettings,
     TemplateSettings,
@@ -75,57 +86,38 @@ class Settings(Section, frozen=True, kw_only=True):
     ] = {}
 
     @property
-    def is_ca(self) -> bool:
-        """Whether everything is to be decided as CA does."""
-        return self.loop.profile == "ca"
-
-    @property
-    def serves_classes(self) -> bool:
-        """Whether ProvisioningClass objects say which requests are served: CA does not know them."""
-        provisioning = self.provisioning
-        return provisioning.enable_provisioning_requests and provisioning.enable_provisioning_classes and not self.is_ca
+    def policy(self) -> Policy:
+        """Return the switches in which nodewright differs from cluster-autoscaler."""
+        hedging = self.failures.hedging
+        flags = {
+            PROBE_AFTER_BACKOFF: self.failures.probe_after_backoff,
+            HEDGING: hedging == "on" or (hedging == "auto" and self.failures.learns_provision_time),
+            BALANCE_SCALE_DOWN: self.scale_down.balance_scale_down,
+            ENABLE_PROVISIONING_CLASSES: self.provisioning.enable_provisioning_requests
+            and self.provisioning.enable_provisioning_classes,
+            NO_PARALLEL_SCALE_UP: not self.scale_up.parallel_scale_up,
+        }
+        in_force = frozenset(flag for flag, is_set in flags.items() if is_set)
+        return make_policy(Basis(self.loop.profile, self.failures.size_correction, in_force))
 
     @property
     def reservation_seconds(self) -> float:
         """Return for how long the room of a provisioned request is held while its pods do not run."""
         given = self.provisioning.provisioning_request_reservation_time
-        if self.is_ca:
+        if not self.policy.holds_reservations_longer:
             return _LEAST_RESERVATION_SECONDS
         if given == "auto":
             return max(_LEAST_RESERVATION_SECONDS, self.scale_down.scale_down_unneeded_time)
         return given
 
     @property
-    def stops_at_refusal(self) -> bool:
-        """Whether the other groups of an expansion wait for the next loop after one was refused."""
-        return self.is_ca and not self.scale_up.parallel_scale_up
-
-    @property
-    def balances_removals(self) -> bool:
-        """Whether the larger one of similar groups loses its node first: CA does not care."""
-        return self.scale_down.balance_scale_down and not self.is_ca
-
-    @property
     def deletion_limits(self) -> SafetySettings:
-        """The budget in force: CA has none."""
-        return SafetySettings(deletion_window=0.0, empty_deletion_window=0.0) if self.is_ca else self.safety
-
-    @property
-    def size_correction(self) -> SizeCorrection:
-        """The rule in force: the profile is stronger than the flag."""
-        return "ca" if self.is_ca else self.failures.size_correction
-
-    @property
-    def probes_after_backoff(self) -> bool:
-        """Whether a group that failed must prove itself: no version of CA asks that."""
-        return self.failures.probe_after_backoff and self.size_correction == "prompt"
-
-    @property
-    def hedges(self) -> bool:
-        """Whether pods that wait for a silent group are planned on another one too: no version of CA does that."""
-        hedging = self.failures.hedging
-        wanted = hedging == "on" or (hedging == "auto" and self.failures.learns_provision_time)
-        return wanted and self.size_correction == "prompt"
+        """Return the deletion budget in force."""
+        return (
+            self.safety
+            if self.policy.has_deletion_budget
+            else SafetySettings(deletion_window=0.0, empty_deletion_window=0.0)
+        )
 
 
 def default_options(settings: Settings) -> GroupOptions:

@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodewright.model.policy import SizeCorrection
 from nodewright.model.settings_base import Duration, Help, Section
 
-SizeCorrection = Literal["prompt", "ca", "seed"]
 Hedging = Literal["auto", "on", "off"]
 ORDINARY_PROVISION_SECONDS = 900.0
 

@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from nodewright.model.policy import Profile
 from nodewright.model.settings_base import Count, Duration, Help, Ratio, Section
-
-Profile = Literal["nodewright", "ca"]
 
 
 class LoopSettings(Section, frozen=True, kw_only=True):

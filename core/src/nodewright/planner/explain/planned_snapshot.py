@@ -45,7 +45,7 @@ def planned_snapshot(state: ClusterState, plan: Plan, settings: Settings, *, spa
     """
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)
-    if not settings.is_ca:
+    if settings.policy.counts_on_preempted_room:
         drop_preempted(snapshot, state.now)
     for group in state.groups.values():
         for name in group.readiness.not_started if group.upcoming > 0 else ():
@@ -79,9 +79,14 @@ def without_unneeded(
         if other == name or row is None:
             continue
         found = evaluate_pods(
-            remaining.pods(row), workloads, budgets, settings.drain, state.now, as_ca=settings.is_ca
+            remaining.pods(row),
+            workloads,
+            budgets,
+            settings.drain,
+            state.now,
+            as_ca=not settings.policy.applies_all_drain_rules,
         ).pods
-        moving = [pod for pod in found if settings.is_ca or not is_being_replaced(pod)]
+        moving = [pod for pod in found if not (settings.policy.replaced_pods_need_no_place and is_being_replaced(pod))]
         remaining.remove_node(row)
         for pod in moving:
             _put(remaining, pod, places)

@@ -87,7 +87,9 @@ def explain_pods(
     pods = holder.pods(holder.row(name))
     reason = plan.scale_down.unremovable.get(name)
     budgets = left if _is_after_others(reason) else DisruptionBudgets.of(workloads, settings)
-    rules = DrainabilityRules(workloads, budgets, settings.drain, state.now, settings.is_ca)
+    rules = DrainabilityRules(
+        workloads, budgets, settings.drain, state.now, not settings.policy.applies_all_drain_rules
+    )
     found = (rules.evaluate(pod) for pod in pods)
     evaluated = [
         _as_it_ends(_as_planned(drain, pod, reason), pod, settings) for pod, drain in zip(pods, found, strict=True)
@@ -126,7 +128,11 @@ def _as_planned(drain: PodDrainability, pod: Pod, reason: Unremovable | None) ->
 
 def _as_it_ends(drain: PodDrainability, pod: Pod, settings: Settings) -> PodDrainability:
     """Return that the drain waits for a terminating pod: it needs no place."""
-    if drain.outcome is not DrainOutcome.MOVE or settings.is_ca or not is_being_replaced(pod):
+    if (
+        drain.outcome is not DrainOutcome.MOVE
+        or not settings.policy.replaced_pods_need_no_place
+        or not is_being_replaced(pod)
+    ):
         return drain
     return PodDrainability(DrainOutcome.AWAIT, "Terminating")
 

@@ -47,8 +47,10 @@ class ClassRules:
     """The classes of one loop, and what is held under each."""
 
     def __init__(self, seen: Observation, settings: Settings) -> None:
-        self._classes = {one.name: one for one in seen.provisioning.classes} if settings.serves_classes else {}
-        self._remembers = not settings.is_ca
+        self._classes = (
+            {one.name: one for one in seen.provisioning.classes} if settings.policy.serves_provisioning_classes else {}
+        )
+        self._remembers = settings.policy.remembers_provisioner
         self._namespaces = seen.snapshot.context.namespaces
         self._of_request: dict[str, Held] = {}
         self._totals: dict[tuple[str, str], Held] = {}

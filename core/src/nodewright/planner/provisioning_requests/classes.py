@@ -44,7 +44,7 @@ def find_mode(terms: Terms, settings: Settings) -> Mode | None:
     """The mode of a request under terms of the core's classes that this process serves; None: it is somebody else's, or
     nobody's.
     """
-    classes = _CA_CLASSES if settings.is_ca else _CLASSES
+    classes = _CLASSES if settings.policy.accepts_more_class_names else _CA_CLASSES
     instance = settings.provisioning.check_capacity_processor_instance
     name, wanted = terms.class_name, terms.parameters.get(PROCESSOR_INSTANCE, "")
     mode = classes.get(name)

@@ -55,7 +55,7 @@ def _word_to(pod: Pod, key: str, docket: ProvisioningRequestState) -> _Word:
         text = f"pod waits for ProvisioningRequest {key}, and there is none: create it, or take the annotations off"
         return _Word("ProvisioningRequestMissing", text)
     wanted = request.spec.provisioning_class_name
-    if kind != wanted and not docket.settings.is_ca:
+    if kind != wanted and docket.settings.policy.checks_class_of_consumers:
         said = f"is {kind}" if kind is not None else "is not set"
         text = f"annotation {CLASS_ANNOTATION} {said}, and ProvisioningRequest {key} is of class {wanted}"
         return _Word("ProvisioningClassMismatch", f"{text}: set it to that")

@@ -126,7 +126,7 @@ class ProvisioningRequestState:
     @property
     def treats_fairly(self) -> bool:
         """Are requests served as we do it, and not as CA?"""
-        return self.is_enabled and not self.settings.is_ca
+        return self.is_enabled and self.settings.policy.shares_capacity_fairly
 
     def __iter__(self) -> Iterator[ProvisioningRequest]:
         """Every request, as it will be."""
@@ -164,13 +164,13 @@ class ProvisioningRequestState:
         kind, status = what
         generation = request.metadata.generation
         fresh = Condition(type=kind, status=status, reason=reason, message=message, observed_generation=generation)
-        return as_of(self.now, fresh, None if self.settings.is_ca else request.condition(kind))
+        return as_of(self.now, fresh, request.condition(kind) if self.settings.policy.keeps_condition_times else None)
 
     def mark(self, request: ProvisioningRequest, *conditions: Condition, opens: bool = False) -> ProvisioningRequest:
         """Have conditions written before anything else happens; answers the request with them."""
         fresh = self._with(request, conditions)
         if fresh is not request:
-            is_apply = not self.settings.is_ca
+            is_apply = self.settings.policy.applies_conditions
             self.writes.append(StatusWrite(request=fresh, conditions=conditions, is_apply=is_apply, opens=opens))
         return fresh
 
@@ -210,7 +210,9 @@ class ProvisioningRequestState:
 
     def _counts(self, request: ProvisioningRequest) -> bool:
         """Deletion cancels at once, also where somebody's finalizer keeps the object; CA does not look."""
-        return self.is_enabled and (self.settings.is_ca or request.metadata.deletion_timestamp is None)
+        return self.is_enabled and (
+            not self.settings.policy.cancels_deleted_requests or request.metadata.deletion_timestamp is None
+        )
 
     def _find_servers(self, state: ClusterState) -> dict[str, str]:
         """Provider by class. The core's own names stay its own, and the first of several providers serves. CA knows no

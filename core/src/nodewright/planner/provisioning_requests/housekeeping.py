@@ -27,7 +27,7 @@ def keep_house(docket: ProvisioningRequestState) -> None:
     """End what is over, and delete what has been for long."""
     bookings: list[ProvisioningRequest] = []
     overdue: list[ProvisioningRequest] = []
-    most = _MOST_OF_CA if docket.settings.is_ca else math.inf
+    most = math.inf if docket.settings.policy.ends_all_requests_at_once else _MOST_OF_CA
     for request in docket:
         if len(bookings) >= most:
             break
@@ -51,7 +51,7 @@ def keep_house(docket: ProvisioningRequestState) -> None:
 
 def is_over(request: ProvisioningRequest, docket: ProvisioningRequestState) -> bool:
     """Has it come to an end? CA does not know that capacity can be revoked."""
-    ends = (BOOKING_EXPIRED, FAILED) if docket.settings.is_ca else TERMINAL
+    ends = TERMINAL if docket.settings.policy.knows_revoked_capacity else (BOOKING_EXPIRED, FAILED)
     return any(request.has(end) for end in ends)
 
 
@@ -60,7 +60,7 @@ def time_to_try(request: ProvisioningRequest, docket: ProvisioningRequestState) 
     is an error that the request is told of when it is examined.
     """
     text = docket.terms(request).parameters.get(VALID_UNTIL_SECONDS)
-    if text is None or docket.settings.is_ca:
+    if text is None or not docket.settings.policy.reads_valid_until:
         return _TRIED_SECONDS
     with suppress(ValueError):
         return min(read_seconds(text), _TRIED_SECONDS)
@@ -71,7 +71,7 @@ def _booked_since(request: ProvisioningRequest, docket: ProvisioningRequestState
     """A moment that is still to come is of a clock that was set back: from now, then."""
     held = request.condition(PROVISIONED)
     assert held is not None
-    if held.since <= docket.now or docket.settings.is_ca:
+    if held.since <= docket.now or not docket.settings.policy.keeps_condition_times:
         return held.since
     docket.mark(request, docket.condition(request, (PROVISIONED, held.status), held.reason, held.message))
     return docket.now
@@ -88,6 +88,8 @@ def _collect_garbage(docket: ProvisioningRequestState) -> None:
     """
     for request in docket:
         held = [one for one in map(request.condition, (PROVISIONED, FAILED)) if one is not None]
-        dates = [one.since for one in held if one.is_true or docket.settings.is_ca]
-        if dates and _ends(docket, (min if docket.settings.is_ca else max)(dates) + _KEPT_SECONDS):
+        dates = [one.since for one in held if one.is_true or not docket.settings.policy.keeps_condition_times]
+        if dates and _ends(
+            docket, (max if docket.settings.policy.keeps_condition_times else min)(dates) + _KEPT_SECONDS
+        ):
             docket.delete(request)

@@ -29,7 +29,7 @@ def correct_promptly(state: ClusterState, settings: Settings) -> Corrections:
         if not state.observation.groups[ref].is_known or is_deferred(group.deferral, state.now):
             continue
         is_left_alone = state.is_halted or ref in state.left_out
-        steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.size_correction]
+        steps = _STEPS_IF_UNHEALTHY if is_left_alone else _STEPS[settings.policy.rule]
         found.extend(islice((action for step in steps for action in step(group, state, settings)), 1))
     return Corrections(actions=tuple(found), state=state)
 
@@ -49,14 +49,14 @@ def _remove_unregistered(group: GroupState, state: ClusterState, settings: Setti
     as a whole. Below the minimum go only machines that never ran (docs/adr/0007-seed-000.md).
     """
     target, never_ran = group.seen.target or 0, state.memory.never_ran
-    is_prompt = settings.size_correction == "prompt"
+    goes_below = settings.policy.deletes_never_ran_below_minimum
     late = [i for i in _overdue(group, state, settings) if not _is_resting(state, group, i, settings)]
-    if is_prompt:
+    if goes_below:
         late.sort(key=lambda instance_id: (group.ref, instance_id) not in never_ran)
     allowed = late if group.seen.options.zero_or_max_node_scaling else late[:1]
     if not settings.failures.force_delete_unregistered_nodes:
         room = max(0, target - group.seen.group.min_size)
-        beyond = [i for i in allowed[room:] if is_prompt and (group.ref, i) in never_ran]
+        beyond = [i for i in allowed[room:] if goes_below and (group.ref, i) in never_ran]
         allowed = allowed[:room] + beyond
     if allowed:
         yield delete_unregistered(group, target, allowed, settings.failures)

@@ -196,7 +196,7 @@ class _EligibilityCheck:
         tainted_at = self._snapshot.column("to_be_deleted_at", _tainted_at)[self._rows]
         # A node with an older taint is considered again. CA waits for ever if the taint's time is in the future.
         age = self._state.now - tainted_at
-        age = age if self._settings.is_ca else np.abs(age)
+        age = np.abs(age) if self._settings.policy.rechecks_future_taints else age
         self._refuse(age < DELETION_SECONDS, [_BEING_DELETED])
         self._refuse(self._snapshot.column("scale_down_disabled", _disabled)[self._rows], [_DISABLED])
 
@@ -219,7 +219,7 @@ class _EligibilityCheck:
     def _refuse_shared(self) -> None:
         """Refuse nodes that share their provider id with another node: the machine's pods run on only one of them."""
         members = self._state.memory.members
-        if members is None or not members.shared or self._settings.is_ca:
+        if members is None or not members.shared or not self._settings.policy.spares_shared_machines:
             return
         nodes = (self._snapshot.node(row) for row in self._rows.tolist())
         self._refuse(np.array([members.shares_machine(node) for node in nodes], dtype=np.bool_), [_SHARED])
@@ -357,7 +357,13 @@ def sort_candidates(names: Sequence[str], context: ScaleUpContext, balance: Simi
     """Sort candidates: empty nodes first, then those that were unneeded before; ties in the order given, or balanced."""
     snapshot = context.snapshot
     verdicts = DrainabilityCache(
-        DrainabilityRules(Workloads(), None, context.settings.drain, context.state.now, context.settings.is_ca)
+        DrainabilityRules(
+            Workloads(),
+            None,
+            context.settings.drain,
+            context.state.now,
+            not context.settings.policy.applies_all_drain_rules,
+        )
     )
     before = context.state.memory.scale_down.unneeded_since
     rows = [snapshot.row(name) for name in names]

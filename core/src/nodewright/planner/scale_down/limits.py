@@ -125,15 +125,15 @@ def fit_into_budgets(
         groups.setdefault(ref, _Group(ref)).drain.append(name)
     budget = _Budget.of(state.observation.removing.values(), settings)
     whole = [group for group in groups.values() if is_atomic(state, group.ref)]
-    chosen = _take_whole(state, whole, budget, as_ca=settings.is_ca)
-    if settings.balances_removals:
+    chosen = _take_whole(state, whole, budget, as_ca=not settings.policy.completes_atomic_batches)
+    if settings.policy.balances_removals:
         order_empty, order_drain = list(empty), list(drain)
     else:
         order_empty = [name for group in groups.values() for name in group.empty]
         order_drain = [name for group in groups.values() for name in group.drain]
     single = {name for group in groups.values() if group not in whole for name in (*group.empty, *group.drain)}
     first = [name for name in order_empty if name in single]
-    if settings.is_ca or not settings.scale_down.max_scale_down_parallelism:
+    if not settings.policy.empty_removals_are_free or not settings.scale_down.max_scale_down_parallelism:
         first = first[: max(0, budget.nodes)]
         budget.nodes -= len(first)
     left = min(budget.nodes, budget.drains)
@@ -143,7 +143,7 @@ def fit_into_budgets(
 
 def _is_free(removal: NodeRemoval, settings: Settings) -> bool:
     """Return whether the removal does not count: an empty node of an ordinary group, outside profile "ca"."""
-    return not settings.is_ca and not removal.drains and removal.batch == 1
+    return settings.policy.empty_removals_are_free and not removal.drains and removal.batch == 1
 
 
 def _take_whole(state: ClusterState, groups: Iterable[_Group], budget: _Budget, *, as_ca: bool) -> dict[str, int]:

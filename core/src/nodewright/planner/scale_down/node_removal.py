@@ -92,13 +92,14 @@ def simulate_removals(
         return found
     simulation = DrainSimulation(snapshot.fork(), destination_rows(snapshot, state), hints, state.now)
     simulator = RemovalSimulator(simulation, state, settings)
+    policy = settings.policy
     most, counted, failed = most_removable(state.memory.scale_down, settings, state.now), 0, 0
     for index, name in enumerate(names):
         if index and is_over():
             found.skipped = dict.fromkeys(names[index:], _NO_TIME)
             found.partial = f"time was up: {len(found.skipped)} nodes were not looked at"
             break
-        if counted >= most or (failed >= _MOST_FAILURES and not settings.is_ca):
+        if counted >= most or (failed >= _MOST_FAILURES and policy.limits_failed_simulations):
             none_at_all = not settings.scale_down.max_scale_down_parallelism
             found.skipped = dict.fromkeys(names[index:], _NONE_AT_A_TIME if none_at_all else _NOT_EXAMINED)
             break
@@ -108,7 +109,9 @@ def simulate_removals(
             failed += status.code == UnremovableCode.NO_PLACE
         else:
             found.removable.append(status)
-            counted += (settings.is_ca or bool(status.moving)) and not is_atomic(state, state.group_of_node[name])
+            counted += (not policy.empty_removals_are_free or bool(status.moving)) and not is_atomic(
+                state, state.group_of_node[name]
+            )
     found.hints = simulator.finish()
     return found
 
@@ -129,7 +132,7 @@ def update_interval(memory: ScaleDownMemory, settings: Settings, now: float) -> 
     longest = settings.scale_down.scale_down_unneeded_time or 1e-9
     if not memory.updated_at:
         return longest
-    latest = now - memory.updated_at if settings.is_ca else settings.loop.scan_interval
+    latest = settings.loop.scan_interval if settings.policy.uses_scan_interval else now - memory.updated_at
     return max(1e-9, min(memory.interval, latest))
 
 
@@ -149,9 +152,15 @@ class RemovalSimulator:
     def __init__(self, simulation: DrainSimulation, state: ClusterState, settings: Settings) -> None:
         self._simulation = simulation
         self._budgets = DisruptionBudgets.of(state.observation.workloads, settings)
-        rules = DrainabilityRules(state.observation.workloads, self._budgets, settings.drain, state.now, settings.is_ca)
+        rules = DrainabilityRules(
+            state.observation.workloads,
+            self._budgets,
+            settings.drain,
+            state.now,
+            not settings.policy.applies_all_drain_rules,
+        )
         self._drainability = DrainabilityCache(rules)
-        self._is_ca = settings.is_ca
+        self._places_replaced = not settings.policy.replaced_pods_need_no_place
         self._unneeded_before = state.memory.scale_down.unneeded_since
         # The nodes that were looked at ahead, and of these the nodes whose pods all fit together where the hints say.
         self._looked_ahead: set[str] = set()
@@ -178,7 +187,7 @@ class RemovalSimulator:
             return Unremovable(
                 code=UnremovableCode.BLOCKED_BY_POD, pod=blocking.pod, pod_code=blocking.code, message=blocking.message
             )
-        needing_place = status.moving if self._is_ca else _without_replaced(status.moving)
+        needing_place = status.moving if self._places_replaced else _without_replaced(status.moving)
         unplaced = self._drain(name, row, subset, needing_place)
         if unplaced is not None:
             text = f"pod {unplaced.key} would find no other node"

@@ -41,7 +41,7 @@ class DisruptionBudgets:
     @staticmethod
     def of(workloads: Workloads, settings: Settings) -> "DisruptionBudgets":
         """Return the budgets of a cluster, with nothing used up yet."""
-        return DisruptionBudgets(workloads.budgets, refuses_several=not settings.is_ca)
+        return DisruptionBudgets(workloads.budgets, refuses_several=settings.policy.refuses_several_budgets)
 
     def __bool__(self) -> bool:
         """Return whether there are any budgets."""

@@ -133,7 +133,7 @@ def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], settings
     groups = dict(state.groups)
     for ref, target in targets.items():
         group = groups[ref]
-        kept = target if settings.is_ca else min(target, group.seen.target or 0)
+        kept = min(target, group.seen.target or 0) if settings.policy.uses_smaller_size else target
         groups[ref] = replace(group, seen=replace(group.seen, target=kept))
     return replace(state, groups=groups) if targets else state
 
@@ -144,7 +144,7 @@ def _analyze_candidates(context: ScaleUpContext, names: Sequence[str]) -> Candid
     candidates = find_candidates(state, names, settings)
     eligible = find_eligible(context.snapshot, candidates.names, state, settings)
     balance = None
-    if settings.balances_removals:
+    if settings.policy.balances_removals:
         balance = SimilarGroupBalance(context, (state.group_of_node[name] for name in eligible.names))
     ordered = sort_candidates(eligible.names, context, balance)
     found = simulate_removals(

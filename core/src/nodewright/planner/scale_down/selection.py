@@ -141,7 +141,7 @@ def _confirm(
     CA does not confirm, and plans no places.
     """
     by_name = {node.name: node for node in found.removable}
-    if context.settings.is_ca:
+    if not context.settings.policy.confirms_removals:
         return ConfirmedRemovals(batches=dict(batches), nodes=by_name)
     confirmed = confirm_removals(context.state, batches, by_name, simulate)
     nodes = {name: confirmed.nodes[name] for name in confirmed.batches}
@@ -164,9 +164,11 @@ def _minimum_limits(context: ScaleUpContext) -> MinimumLimits:
 
     CA counts upcoming nodes and nodes on their way out, so that for a while less than the minimum may remain.
     """
-    is_ca, limits = context.settings.is_ca, make_resource_limits(context.settings.limits)
-    counted = context.snapshot if is_ca else context.state.observation.snapshot
-    return MinimumLimits(context.state, counted, limits, DeviceCounter(context.state.observation), counts_leaving=is_ca)
+    counts_leaving, limits = context.settings.policy.counts_leaving_nodes, make_resource_limits(context.settings.limits)
+    counted = context.snapshot if counts_leaving else context.state.observation.snapshot
+    return MinimumLimits(
+        context.state, counted, limits, DeviceCounter(context.state.observation), counts_leaving=counts_leaving
+    )
 
 
 def _reason_to_stay(
@@ -308,7 +310,7 @@ def reason_for_pause(state: ClusterState, found: RemovableNode, settings: Settin
     """
     ref, memory, now = state.group_of_node[found.name], state.memory.scale_down, state.now
     quarantined, flapping = memory.quarantined_until.get(ref, 0.0), memory.flapping.get(ref)
-    if settings.is_ca:
+    if not settings.policy.pauses_after_removals:
         return None
     if quarantined > now:
         text = f"group {ref} is left alone for {quarantined - now:.0f} s: machines disappeared that no controller had asked to delete"

@@ -58,7 +58,7 @@ class Measure:
             now=state.now,
             accelerators=Accelerators.of(state.observation.providers.values()),
             ignore_mirrors=settings.scale_down.ignore_mirror_pods_utilization,
-            as_ca=settings.is_ca,
+            as_ca=not settings.policy.defines_division_by_zero,
         )
 
 

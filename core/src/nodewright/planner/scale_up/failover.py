@@ -45,7 +45,7 @@ class Probation:
         self._context = context
         self._fit = fit
         self._left: dict[GroupRef, int] = {}
-        for ref in may_grow if context.settings.probes_after_backoff else ():
+        for ref in may_grow if context.settings.policy.probes_after_backoff else ():
             group = context.state.groups[ref]
             left = left_to_ask(group, context.state.now)
             if left is not None and not group.seen.options.zero_or_max_node_scaling:
@@ -157,7 +157,7 @@ def prefer_other_failure_domain(context: ScaleUpContext, options: Sequence[Optio
     not sent to another of its zone and type, as long as one differs in more. They are sent back to a group that failed
     while they waited, and may grow again, only where no other may. Other pods go where the expander says.
     """
-    if context.settings.size_correction != "prompt":
+    if not context.settings.policy.prefers_other_failure_domains:
         return options
     in_vain = _waited_for_in_vain(context, [option.pods for option in options])
     likeness = [
@@ -184,7 +184,7 @@ def without_same_failure_domain(
 
 
 def _waited_for_in_vain(context: ScaleUpContext, pods: Iterable[Sequence[Pod]]) -> list[GroupRef]:
-    if context.settings.size_correction != "prompt":
+    if not context.settings.policy.prefers_other_failure_domains:
         return []
     silent = list(_silent_requests(context))
     return [ref for ref, asked in silent if any(_waited(some, asked) for some in pods)] if silent else []

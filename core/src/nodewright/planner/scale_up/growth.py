@@ -157,7 +157,8 @@ def reason_to_wait(context: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResul
     if _is_full(context):
         return ScaleUpResult.NODE_LIMIT
     settings = context.settings
-    if settings.is_ca and not settings.pods.bypassed_scheduler_names and _are_all_new(context, pods):
+    gathers = settings.policy.gathers_pods_before_loop or settings.pods.bypassed_scheduler_names
+    if not gathers and _are_all_new(context, pods):
         return ScaleUpResult.IN_COOLDOWN
     return None
 
@@ -174,7 +175,7 @@ def _is_full(context: ScaleUpContext) -> bool:
     left, limit = context.nodes_left, context.settings.limits.max_nodes_total
     if left is None:
         return False
-    if context.settings.is_ca:
+    if not context.settings.policy.counts_upcoming_in_total:
         return count_ready_nodes(context.state, context.settings) >= limit
     return left <= 0
 
@@ -227,6 +228,6 @@ def _cap(context: ScaleUpContext, wanted: int, target: int, left: int | None) ->
     """What the most nodes of the cluster leave. CA holds that number against the group's own size."""
     if left is None:
         return wanted
-    if context.settings.is_ca:
+    if not context.settings.policy.limits_minimum_sizes_together:
         return min(wanted, context.settings.limits.max_nodes_total - target)
     return min(wanted, left)

@@ -112,7 +112,7 @@ def withdraw_surplus(
     context: ScaleUpContext, snapshots: Sequence[Snapshot], planned: Iterable[SizeWrite]
 ) -> Iterator[DecreaseTargetSize]:
     """Withdraw hedges that have no machine yet and that no pod needs in any of the snapshots."""
-    if context.settings.size_correction != "prompt":
+    if not context.settings.policy.doubts_silent_groups:
         return
     busy = {action.group for action in planned}
     pause = context.settings.failures.initial_node_group_backoff_duration
@@ -204,7 +204,7 @@ def _may_grow_more(action: SizeWrite) -> bool:
 
 
 def _find_doubtful(context: ScaleUpContext) -> Collection[GroupRef]:
-    probation = context.settings.probes_after_backoff
+    probation = context.settings.policy.probes_after_backoff
     groups = context.state.groups.items()
     on_probation = {
         ref for ref, group in groups if probation and allowance(group.backoff, context.state.now) is not None

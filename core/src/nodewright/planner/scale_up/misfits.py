@@ -51,7 +51,7 @@ def evaluate_purchases(state: ClusterState, settings: Settings, left: Iterable[P
     empty, or it is a misfit.
     """
     held = state.memory.purchases
-    if not held or settings.is_ca:
+    if not held or not settings.policy.remembers_purchases:
         return PurchaseEvaluation()
     classes = _by_kind(state.observation.snapshot, left)
     purchases: dict[GroupRef, dict[str, Purchase]] = {ref: dict(kinds) for ref, kinds in held.items()}
@@ -90,7 +90,7 @@ def note_purchases(
     held: Purchases, reports: Iterable[ScaleUpReport], snapshot: Snapshot, settings: Settings, now: float
 ) -> Purchases:
     """Return the purchases with those that a plan makes for pods."""
-    if settings.is_ca:
+    if not settings.policy.remembers_purchases:
         return held
     bought: dict[tuple[GroupRef, str], None] = {}
     for report in reports:
@@ -104,7 +104,7 @@ def note_purchases(
 
 def find_bought(context: ScaleUpContext) -> Bought | None:
     """Return which machines on their way were bought for pods of a class; None: CA does not ask."""
-    if context.settings.is_ca:
+    if not context.settings.policy.remembers_purchases:
         return None
     purchases, coming = context.state.memory.purchases, context.coming
 

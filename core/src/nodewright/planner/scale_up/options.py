@@ -93,7 +93,7 @@ def make_option(
 def option_of(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
     """What an estimate of growing one group amounts to; None when it would help nobody."""
     seen = context.state.groups[ref].seen
-    count = found.node_count if context.settings.is_ca else found.new_nodes
+    count = found.new_nodes if context.settings.policy.buys_only_used_nodes else found.node_count
     if count and seen.options.zero_or_max_node_scaling:
         count = seen.group.max_size
     if not count or not found.pods:

@@ -71,7 +71,7 @@ def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
     """
     allowed = settings.pods.allowed_scheduler_names
     _drop(snapshot, lambda spec: is_expendable(spec.priority, settings.pods))
-    if settings.is_ca and allowed:
+    if allowed and not settings.policy.sees_pods_of_all_schedulers:
         _drop(snapshot, lambda spec: spec.scheduler_name not in allowed)
 
 
@@ -129,7 +129,7 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
 
 def unhelped_namespaces(snapshot: Snapshot, settings: Settings) -> frozenset[str]:
     """Return the namespaces whose pods no node helps, since they can never be bound. CA buys nodes for them."""
-    return frozenset() if settings.is_ca else snapshot.context.ending_namespaces
+    return snapshot.context.ending_namespaces if settings.policy.ignores_ending_namespaces else frozenset()
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silen
     A hedge holds until it has arrived or is over: one machine of a group that wakes up does not bring the others. A group
     that grows by all or nothing is never doubted, nor is one whose machines are promised to a request.
     """
-    if settings.size_correction != "prompt":
+    if not settings.policy.doubts_silent_groups:
         return {}
     hedged_at = _find_hedged(state)
     found = {}
@@ -49,7 +49,7 @@ def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silen
 
 def silence_deadlines(state: ClusterState, settings: Settings) -> Iterator[float]:
     """Return when each group with machines under way will have been silent for too long (epoch seconds)."""
-    if settings.hedges:
+    if settings.policy.hedges:
         for group in state.groups.values():
             if group.requests:
                 yield _quiet_since(group, state) + _usual_seconds(group.ref, state, settings)
@@ -67,7 +67,7 @@ def _find_hedged(state: ClusterState) -> dict[GroupRef, float]:
 
 def _doubt(group: GroupState, state: ClusterState, settings: Settings, hedged_at: float) -> Silence | None:
     since = _quiet_since(group, state)
-    is_silent = settings.hedges and since + _usual_seconds(group.ref, state, settings) < state.now
+    is_silent = settings.policy.hedges and since + _usual_seconds(group.ref, state, settings) < state.now
     probed_after = _probed_after(group, state, settings)
     requests = [
         request
@@ -89,7 +89,7 @@ def _doubt(group: GroupState, state: ClusterState, settings: Settings, hedged_at
 def _probed_after(group: GroupState, state: ClusterState, settings: Settings) -> float:
     """Since when what a group is asked for is a probe (epoch seconds); infinity for a group that is not on probation."""
     backoff = group.backoff
-    if backoff is None or not settings.probes_after_backoff or allowance(backoff, state.now) is None:
+    if backoff is None or not settings.policy.probes_after_backoff or allowance(backoff, state.now) is None:
         return math.inf
     return backoff.until
 

@@ -1,0 +1,83 @@
+"""The table of differences from cluster-autoscaler: it decides alone, and its page is current."""
+
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from nodewright.model.policy import Basis, SizeCorrection, When, differences, make_policy
+from nodewright.model.settings import FailureSettings, LoopSettings, ScaleUpSettings, Settings
+
+ROOT = Path(__file__).parents[3]
+# Ways of asking for the profile or the rule past the policy.
+_PAST = re.compile(
+    r"\bis_ca\b|\bsize_correction\s*[!=]=|\bprofile\s*[!=]=|policy\.rule\s*[!=]=|\[[\w.]*\.size_correction\]"
+)
+
+
+def test_nothing_but_the_policy_asks_for_the_profile_or_the_rule() -> None:
+    sources = [*(ROOT / "core" / "src").rglob("*.py"), *(ROOT / "simulator" / "src").rglob("*.py")]
+    sources += (ROOT / "plugins").glob("*/src/**/*.py")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sources
+        if path.name != "policy.py" or path.parent.name != "model"
+        for line in path.read_text().splitlines()
+        if _PAST.search(line)
+    ]
+    assert len(sources) > 200
+    assert not found
+
+
+def test_the_page_is_current() -> None:
+    done = subprocess.run([sys.executable, "docs/differences.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    page = (ROOT / "docs" / "differences.md").read_text()
+    assert done.stdout == page, "run: python docs/differences.py > docs/differences.md"
+
+
+def test_every_switch_is_read_somewhere() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "core" / "src").rglob("*.py"))
+    assert [row.switch for row in differences() if f"policy.{row.switch}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("prompt", {When.PROFILE_NODEWRIGHT: True, When.RULE_PROMPT: True, When.RULE_NOT_CA: True}),
+        ("seed", {When.PROFILE_NODEWRIGHT: True, When.RULE_PROMPT: False, When.RULE_NOT_CA: True}),
+        ("ca", {When.PROFILE_NODEWRIGHT: True, When.RULE_PROMPT: False, When.RULE_NOT_CA: False}),
+    ],
+)
+def test_switches_follow_the_rule(rule: SizeCorrection, expected: dict[When, bool]) -> None:
+    flags = frozenset(row.flag for row in differences() if row.flag)
+    policy = make_policy(Basis("nodewright", rule, flags))
+    assert policy.rule == rule
+    for row in differences():
+        assert getattr(policy, row.switch) is expected.get(row.when, False), row.switch
+
+
+@pytest.mark.parametrize("rule", ["prompt", "seed", "ca"])
+def test_the_profile_is_stronger_than_the_rule(rule: SizeCorrection) -> None:
+    flags = frozenset(row.flag for row in differences() if row.flag)
+    switches = asdict(make_policy(Basis("ca", rule, flags)))
+    assert switches.pop("rule") == "ca"
+    assert {name for name, on in switches.items() if on} == {
+        row.switch for row in differences() if row.when == When.PROFILE_CA
+    }
+
+
+def test_a_flag_that_is_not_set_switches_off() -> None:
+    policy = make_policy(Basis("nodewright", "prompt"))
+    assert not policy.probes_after_backoff
+    assert policy.prefers_other_failure_domains
+
+
+def test_settings_give_their_flags() -> None:
+    assert Settings().policy.probes_after_backoff
+    assert not Settings(failures=FailureSettings(probe_after_backoff=False)).policy.probes_after_backoff
+    ca = LoopSettings(profile="ca")
+    assert Settings(loop=ca).policy.stops_at_refusal
+    assert not Settings(loop=ca, scale_up=ScaleUpSettings(parallel_scale_up=True)).policy.stops_at_refusal

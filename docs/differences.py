@@ -1,0 +1,49 @@
+"""Prints differences.md: how nodewright differs from cluster-autoscaler, from ``nodewright.model.policy``."""
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+
+from nodewright.model.policy import Difference, differences
+
+HEAD = """# How nodewright differs from cluster-autoscaler
+
+This page is printed from `nodewright/model/policy.py`: `python docs/differences.py > docs/differences.md`, and a test compares.
+Each row is a switch of `Policy`. `--profile=ca` decides everything as cluster-autoscaler does. `--size-correction` chooses the
+rule for groups that do not deliver: `prompt` is the default, `seed` and `ca` are older rules ([ADR 6](adr/0006-size-correction.md)).
+"""
+
+
+def main() -> None:
+    """Print the page."""
+    sys.stdout.write("\n".join([HEAD, *_sections()]))
+
+
+def _sections() -> Iterator[str]:
+    for area, rows in groupby(differences(), key=lambda row: row.area):
+        yield f"## {area}\n"
+        yield "| switch | nodewright | cluster-autoscaler | why | on |"
+        yield "|---|---|---|---|---|"
+        yield from map(_line, rows)
+        yield ""
+
+
+def _line(row: Difference) -> str:
+    flag = f" and `--{row.flag}`" if row.flag else ""
+    cells = (_code(row.nodewright), _code(row.ca), _linked(row.why), f"{_code(row.when.value)}{flag}")
+    return f"| `{row.switch}` | {' | '.join(cells)} |"
+
+
+def _code(text: str) -> str:
+    """Return the text with flags as code."""
+    return re.sub(r"--[a-z][a-z=-]*[a-z]", lambda match: f"`{match[0]}`", text)
+
+
+def _linked(text: str) -> str:
+    """Return the text with links to the decisions that it names."""
+    return _code(re.sub(r"docs/adr/(\d+)-[\w-]+\.md", lambda match: f"[ADR {int(match[1])}]({match[0][5:]})", text))
+
+
+if __name__ == "__main__":
+    main()
