@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nodewright.spec import ConfigError
+from nodewright.spec import ConfigError, TargetChanged
 from nodewright_fake import load_options
 
 
@@ -64,3 +64,64 @@ def test_a_group_is_gone_with_its_machines_until_it_is_made_anew(set_up: Any) ->
     stage.later(60)
     stage.client.refresh()
     assert stage.client.target_size("a") == 0
+
+
+def test_limits_and_template_change_at_their_time_and_machines_stay(set_up: Any) -> None:
+    change = {"do": "change", "group": "a", "start": 10, "min_size": 1, "max_size": 2, "cpu": 8, "zone": "z"}
+    stage = set_up(groups=[{"name": "a", "size": 3, "cpu": 2}], interference=[change])
+    stage.later(10)
+    stage.client.refresh()
+    [group] = stage.client.node_groups()
+    assert (group.min_size, group.max_size) == (1, 2)
+    template = stage.client.template_node("a")
+    assert str(template.allocatable["cpu"]) == "8"
+    assert template.labels["topology.kubernetes.io/zone"] == "z"
+    assert len(stage.client.instances("a")) == 3
+
+
+def test_a_group_is_not_listed_for_a_while_and_comes_back_changed(set_up: Any) -> None:
+    vanish = {"do": "vanish", "group": "a", "start": 10, "gone_for": "1m", "max_size": 4}
+    stage = set_up(groups=[{"name": "a", "size": 2}], interference=[vanish])
+    stage.later(10)
+    stage.client.refresh()
+    assert not stage.client.node_groups()
+    assert len(stage.client.running_machines()) == 2
+    assert stage.client.next_change() == 1070
+    stage.later(60)
+    stage.client.refresh()
+    assert [group.max_size for group in stage.client.node_groups()] == [4]
+
+
+@pytest.mark.parametrize(
+    ("rule", "target", "problem"),
+    [
+        ({"when": "before", "does": "resize", "by": -1}, 2, True),
+        ({"when": "after", "does": "resize", "by": -1}, 3, False),
+        ({"when": "before", "does": "delete"}, 2, True),
+        ({"when": "before", "does": "take_back"}, 4, False),
+    ],
+)
+def test_somebody_writes_at_the_moment_of_our_write(
+    set_up: Any, rule: dict[str, Any], target: int, *, problem: bool
+) -> None:
+    stage = set_up(groups=[{"name": "a", "size": 3}], interlopers=[{"group": "a", **rule}])
+    stage.client.refresh()
+    if problem:
+        with pytest.raises(TargetChanged):
+            stage.client.increase_size("a", 3, 4)
+    else:
+        stage.client.increase_size("a", 3, 4)
+    stage.client.refresh(frozenset({"a"}))
+    assert stage.client.target_size("a") == target
+
+
+def test_reads_go_back_and_forth_between_old_and_new(set_up: Any) -> None:
+    old = {"group": "a", "start": 100, "end": 200, "lag": 50, "flaps_every": 10, "of": "size"}
+    resize = {"do": "resize", "group": "a", "size": 3, "start": 95}
+    stage = set_up(old_reads=[old], interference=[resize])
+    seen = []
+    for _ in range(21):
+        stage.client.refresh()
+        seen.append(stage.client.target_size("a"))
+        stage.later(10)
+    assert seen == [1] * 10 + [1, 3, 1, 3, 1, 3, 3, 3, 3, 3, 3]

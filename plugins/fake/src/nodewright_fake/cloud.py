@@ -1,6 +1,6 @@
 """The fake cloud: groups, machines and what happens to them over time. It knows nothing of the plugin's hooks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from msgspec import structs
@@ -20,7 +20,8 @@ from nodewright_fake.false_failures import FalseFailures
 from nodewright_fake.faults import Faults
 from nodewright_fake.lifecycle import Lifecycle
 from nodewright_fake.machines import Group, GroupView, Machine, Phase, view_of
-from nodewright_fake.options import CloudOptions, GroupConfig, Quota, Recreate, Resize, StockOut, TaintConfig, TakeBack
+from nodewright_fake.options import CloudOptions, Event, GroupConfig, Quota, StockOut, TaintConfig
+from nodewright_fake.others import Others
 from nodewright_fake.supply import BROKEN, OVER_QUOTA, Shortage, Supply
 
 
@@ -44,9 +45,7 @@ class FakeCloud:
         self._built = clock.now()
         tells = Capability.FAST_FAILURE_DETECTION not in options.switched_off
         self._false_failures = FalseFailures(options.false_failures if tells else (), self._built)
-        self._interference = sorted(options.interference, key=lambda change: change.start)
-        # Groups that are made anew, and when (epoch seconds).
-        self._returns: list[tuple[float, Group]] = []
+        self._others = Others(self, options.interference, options.interlopers, self._built)
         self._orders: dict[str, list[Machine]] = {}
         self._before_write: list[Callable[[], object]] = []
         self._running_of: list[GroupView] = []
@@ -60,12 +59,16 @@ class FakeCloud:
 
     def group_names(self) -> tuple[str, ...]:
         self._catch_up()
-        return tuple(self._groups)
+        return tuple(name for name, group in self._groups.items() if group.is_listed)
+
+    def has_group(self, group_id: str) -> bool:
+        """Return whether there is such a group by now, listed or not."""
+        return group_id in self._groups
 
     def view(self, group_id: str) -> GroupView:
         """Return the group as the cloud reports it now; raise NodeGroupNotFound."""
         self._catch_up()
-        return self._false_failures.apply(view_of(self.group(group_id)), self._clock.now())
+        return self._false_failures.apply(view_of(self._listed(group_id)), self._clock.now())
 
     def group(self, group_id: str) -> Group:
         """Raises NodeGroupNotFound."""
@@ -79,6 +82,12 @@ class FakeCloud:
         self._life.catch_up()
         return frozenset(machine.id for machine in self.group(group_id).machines.values() if machine.lives)
 
+    def unlisted_machines(self) -> Iterator[str]:
+        """Yield the ids of the machines of groups that are not listed."""
+        for group in self._groups.values():
+            if not group.is_listed:
+                yield from group.machines
+
     def running_machines(self) -> tuple[NodeStart, ...]:
         """Every machine that runs now; the same object until one comes or goes."""
         self._catch_up()
@@ -91,14 +100,13 @@ class FakeCloud:
     def next_change(self) -> float:
         """Epoch seconds at which something happens next by itself, at the earliest."""
         self._catch_up()
-        by_others = self._built + self._interference[0].start if self._interference else float("inf")
-        by_others = min([by_others, *(at for at, _ in self._returns)])
+        by_others = self._others.next_due()
         return min(self._life.next_due(), by_others, self._false_failures.next_change(self._clock.now()))
 
-    def coming_interference(self) -> tuple[Resize | TakeBack | Recreate, ...]:
+    def coming_interference(self) -> tuple[Event, ...]:
         """What others will do that has not happened yet."""
         self._catch_up()
-        return tuple(self._interference)
+        return self._others.coming()
 
     # What the provider writes
 
@@ -110,6 +118,7 @@ class FakeCloud:
         wanted = target - group.target
         self._demand_room(group, wanted, atomic=atomic)
         self._life.request(group, wanted)
+        self._others.write_between(group_id, "after", self._clock.now())
         return wanted
 
     def decrease(self, group_id: str, expected_target: int, target: int) -> int:
@@ -120,6 +129,7 @@ class FakeCloud:
         for machine in withdrawn:
             self._life.forget(machine)
         group.set_target(group.target - len(withdrawn))
+        self._others.write_between(group_id, "after", self._clock.now())
         return len(withdrawn)
 
     def delete(
@@ -135,6 +145,7 @@ class FakeCloud:
         for machine in victims.values():
             self._life.delete(machine, at_once=force)
         group.set_target(group.target - len(victims))
+        self._others.write_between(group_id, "after", self._clock.now())
         return tuple(instance_id for instance_id, machines in found.items() if machines)
 
     def add_group(self, config: GroupConfig, *, autoprovisioned: str = "") -> Group:
@@ -255,6 +266,18 @@ class FakeCloud:
                 return
         raise LookupError(f"no machine {instance_id}")
 
+    def take_back(self, group_id: str, machines: int) -> None:
+        """So many machines that run disappear by themselves, the oldest first."""
+        for machine in self.group(group_id).in_phase(Phase.RUNNING)[:machines]:
+            self.lose(machine.id)
+
+    def take_away(self, group_id: str, machines: int) -> None:
+        """Somebody deletes so many machines that run, the oldest first, and the group asks for no others."""
+        group = self.group(group_id)
+        for machine in group.in_phase(Phase.RUNNING)[:machines]:
+            self._life.delete(machine, at_once=True)
+            group.set_target(group.target - 1)
+
     def switch_off(self, group_id: str, capability: Capability, reason: str) -> None:
         """The capability does not hold for this group any more."""
         group = self.group(group_id)
@@ -281,33 +304,21 @@ class FakeCloud:
     def _catch_up(self) -> None:
         """What is due by now happens, by itself and by the hands of others."""
         self._life.catch_up()
-        while self._interference and self._built + self._interference[0].start <= self._clock.now():
-            change = self._interference.pop(0)
-            if change.group not in self._groups:  # somebody removed it
-                continue
-            if isinstance(change, Recreate):
-                before = self.group(change.group)
-                self.remove_group(change.group)
-                self._returns.append((self._built + change.start + change.gone_for, before))
-                continue
-            if isinstance(change, Resize):
-                self.set_target(change.group, change.size)
-                continue
-            running = self.group(change.group).in_phase(Phase.RUNNING)
-            for machine in running[: change.machines]:
-                self.lose(machine.id)
-        for due in [due for due in self._returns if due[0] <= self._clock.now()]:
-            self._returns.remove(due)
-            _, before = due
-            made = self.add_group(structs.replace(before.config, size=0))
-            made.made = before.made  # no machine has the id of an earlier one
+        self._others.catch_up(self._clock.now())
+
+    def _listed(self, group_id: str) -> Group:
+        group = self.group(group_id)
+        if not group.is_listed:
+            raise NodeGroupNotFound(f"the fake cloud lists no group {group_id}", group_id=group_id)
+        return group
 
     def _expect(self, group_id: str, expected_target: int) -> Group:
         happenings, self._before_write = self._before_write, []
         for happening in happenings:
             happening()
         self._catch_up()
-        group = self.group(group_id)
+        self._others.write_between(group_id, "before", self._clock.now())
+        group = self._listed(group_id)
         if group.target != expected_target:
             raise TargetChanged(actual=group.target, group_id=group_id)
         return group

@@ -64,7 +64,7 @@ class Machine:
 
 @dataclass
 class Group:
-    """One node group and everything in it, in the order of creation."""
+    """One node group and everything in it, in the order of creation; one that is not listed seems to be gone."""
 
     config: GroupConfig
     autoprovisioned: str = ""
@@ -73,6 +73,7 @@ class Group:
     target: int = 0
     made: int = 0
     seen: "GroupView | None" = None
+    is_listed: bool = True
 
     @property
     def name(self) -> str:

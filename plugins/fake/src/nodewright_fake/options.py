@@ -176,6 +176,55 @@ class Recreate(Interference, frozen=True, kw_only=True, tag="recreate"):
     gone_for: Seconds = Seconds(0)
 
 
+class Change(Interference, frozen=True, kw_only=True, tag="change"):
+    """The group has other limits or another template from now on; None: as before.
+
+    Machines that exist, and the target, stay as they are, also where they lie outside of the new limits.
+    """
+
+    min_size: Count | None = None
+    max_size: Count | None = None
+    cpu: Amount | None = None
+    zone: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class Vanish(Change, frozen=True, kw_only=True, tag="vanish"):
+    """The group is not listed any more, although its machines run on; it comes back ``gone_for`` later, changed as
+    ``Change`` says.
+    """
+
+    gone_for: Seconds
+
+
+Event = Resize | TakeBack | Recreate | Change | Vanish
+
+
+class Interloper(Window, frozen=True, kw_only=True):
+    """Somebody who writes to a group at the moment of our write, at most ``times``, ``before`` it is looked at or
+    ``after`` its effect and before its answer.
+
+    ``resize``: the target changes ``by`` so many; ``delete``: the oldest ``machines`` that run go, the target with them;
+    ``take_back``: they go, and the group asks for others.
+    """
+
+    when: Annotated[str, Meta(pattern="^(before|after)$")] = "before"
+    does: Annotated[str, Meta(pattern="^(resize|delete|take_back)$")]
+    by: int = 0
+    machines: Count = 1
+    times: Count = 1
+
+
+class OldRead(Window, frozen=True, kw_only=True):
+    """Reads of a group that show what was there ``lag`` before, for ``flaps_every``, then what is there, for as long, and
+    so on: of the ``size``, the ``instances`` or ``both``. What we wrote ourselves shows in the next read all the same.
+    """
+
+    lag: Seconds
+    flaps_every: Seconds = FOREVER
+    of: Annotated[str, Meta(pattern="^(size|instances|both)$")] = "both"
+
+
 class Quota(Strict, frozen=True, kw_only=True):
     """Account-wide limits; ``enforced`` when the call is made (refusal) or the machine is (failed instance)."""
 
@@ -225,7 +274,9 @@ class CloudOptions(Strict, frozen=True, kw_only=True):
     slow_boots: tuple[SlowBoot, ...] = ()
     small_machines: tuple[SmallMachine, ...] = ()
     false_failures: tuple[FalseFailure, ...] = ()
-    interference: tuple[Resize | TakeBack | Recreate, ...] = ()
+    interference: tuple[Event, ...] = ()
+    interlopers: tuple[Interloper, ...] = ()
+    old_reads: tuple[OldRead, ...] = ()
     faults: tuple[Fault, ...] = ()
     gpu: Gpu = Gpu()
     similarity: Similarity = Similarity()
@@ -247,9 +298,9 @@ def load_options(raw: Mapping[str, Any], node_group_specs: Sequence[str] = ()) -
         options = decode_options(_read_yaml(path), CloudOptions, source, decode_hook)
     check_groups(options.groups, source)
     _check_interference(options, source)
-    for rule in options.false_failures:
-        if rule.flaps_every is not None and rule.flaps_every <= 0:
-            raise ConfigError(f"{source}: false_failures: flaps_every must be more than 0s")
+    for key, rules in (("false_failures", options.false_failures), ("old_reads", options.old_reads)):
+        if any(rule.flaps_every is not None and rule.flaps_every <= 0 for rule in rules):
+            raise ConfigError(f"{source}: {key}: flaps_every must be more than 0s")
     if not node_group_specs:
         return options
     return msgspec.structs.replace(options, groups=_select(options.groups, node_group_specs))
@@ -271,12 +322,22 @@ def check_groups(groups: Sequence[GroupConfig], source: str) -> None:
 
 
 def _check_interference(options: CloudOptions, source: str) -> None:
-    sizes = {group.name: group.max_size for group in options.groups}
-    for change in options.interference:
-        if change.group not in sizes:
-            raise ConfigError(f"{source}: interference: there is no group {change.group}")
-        if isinstance(change, Resize) and change.size > sizes[change.group]:
-            raise ConfigError(f"{source}: interference: size {change.size} is above max_size of {change.group}")
+    groups = {group.name: group for group in options.groups}
+    for event in sorted(options.interference, key=lambda event: event.start):
+        if event.group not in groups:
+            raise ConfigError(f"{source}: interference: there is no group {event.group}")
+        if isinstance(event, Resize) and event.size > groups[event.group].max_size:
+            raise ConfigError(f"{source}: interference: size {event.size} is above max_size of {event.group}")
+        if isinstance(event, Change):
+            groups[event.group] = msgspec.structs.replace(changed(groups[event.group], event), size=0)
+    check_groups(list(groups.values()), f"{source}: interference")
+
+
+def changed(config: GroupConfig, event: Change) -> GroupConfig:
+    """Return the group's options with what the event changes."""
+    keys = ("min_size", "max_size", "cpu", "zone", "labels")
+    told = {key: getattr(event, key) for key in keys if getattr(event, key) is not None}
+    return msgspec.structs.replace(config, **told)
 
 
 def check_shape(shape: MachineShape, where: str) -> None:

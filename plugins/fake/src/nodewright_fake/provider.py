@@ -9,6 +9,7 @@ from nodewright.spec import Capability, ConfigError, hookimpl
 from nodewright_fake.cloud import FakeCloud
 from nodewright_fake.diagnosis import CallCount, find
 from nodewright_fake.machines import GroupView, template_of, view_of
+from nodewright_fake.old_reads import OldReads
 from nodewright_fake.options import load_options
 
 
@@ -29,6 +30,7 @@ class FakeProvider:
         self._calls = CallCount(context.clock)
         self._views: dict[str, GroupView] = {}
         self._read_at: dict[str, float] = {}
+        self._old_reads = OldReads(cloud.options.old_reads, context.clock.now())
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -50,7 +52,7 @@ class FakeProvider:
                 seen = self._views.get(name)
                 keeps = name not in wanted and now - self._read_at.get(name, float("-inf")) < interval
                 if seen is None or not keeps:
-                    seen = self.cloud.view(name)
+                    seen = self._old_reads.apply(self.cloud.view(name), now)
                     self._read_at[name] = now
                 fresh[name] = seen
             self._views = fresh
@@ -184,7 +186,8 @@ class FakeProvider:
             if not provider_id.lower().startswith("fake:///"):
                 return "unknown"
             fold = str.lower if self.cloud.options.ignores_id_case else str
-            ids = (fold(instance.id) for view in self._views.values() for instance in view.instances)
+            ids = {fold(instance.id) for view in self._views.values() for instance in view.instances}
+            ids.update(map(fold, self.cloud.unlisted_machines()))
             return "yes" if fold(provider_id) in ids else "no"
 
     @hookimpl
@@ -242,7 +245,7 @@ class FakeProvider:
 
     @hookimpl
     def next_change(self) -> float:
-        return self.cloud.next_change()
+        return min(self.cloud.next_change(), self._old_reads.next_change(self._clock.now()))
 
     def _view(self, group_id: str) -> GroupView:
         try:

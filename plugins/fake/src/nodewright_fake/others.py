@@ -1,0 +1,93 @@
+"""What other people do to groups: at their time, and at the moment of our own writes."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from nodewright_fake.machines import Group
+from nodewright_fake.options import Change, Event, Interloper, Recreate, Resize, TakeBack, Vanish, changed
+
+if TYPE_CHECKING:
+    from nodewright_fake.cloud import FakeCloud
+
+
+class Others:
+    """Carries out the options ``interference`` and ``interlopers``; their seconds count from ``built`` (epoch)."""
+
+    def __init__(
+        self, cloud: "FakeCloud", events: tuple[Event, ...], interlopers: tuple[Interloper, ...], built: float
+    ) -> None:
+        self._cloud = cloud
+        self._built = built
+        self._coming = sorted(events, key=lambda event: event.start)
+        self._interlopers = [(rule, rule.times) for rule in interlopers]
+        # Groups that are made anew, or listed again, and when (epoch seconds).
+        self._returns: list[tuple[float, Group]] = []
+
+    def coming(self) -> tuple[Event, ...]:
+        """Return what has not happened yet."""
+        return tuple(self._coming)
+
+    def next_due(self) -> float:
+        """Return when the next thing happens (epoch seconds; inf: never)."""
+        first = [self._built + event.start for event in self._coming[:1]]
+        return min([*first, *(at for at, _ in self._returns)], default=float("inf"))
+
+    def catch_up(self, now: float) -> None:
+        """Let happen what is due by now."""
+        while self._coming and self._built + self._coming[0].start <= now:
+            event = self._coming.pop(0)
+            if self._cloud.has_group(event.group):  # else somebody removed it
+                self._happen(event)
+        for due in [due for due in self._returns if due[0] <= now]:
+            self._returns.remove(due)
+            self._return(due[1])
+
+    def write_between(self, group_id: str, when: str, now: float) -> None:
+        """Let those interlopers write who do so ``when`` we do: ``before`` or ``after`` our write takes effect."""
+        age = now - self._built
+        for number, (rule, times) in enumerate(self._interlopers):
+            if times and rule.when == when and rule.group in ("*", group_id) and rule.start <= age < rule.end:
+                self._interlopers[number] = (rule, times - 1)
+                self._interlope(rule, self._cloud.group(group_id))
+
+    def _happen(self, event: Event) -> None:
+        group = self._cloud.group(event.group)
+        match event:
+            case Recreate():
+                self._cloud.remove_group(event.group)
+                self._returns.append((self._built + event.start + event.gone_for, group))
+            case Resize():
+                self._cloud.set_target(event.group, event.size)
+            case TakeBack():
+                self._cloud.take_back(event.group, event.machines)
+            case Vanish():
+                _change(group, event)
+                group.is_listed = False
+                self._returns.append((self._built + event.start + event.gone_for, group))
+            case Change():
+                _change(group, event)
+
+    def _return(self, group: Group) -> None:
+        """The group is listed again, or made anew."""
+        if not group.is_listed:
+            group.is_listed = True
+            group.seen = None
+            return
+        made = self._cloud.add_group(structs.replace(group.config, size=0))
+        made.made = group.made  # no machine has the id of an earlier one
+
+    def _interlope(self, rule: Interloper, group: Group) -> None:
+        match rule.does:
+            case "resize":
+                target = max(0, min(group.target + rule.by, group.config.max_size))
+                self._cloud.set_target(group.name, target)
+            case "delete":
+                self._cloud.take_away(group.name, rule.machines)
+            case _:
+                self._cloud.take_back(group.name, rule.machines)
+
+
+def _change(group: Group, event: Change) -> None:
+    group.config = changed(group.config, event)
+    group.seen = None
