@@ -15,6 +15,7 @@ from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster
 from nodewright_simulator.controllers import start_daemons
 from nodewright_simulator.journal import Journal, What
+from nodewright_simulator.node_faults import named_anew
 
 _NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 
@@ -77,24 +78,29 @@ class Kubelets:
                 changed |= self._sync_group(ref, running.get(ref, {}), at)
         return changed
 
-    def register_again(self, nodes: Sequence[Node], at: float) -> None:
+    def register_again(self, nodes: Sequence[Node], at: float, *, renamed: bool = False) -> None:
         """The kubelets of nodes that somebody deleted start anew, where their machines still run."""
         for node in nodes:
-            if node.spec.provider_id in self._nodes and self._cluster.live.find_row(node.name) is None:
-                created = replace(node.metadata, creation_timestamp=datetime.fromtimestamp(at, tz=UTC))
-                self._cluster.add_node(replace(node, metadata=created), at)
-                start_daemons(self._cluster, node.name, at)
+            machine = node.spec.provider_id
+            name = f"{node.name}-renamed" if renamed else node.name
+            if machine in self._nodes and self._cluster.live.find_row(self._nodes[machine]) is None:
+                self._nodes[machine] = name
+                self._cluster.add_node(named_anew(node, name, at), at)
+                start_daemons(self._cluster, name, at)
 
     def _sync_group(self, ref: GroupRef, running: dict[str, NodeStart], at: float) -> bool:
         held = self._machines.get(ref, {})
         if held.keys() == running.keys():
             return False
         self._machines[ref] = running
-        for instance_id in [gone for gone in held if gone not in running]:
+        gone = dict.fromkeys(instance_id for instance_id in held if instance_id not in running)
+        for instance_id in gone:
             self._journal.note(at, What.MACHINE_GONE, instance_id, str(ref))
-            name = self._nodes.pop(instance_id, None)
-            if name is not None and self._cluster.live.find_row(name) is not None:
-                self._cluster.remove_node(name, at)
+            self._nodes.pop(instance_id, None)
+        # A machine has two objects where somebody doubled it.
+        objects = [node for _, node in self._cluster.live.nodes() if node.spec.provider_id in gone] if gone else ()
+        for node in objects:
+            self._cluster.remove_node(node.name, at)
         for instance_id, start in running.items():
             if instance_id not in held:
                 self._journal.note(at, What.MACHINE_STARTED, instance_id, str(ref))

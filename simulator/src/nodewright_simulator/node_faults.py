@@ -1,4 +1,6 @@
-"""Faults of nodes: a kubelet that does not answer for a while, and what an operator does by hand (cordon, taint, delete)."""
+"""Faults of nodes: a kubelet that does not answer for a while, and what an operator does by hand: cordons, taints,
+deletions of Node objects, and second objects for a machine.
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -6,7 +8,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from nodewright.clusterstate.readiness import is_ready
-from nodewright.model.node import Node, NodeCondition, Taint
+from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, Taint
 from nodewright.model.settings import TemplateSettings
 from nodewright_simulator.cluster import SimulatedCluster
 
@@ -41,7 +43,7 @@ def _age(node: Node) -> tuple[float, str]:
     return (created.timestamp() if created is not None else 0.0, node.name)
 
 
-CORDON, TAINT, DELETE = "cordon", "taint", "delete"
+CORDON, TAINT, DELETE, RENAME, DOUBLE = "cordon", "taint", "delete", "rename", "double"
 BY_HAND = Taint(key="example.com/by-hand", value="true", effect="NoSchedule")
 
 
@@ -49,9 +51,12 @@ def touch(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) 
     """Do it to the nodes; return those that are deleted, as they were."""
     deleted = []
     for name, node in _present(cluster, names):
-        if how == DELETE:
+        if how in (DELETE, RENAME):
             cluster.remove_node(name, at)
             deleted.append(node)
+        elif how == DOUBLE:
+            if cluster.live.find_row(_double_of(name)) is None:
+                cluster.add_node(turned(named_anew(node, _double_of(name), at), ready=False, at=at), at)
         elif how == CORDON:
             cluster.change_node(replace(node, spec=replace(node.spec, unschedulable=True)))
         else:
@@ -59,14 +64,28 @@ def touch(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) 
     return deleted
 
 
-def undo(cluster: SimulatedCluster, names: Iterable[str], how: str) -> None:
-    """Take the cordon or the taint from those of the nodes that are still there."""
-    for _, node in _present(cluster, names):
-        if how == CORDON:
+def undo(cluster: SimulatedCluster, names: Iterable[str], how: str, at: float) -> None:
+    """Take the cordon or the taint from those of the nodes that are still there, or delete what doubles them."""
+    for name, node in _present(cluster, map(_double_of, names) if how == DOUBLE else names):
+        if how == DOUBLE:
+            cluster.remove_node(name, at)
+        elif how == CORDON:
             cluster.change_node(replace(node, spec=replace(node.spec, unschedulable=False)))
         else:
             left = tuple(taint for taint in node.spec.taints if taint.key != BY_HAND.key)
             cluster.change_node(replace(node, spec=replace(node.spec, taints=left)))
+
+
+def named_anew(node: Node, name: str, at: float) -> Node:
+    """Return the object that a kubelet registers for the node's machine ``at`` under another name."""
+    created = datetime.fromtimestamp(at, tz=UTC)
+    labels = {**node.metadata.labels, HOSTNAME_LABEL: name}
+    metadata = replace(node.metadata, name=name, uid=f"{name}@{at:g}", labels=labels, creation_timestamp=created)
+    return replace(node, metadata=metadata)
+
+
+def _double_of(name: str) -> str:
+    return f"{name}-double"
 
 
 def _present(cluster: SimulatedCluster, names: Iterable[str]) -> list[tuple[str, Node]]:

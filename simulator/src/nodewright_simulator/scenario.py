@@ -187,9 +187,9 @@ class Restart(Happening, frozen=True, kw_only=True, tag="restart"):
     keeps_memory: Annotated[bool, Help("It finds a saved state again.")] = True
     saved: Annotated[
         str,
-        Meta(pattern="^(kept|old|truncated|foreign|newer)$"),
+        Meta(pattern="^(kept|missing|old|truncated|foreign|newer)$"),
         Help(
-            "Which state it finds: its own, an older one, a part of the file, that of another cluster, or "
+            "Which state it finds: its own, none, an older one, a part of the file, that of another cluster, or "
             "one of a later version."
         ),
     ] = "kept"
@@ -263,9 +263,17 @@ class Misread(Happening, frozen=True, kw_only=True, tag="misread"):
 
 
 class TouchNodes(Happening, frozen=True, kw_only=True, tag="touch_nodes"):
-    """A person changes the oldest ready nodes, and undoes it after a time. Deleted nodes register again."""
+    """A person changes the oldest ready nodes, and undoes it after a time.
 
-    how: Annotated[str, Meta(pattern="^(cordon|taint|delete)$"), Help("What is done: cordon, taint or delete.")]
+    Deleted nodes register again, under another name for ``rename``. ``double`` creates a second Node object for each
+    machine, which no kubelet makes ready.
+    """
+
+    how: Annotated[
+        str,
+        Meta(pattern="^(cordon|taint|delete|rename|double)$"),
+        Help("What is done: cordon, taint, delete, rename or double."),
+    ]
     nodes: Annotated[Count, Help("How many nodes.")] = 1
     lasts: Annotated[Seconds, Help("After what time it is undone.")] = msgspec.field(name="for")
 

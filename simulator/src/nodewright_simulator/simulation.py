@@ -25,7 +25,7 @@ from nodewright_simulator.controllers import Deployment, Jobs
 from nodewright_simulator.engine_process import EngineClock, EngineLife
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.kubelets import Kubelets
-from nodewright_simulator.node_faults import ready_nodes, touch, turn, undo
+from nodewright_simulator.node_faults import RENAME, ready_nodes, touch, turn, undo
 from nodewright_simulator.recorder import Meter, Recorder
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.scheduler import Preference, Scheduler
@@ -183,11 +183,15 @@ class Simulation:
 
         def begin(moment: float) -> None:
             names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
-            deleted = touch(self.cluster, names, how, moment)
-            if deleted:
-                self.agenda.at(moment + seconds, lambda due: self.kubelets.register_again(deleted, due))
-            else:
-                self.agenda.at(moment + seconds, lambda _: undo(self.cluster, names, how))
+            deleted, renamed = touch(self.cluster, names, how, moment), how == RENAME
+
+            def end(due: float) -> None:
+                if deleted:
+                    self.kubelets.register_again(deleted, due, renamed=renamed)
+                else:
+                    undo(self.cluster, names, how, due)
+
+            self.agenda.at(moment + seconds, end)
 
         self.agenda.at(at, begin)
 

@@ -61,10 +61,14 @@ class MemoryStore:
         self._pause = pause
 
     def damage(self, how: str) -> None:
-        """What is saved becomes ``old``, ``truncated``, ``foreign`` (of another cluster) or ``newer`` (of a later version)."""
+        """Make what is saved ``missing``, ``old``, ``truncated``, ``foreign`` (of another cluster) or ``newer`` (of a later
+        version).
+        """
         if self._saved is None:
             return
         match how:
+            case "missing":
+                self._saved = None
             case "old":
                 self._saved = self._before[0] if self._before else None
             case "truncated":
