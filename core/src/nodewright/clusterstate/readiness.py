@@ -117,7 +117,8 @@ def sort_readiness(
 ) -> Readiness:
     """Every node and every instance without a node in exactly one class.
 
-    An instance that is late stays late, also when a longer time is learned from it.
+    Of several nodes that say they are one machine only one counts: those that are ready, else the oldest. The others are
+    in no class. An instance that is late stays late, also when a longer time is learned from it.
     """
     classes: dict[str, list[str]] = {
         name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
@@ -126,6 +127,8 @@ def sort_readiness(
     prompt = settings.policy.recognizes_never_ready_nodes
     settled = members.keep((_settle, group.ref), settings.templates, lambda: _settle(group.ref, members, settings))
     for node in settled.others:
+        if prompt and node.name in settled.doubles:
+            continue
         found = class_of(node, group, settings, now, members.accelerators)
         was_up = prompt and _was_seen_up(node, group.ref, memory)
         starts = prompt and not was_up and _was_never_up(node, group.ref, memory, now)
@@ -157,26 +160,43 @@ def sort_readiness(
 
 
 class _Settled(NamedTuple):
-    """Nodes by name of which time changes nothing, and those that are neither ready, asleep nor going."""
+    """Nodes by name of which time changes nothing, and those that are neither ready, asleep nor going.
+
+    ``doubles`` names those of the others whose machine is ready, or older, as another node.
+    """
 
     ready: tuple[str, ...]
     suspended: tuple[str, ...]
     deleted: tuple[str, ...]
     others: tuple[Node, ...]
+    doubles: frozenset[str]
 
 
 def _settle(ref: GroupRef, members: Membership, settings: Settings) -> _Settled:
-    ready, suspended, deleted, others = list[str](), list[str](), list[str](), list[Node]()
+    ready, suspended, deleted, others = list[Node](), list[str](), list[str](), list[Node]()
     for node in members.nodes.get(ref, ()):
         if not members.going.isdisjoint(names_of(node)):
             deleted.append(node.name)
         elif is_suspended(node):
             suspended.append(node.name)
         elif is_up(node, settings, members.accelerators):
-            ready.append(node.name)
+            ready.append(node)
         else:
             others.append(node)
-    return _Settled(tuple(ready), tuple(suspended), tuple(deleted), tuple(others))
+    doubles = _find_doubles(ready, others) if members.shared else frozenset()
+    names = tuple(node.name for node in ready)
+    return _Settled(names, tuple(suspended), tuple(deleted), tuple(others), doubles)
+
+
+def _find_doubles(ready: Sequence[Node], others: Sequence[Node]) -> frozenset[str]:
+    """Return the names of those of the others whose machine counts as another node already."""
+    counted = {name for node in ready for name in names_of(node)}
+    found = set[str]()
+    for node in sorted(others, key=lambda node: node.created):
+        if not counted.isdisjoint(names_of(node)):
+            found.add(node.name)
+        counted |= names_of(node)
+    return frozenset(found)
 
 
 def class_of(
