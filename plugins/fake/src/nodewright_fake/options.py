@@ -322,11 +322,12 @@ def check_groups(groups: Sequence[GroupConfig], source: str) -> None:
 
 
 def _check_interference(options: CloudOptions, source: str) -> None:
+    sizes = {group.name: group.max_size for group in options.groups}
     groups = {group.name: group for group in options.groups}
     for event in sorted(options.interference, key=lambda event: event.start):
         if event.group not in groups:
             raise ConfigError(f"{source}: interference: there is no group {event.group}")
-        if isinstance(event, Resize) and event.size > groups[event.group].max_size:
+        if isinstance(event, Resize) and event.size > sizes[event.group]:
             raise ConfigError(f"{source}: interference: size {event.size} is above max_size of {event.group}")
         if isinstance(event, Change):
             groups[event.group] = msgspec.structs.replace(changed(groups[event.group], event), size=0)
