@@ -147,3 +147,11 @@ def test_the_engine_moves_with_its_pod() -> None:
     assert max(gone(result)) <= max(gone(make().result)) + 4 * LOOP
     live = story.simulation.cluster.live
     assert all(not node.spec.taints and not node.spec.unschedulable for _, node in live.nodes())
+
+
+def test_nodes_that_break_while_a_former_engines_write_is_awaited_keep_no_loop_from_its_end() -> None:
+    """They are unneeded as the engine that died has saved it, and count as machines on their way now."""
+    story = Story({"name": "pool", "size": 12}, settings={**SOON, "max-bulk-soft-taint-count": 10}, minutes=60)
+    story.simulation.engine.crash(2 * MINUTE, write=2, down_seconds=60, keeps_memory=True)
+    story.simulation.fail_nodes(4 * MINUTE, 2, 20 * MINUTE)
+    assert len(gone(story.result)) == 12

@@ -76,7 +76,7 @@ def plan_scale_down(
     after = replace(
         held,
         unneeded_since={
-            **_times_of_held_groups(before, state),
+            **_times_of_held_groups(before, context),
             **{node.name: before.get(node.name, state.now) for node in analysis.found.removable},
         },
         recheck_at=_recheck_at(context, analysis.found),
@@ -89,13 +89,15 @@ def plan_scale_down(
     return replace(report, next_change=next_change(state, report, after, settings.scale_down))
 
 
-def _times_of_held_groups(since: Mapping[str, float], state: ClusterState) -> dict[str, float]:
+def _times_of_held_groups(since: Mapping[str, float], context: ScaleUpContext) -> dict[str, float]:
     """Return the unneeded-since times of nodes in groups to which a former engine may still be writing.
 
-    These nodes cannot be evaluated yet; their time runs on.
+    These nodes cannot be evaluated yet; their time runs on. That of a node that stopped being ready within its startup
+    time does not: the node counts as a machine on its way.
     """
-    shut = state.memory.writes_in_flight
-    return {name: at for name, at in since.items() if state.group_of_node.get(name) in shut} if shut else {}
+    shut, group_of, snapshot = context.state.memory.writes_in_flight, context.state.group_of_node, context.snapshot
+    held = (name for name in since if group_of.get(name) in shut) if shut else ()
+    return {name: since[name] for name in held if snapshot.find_row(name) is not None}
 
 
 def _report(context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
