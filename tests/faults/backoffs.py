@@ -94,7 +94,7 @@ def _failures(facts: Facts) -> list[_Failure]:
 
 
 def _shared(facts: Facts, failure: _Failure, scope: str) -> Iterator[_Failure]:
-    for peer in reached(facts, failure.group, scope) - {failure.group}:
+    for peer in reached(facts, failure.group, scope, sure=True) - {failure.group}:
         yield replace(failure, group=peer, shared=True)
 
 
@@ -111,7 +111,9 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     seen, earlier = loop.seen[group], before.seen.get(group)
     if earlier is None or facts.has_wrong_size(group, loop.at):
         return False
-    due = (facts.first_seen[group, machine] + facts.patience for machine in unregistered(seen, loop))
+    # A machine whose node somebody deleted has joined long ago.
+    late = (machine for machine in unregistered(seen, loop) if machine not in before.nodes)
+    due = (facts.first_seen[group, machine] + facts.patience for machine in late)
     if any(before.at <= at < loop.at for at in due):
         return True
     hindered = facts.hindered(group, before.at - 2 * facts.patience, loop.at) > 0
@@ -122,12 +124,18 @@ def _fails_by_age(facts: Facts, group: str, number: int) -> bool:
     return withdraws and not (hindered or tried or facts.requests or is_hedge)
 
 
-def reached(facts: Facts, group: str, scope: str) -> frozenset[str]:
-    """The groups that share what the cloud said is short. One account has many quotas: its other groups are asked."""
+def reached(facts: Facts, group: str, scope: str, *, sure: bool = False) -> frozenset[str]:
+    """The groups that share what the cloud said is short: those that may or, if ``sure``, those that always did.
+
+    One account has many quotas: its other groups are asked.
+    """
     own = facts.groups[group]
     match scope:
         case "zone":
-            return frozenset(name for name, other in facts.groups.items() if other.zone == own.zone)
+            zones = {name: other.zones for name, other in facts.groups.items()}
+            if sure:
+                return frozenset(name for name, theirs in zones.items() if len(theirs | own.zones) == 1)
+            return frozenset(name for name, theirs in zones.items() if theirs & own.zones)
         case "instance_type":
             return frozenset(name for name, other in facts.groups.items() if other.instance_type == own.instance_type)
         case _:

@@ -1,6 +1,6 @@
 """What the invariants need to know of a run: the groups' limits, when anything was in the way, who came when."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -35,18 +35,24 @@ DEFAULTS = {
     "scale-down-delay-after-delete": "0s",
     "scale-down-delay-after-failure": "3m",
 }
+# What somebody may change of a group.
+CHANGEABLE = ("min_size", "max_size", "cpu", "zone")
 # For so long nothing is planned in an unhealthy cluster, even for groups that are not at fault.
 UNHEALTHY = 1200.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """A group as the scenario describes it; ``slots`` counts pods on one of its machines."""
+    """A group as the scenario describes it; ``slots`` counts pods on one of its machines, at least.
+
+    ``least`` and ``most`` are the limits that it has at the end; of the others there may be several: see ``Seen``.
+    """
 
     slots: int
+    most_slots: int
     least: int
     most: int
-    zone: str
+    zones: frozenset[str]
     instance_type: str
 
 
@@ -79,24 +85,15 @@ class Facts:
 
     @cached_property
     def groups(self) -> Mapping[str, Limits]:
-        return {
-            group["name"]: Limits(
-                slots=int(group["cpu"]),
-                least=group.get("min_size", 0),
-                most=group["max_size"],
-                zone=group["zone"],
-                instance_type=group["instance_type"],
-            )
-            for group in self.cloud["groups"]
-        }
+        return {group["name"]: _limits(list(self._versions(group))) for group in self.cloud["groups"]}
 
-    def group_of(self, machine: str) -> str:
-        """Return the group of a machine of that id."""
-        return machine.split("/")[-2]
-
-    def slots_of(self, machine: str) -> int:
-        """Return how many pods the machine holds."""
-        return self.groups[self.group_of(machine)].slots
+    def _versions(self, group: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield the group as it is at first and after each change."""
+        yield group
+        for event in sorted(self.cloud.get("interference", ()), key=lambda event: float(event["start"])):
+            if event["group"] == group["name"] and event["do"] in ("change", "vanish"):
+                group = {**group, **{key: event[key] for key in CHANGEABLE if key in event}}
+                yield group
 
     @property
     def cloud(self) -> Mapping[str, Any]:
@@ -109,8 +106,8 @@ class Facts:
         return {request.name: sum(pods.count for pods in request.pod_sets) for request in asked}
 
     def is_absent(self, group: str, at: float) -> bool:
-        """Return whether somebody has deleted the group, or did so lately, and it was made anew."""
-        rules = (rule for rule in self.cloud.get("interference", ()) if rule["do"] == "recreate")
+        """Return whether the group is gone or not listed, or was so lately."""
+        rules = (rule for rule in self.cloud.get("interference", ()) if rule["do"] in ("recreate", "vanish"))
         return any(
             rule["group"] == group and rule["start"] <= at <= rule["start"] + rule["gone_for"] + SLACK for rule in rules
         )
@@ -213,7 +210,10 @@ class Facts:
         """When no state could be saved, the API server showed what was not so or refused, or nodes were out of use."""
         kinds = FullDisk | Misread | RefuseEdits | RefuseEvictions | TouchNodes
         timeline = self.history.scenario.timeline
-        return [(event.at, event.at + event.lasts + SLACK) for event in timeline if isinstance(event, kinds)]
+        stops = [(event.at, event.at + event.lasts + SLACK) for event in timeline if isinstance(event, kinds)]
+        # The first calls of a dead provider hang for a minute each.
+        dead = self.history.scenario.providers.get("dead", {}).get("faults", ())
+        return [*stops, *(_window({**fault, "end": fault["start"]}) for fault in dead if fault["kind"] == "hang")]
 
     def is_tainted(self, at: float) -> bool:
         """Return whether nodes carry a taint that somebody set by hand."""
@@ -230,6 +230,11 @@ class Facts:
         timeline = self.history.scenario.timeline
         return any(isinstance(e, Misread) and e.at <= at <= e.at + e.lasts for e in timeline)
 
+    def shows_old_machines(self, at: float) -> bool:
+        """Return whether a cloud may show machines that are gone, as if they were about to join."""
+        rules = self.cloud.get("old_reads", ())
+        return any(float(rule["start"]) <= at <= float(rule["end"]) + SLACK for rule in rules)
+
     @cached_property
     def _in_the_way(self) -> Mapping[str, list[tuple[float, float]]]:
         """When the engine was away, paused, or hindered by faulty calls in correcting a group, or all was unhealthy."""
@@ -239,10 +244,31 @@ class Facts:
             if len(unwell(loop)) > TOLERATED_UNREADY:
                 common.append((loop.at, following.at))
         faults = [fault for fault in self.cloud.get("faults", ()) if not _only_refuses_growth(fault)]
+        faults += self.cloud.get("interlopers", ())
         return {
-            group: _merged([*common, *self._holds[group], *(_window(f) for f in faults if _reaches(f, group))])
+            group: _merged(
+                [
+                    *common,
+                    *self._holds[group],
+                    *self._absences(group),
+                    *self._old_reads(group),
+                    *(_window(f) for f in faults if _reaches(f, group)),
+                ]
+            )
             for group in self.groups
         }
+
+    def _absences(self, group: str) -> Iterator[tuple[float, float]]:
+        """Yield when the group was not listed; from the start where the engine may have forgotten all of it meanwhile."""
+        for event in self.cloud.get("interference", ()):
+            if event["do"] == "vanish" and event["group"] == group:
+                yield 0.0, event["start"] + event["gone_for"] + SLACK
+
+    def _old_reads(self, group: str) -> Iterator[tuple[float, float]]:
+        """Yield when reads of the group may have been old."""
+        for rule in self.cloud.get("old_reads", ()):
+            if rule["group"] == group:
+                yield float(rule["start"]), float(rule["end"]) + SLACK
 
     def hindered(self, group: str, start: float, end: float) -> float:
         """For how many of the seconds between ``start`` and ``end`` something was in the way."""
@@ -261,11 +287,10 @@ class Facts:
 
     def has_wrong_size(self, group: str, at: float) -> bool:
         """Is the group's size reported wrong in a loop that begins then, or was it so lately that requests may be confused?"""
+        wrong = [fault for fault in self.cloud.get("faults", ()) if fault["kind"] == "wrong_size"]
         return any(
-            fault["kind"] == "wrong_size"
-            and fault["group"] == group
-            and fault["start"] - SLACK <= at <= fault["end"] + 2 * self.patience
-            for fault in self.cloud.get("faults", ())
+            rule["group"] == group and rule["start"] - SLACK <= at <= rule["end"] + 2 * self.patience
+            for rule in (*wrong, *self.cloud.get("old_reads", ()))
         )
 
     def stated_scope(self, write: Write) -> str:
@@ -278,9 +303,9 @@ class Facts:
     def _stock_scope(self, write: Write) -> str:
         """Return what the stock-out is about for which an increase of all or nothing was refused."""
         group = self.groups[write.group]
-        own = {"group": write.group, "zone": group.zone, "instance_type": group.instance_type}
+        own = {"group": {write.group}, "zone": group.zones, "instance_type": {group.instance_type}}
         meant = [out for out in self.cloud.get("stock_outs", ()) if out["start"] <= write.at < out["end"]]
-        meant = [out for out in meant if all(out.get(key, value) == value for key, value in own.items())]
+        meant = [out for out in meant if all(key not in out or out[key] in values for key, values in own.items())]
         least = min(meant, key=lambda out: int(out["remaining"]), default={"group": write.group})
         return next(scope for scope in ("group", "instance_type", "zone") if scope in least)
 
@@ -335,6 +360,17 @@ class Facts:
         return max((failure.count for failure in seen if failure is not None), default=0)
 
 
+def _limits(versions: Sequence[Mapping[str, Any]]) -> Limits:
+    return Limits(
+        slots=min(int(group["cpu"]) for group in versions),
+        most_slots=max(int(group["cpu"]) for group in versions),
+        least=versions[-1].get("min_size", 0),
+        most=versions[-1]["max_size"],
+        zones=frozenset(group["zone"] for group in versions),
+        instance_type=versions[0]["instance_type"],
+    )
+
+
 def _meets(fault: Mapping[str, Any], write: Write) -> bool:
     is_meant = fault.get("hook", write.hook) == write.hook and fault.get("group", write.group) == write.group
     return is_meant and bool(write.error) and float(fault["start"]) <= write.at < float(fault["end"])
@@ -346,7 +382,7 @@ def _only_refuses_growth(fault: Mapping[str, Any]) -> bool:
 
 def _reaches(fault: Mapping[str, Any], group: str) -> bool:
     """A call that takes long holds up everybody."""
-    return fault["kind"] in ("hang", "slow", "throttle") or fault.get("group", group) == group
+    return fault.get("kind") in ("hang", "slow", "throttle") or fault.get("group", group) == group
 
 
 def _window(fault: Mapping[str, Any]) -> tuple[float, float]:

@@ -25,7 +25,7 @@ def check_overbuying(facts: Facts) -> Findings:
         for group, total in asked.items():
             count = total - loop.hedged.get(group, 0)
             limits, seen = facts.groups[group], loop.seen.get(group)
-            refill = max(0, limits.least - seen.target) if seen is not None else 0
+            refill = max(0, seen.least - seen.target) if seen is not None else 0
             if count > refill:
                 bought += (count - refill) * limits.slots - (limits.slots - 1)
         counted = [group for group in loop.seen if not _may_be_given_back(facts, group, loop)]
@@ -51,7 +51,7 @@ def check_hedges(facts: Facts) -> Findings:
         if hedged > most:
             yield f"{loop.at:g} s: {hedged} machines are bought twice ({loop.hedged}), and {most} may be"
         owed = sum(
-            max(0, seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].slots
+            max(0, seen.without_machine + len(unregistered(seen, loop))) * facts.groups[group].most_slots
             for group, seen in known.items()
         )
         # What an engine that died may have asked for counts as on its way, and no listing shows it.
@@ -62,7 +62,7 @@ def check_hedges(facts: Facts) -> Findings:
             coming += count * facts.groups[group].slots
         surplus = coming - loop.pending
         room = (most + 1) * max(
-            limits.slots for limits in facts.groups.values()
+            limits.most_slots for limits in facts.groups.values()
         ) - 1  # the last machine may be part empty
         if surplus > room and not facts.requests and not facts.enforces_minimum:
             yield f"{loop.at:g} s: with {loop.hedged} bought twice there is room for {surplus} pods too many"
@@ -73,7 +73,8 @@ def check_prompt_growth(facts: Facts) -> Findings:
     suspicions = suspect(facts)
     for number, loop in enumerate(facts.loops):
         following = facts.loops[number + 1].at if number + 1 < len(facts.loops) else loop.ends_reads
-        hindered = facts.is_paused(loop.at) or len(unwell(loop)) > TOLERATED_UNREADY
+        hindered = facts.is_paused(loop.at) or facts.shows_old_machines(loop.at)
+        hindered = hindered or len(unwell(loop)) > TOLERATED_UNREADY
         if hindered or facts.crashed_between(loop.at, following) or len(loop.seen) < len(facts.groups):
             continue
         possible = sum(_perhaps_coming(facts, group, seen, loop) for group, seen in loop.seen.items())
@@ -82,7 +83,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
             group
             for group, seen in loop.seen.items()
             if loop.at > suspicions.left_alone_until(group, loop.at)
-            and seen.target < facts.groups[group].most
+            and seen.target < seen.most
             and not facts.has_wrong_size(group, loop.at)
             and not facts.is_held(group, loop.at)
         ]
@@ -93,7 +94,7 @@ def check_prompt_growth(facts: Facts) -> Findings:
 def _free_again(facts: Facts, machine: str, node: NodeSeen) -> int:
     """Pods for which a node has room that the scheduler has not seen yet: it was on its way out a moment ago."""
     usable = node.ready and not node.marked and machine not in facts.small_nodes
-    return max(0, facts.slots_of(machine) - node.pods) if usable else 0
+    return max(0, node.slots - node.pods) if usable else 0
 
 
 def check_probes(facts: Facts) -> Findings:
@@ -140,7 +141,7 @@ def _has_room(facts: Facts, group: str, loop: Loop, suspicions: Suspicions) -> b
     is_free = loop.at > suspicions.left_alone_until(group, loop.at) and not facts.has_wrong_size(group, loop.at)
     is_free = is_free and not facts.is_held(group, loop.at)
     is_silent = _owed(group, loop) > facts.asked(group, loop.at - HEDGING_DELAY, loop.at)
-    return is_free and not is_silent and loop.seen[group].target < facts.groups[group].most
+    return is_free and not is_silent and loop.seen[group].target < loop.seen[group].most
 
 
 def _owed(group: str, loop: Loop) -> int:
@@ -168,7 +169,7 @@ def _relies_on(facts: Facts, probed: Collection[str], loop: Loop) -> bool:
         for group in loop.seen
         if group in probed or _owed(group, loop) > facts.asked(group, silence, loop.at)
     )
-    unneeded = in_doubt - needed // max(limits.slots for limits in facts.groups.values())
+    unneeded = in_doubt - needed // max(limits.most_slots for limits in facts.groups.values())
     return needed > 0 and unneeded < max(2, len(loop.nodes) // 10)
 
 
@@ -222,7 +223,7 @@ def _perhaps_coming(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     unclear = facts.last_reset(loop.at) > since or facts.has_wrong_size(group, loop.at)
     missing = seen.without_machine if unclear else min(seen.without_machine, lately)
     missing -= sum(w.expected - w.target for w in loop.writes if w.group == group and w.hook == "decrease_target_size")
-    return max(0, missing) * facts.groups[group].slots + _idle(facts, group, seen, loop)
+    return max(0, missing) * facts.groups[group].most_slots + _idle(facts, group, seen, loop)
 
 
 def _idle(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
@@ -232,4 +233,4 @@ def _idle(facts: Facts, group: str, seen: Seen, loop: Loop) -> int:
     for machine in seen.there:
         since = max(facts.first_seen[group, machine], facts.knows_since(loop.at))
         idle += not loop.nodes[machine].ready if machine in loop.nodes else since >= late
-    return idle * facts.groups[group].slots
+    return idle * facts.groups[group].most_slots

@@ -11,15 +11,22 @@ from nodewright_simulator.scenario import Scenario
 CLOSE = 60.0
 
 
+def group_of(machine: str) -> str:
+    """Return the group of a machine of that id."""
+    return machine.split("/")[-2]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """What the cloud answered about a group in one loop.
 
     A machine that was listed as running before, or became a Ready node, is no failed creation, whatever is reported of
-    it: such machines are ``disputed``.
+    it: such machines are ``disputed``. ``least`` and ``most`` are the limits of its size.
     """
 
     target: int
+    least: int
+    most: int
     instances: Mapping[str, str]
     failed: Mapping[str, FailedInstance]
     disputed: frozenset[str] = frozenset()
@@ -40,7 +47,8 @@ class Seen:
 class NodeSeen:
     """A node; times in seconds. ``last_ready`` is when it was last seen ready (-inf: never).
 
-    ``pods`` counts those that nobody has deleted; ``marked``: the node carries the taint of a node on its way out.
+    ``pods`` counts those that nobody has deleted, ``slots`` is how many it has room for in all; ``marked``: the node
+    carries the taint of a node on its way out.
     """
 
     instance_id: str
@@ -48,6 +56,7 @@ class NodeSeen:
     ready: bool
     last_ready: float
     pods: int = 0
+    slots: int = 0
     marked: bool = False
 
     @property

@@ -38,7 +38,7 @@ def check_targets(facts: Facts) -> Findings:
         seen = loop.seen.get(write.group)
         if seen is None:
             continue
-        if write.hook == "increase_size" and write.target > facts.groups[write.group].most:
+        if write.hook == "increase_size" and write.target > seen.most:
             yield said(loop, write, "above the maximum")
         if write.hook == "decrease_target_size" and write.target < len(seen.there):
             yield said(loop, write, f"below the {len(seen.there)} machines that are there")
@@ -64,7 +64,7 @@ def check_deletions(facts: Facts) -> Findings:
                 continue
             if doomed in write.nodes:
                 if doomed not in write.marked:  # scale-down marks its nodes: those are for check_removals
-                    yield from _undue(facts, loop, write, doomed)
+                    yield from _undue(loop, write, doomed)
             elif seen is not None and not _is_failed(doomed, seen) and write.phases.get(doomed) not in ("failed", None):
                 age = loop.at - facts.first_seen.get((write.group, doomed), loop.at)
                 if facts.resets and doomed in seen.disputed:  # that it ran, and was no node yet, may be forgotten
@@ -77,7 +77,7 @@ def _is_failed(doomed: str, seen: Seen) -> bool:
     return doomed in seen.failed or any(doomed == failure.instance_id for failure in seen.failed.values())
 
 
-def _undue(facts: Facts, loop: Loop, write: Write, doomed: str) -> Findings:
+def _undue(loop: Loop, write: Write, doomed: str) -> Findings:
     """A node may be deleted if it never was ready, has had its time for that, and no pod runs on it."""
     node = loop.nodes.get(doomed)
     if node is None or node.ever_ready:
@@ -86,7 +86,7 @@ def _undue(facts: Facts, loop: Loop, write: Write, doomed: str) -> Findings:
         yield said(loop, write, f"pods run on {doomed}")
     else:
         age, seen = loop.at - node.since, loop.seen[write.group]
-        wanted = loop.pending and seen.target >= facts.groups[write.group].most
+        wanted = loop.pending and seen.target >= seen.most
         if age <= STARTUP * (1 if wanted else _times_to_start(seen, loop, node)):
             yield said(loop, write, f"{doomed} has been a node for only {age:g} s")
 
@@ -102,7 +102,7 @@ def check_never_ready_go(facts: Facts) -> Findings:
     held_until: dict[str, float] = {}
     for loop in facts.loops:
         for group, seen in loop.seen.items():
-            if seen.target <= facts.groups[group].least:
+            if seen.target <= seen.least:
                 held_until[group] = loop.at
             for machine in seen.there & loop.nodes.keys():
                 node = loop.nodes[machine]
@@ -203,7 +203,7 @@ def check_strangers_go(facts: Facts) -> Findings:
             joined[group] = max(joined.get(group, 0.0), last_registered(seen, loop))
             if group in held:
                 free_since[group] = loop.at
-            (held.add if seen.target <= facts.groups[group].least else held.discard)(group)
+            (held.add if seen.target <= seen.least else held.discard)(group)
             for machine in unregistered(seen, loop):
                 since = max(facts.first_seen[group, machine], was_node.get(machine, 0.0), facts.knows_since(loop.at))
                 if loop.at - free_since.get(group, 0.0) < SLACK:
@@ -219,8 +219,10 @@ def check_strangers_go(facts: Facts) -> Findings:
 def _times_at_least(facts: Facts, loop: Loop, group: str, age: float) -> int:
     """Provision times that a machine of that age must have been left; who forgot everything saw it later."""
     seen = loop.seen[group]
-    if loop.pending and seen.target >= facts.groups[group].most:
+    if loop.pending and seen.target >= seen.most:
         return 1
+    if facts.is_misled(loop.at):  # an old list does not show that others joined
+        return 2
     return _times_to_join(last_registered(seen, loop), max(loop.at - age, facts.knows_since(loop.at)))
 
 

@@ -68,7 +68,7 @@ def check_starvation(facts: Facts) -> Findings:
 def _is_sound(facts: Facts, group: str, pods: int, loop: Loop, suspicions: Suspicions) -> bool:
     """Is the group readable, with room, and at fault for nothing that may still count?"""
     seen, limits = loop.seen.get(group), facts.groups[group]
-    if seen is None or limits.most - seen.target < pods / limits.slots or facts.has_wrong_size(group, loop.at):
+    if seen is None or seen.most - seen.target < pods / limits.slots or facts.has_wrong_size(group, loop.at):
         return False
     return loop.at > suspicions.left_alone_until(group, loop.at)
 

@@ -1,22 +1,25 @@
 """The fake provider, telling a listener what it is asked and what it answers."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from random import Random
 from typing import Any, Protocol
 
-from tests.faults.history import Write
+from msgspec.structs import replace
+from tests.faults.history import Write, group_of
 
-from nodewright.spec import FailedInstance, Instance, ProviderContext, hookimpl
+from nodewright.spec import Clock, FailedInstance, Instance, Node, NodeGroup, ProviderContext, ProviderInfo, hookimpl
 from nodewright_fake import FakeProvider
 from nodewright_fake.cloud import FakeCloud
-from nodewright_fake.options import load_options
+from nodewright_fake.options import CloudOptions, load_options
 
 
 class Listener(Protocol):
     """Who is told."""
 
-    def note_request(self, group: str, machines: int) -> None: ...
-    def begin_reads(self) -> None: ...
+    def note_request(self, group: str, machines: int, *, ours: bool) -> None: ...
+    def begin_reads(self, groups: Sequence[NodeGroup]) -> None: ...
     def reading(self, what: str, group: str) -> AbstractContextManager[list[Any]]: ...
     def writing(
         self, hook: str, group: str, expected: int, *, target: int = 0, ids: Sequence[str] = ()
@@ -24,19 +27,32 @@ class Listener(Protocol):
 
 
 class _Cloud(FakeCloud):
-    """Tells when machines are asked for."""
+    """Tells when machines are asked for; ``by_others`` is by how much others have changed each target so far."""
 
-    on_request: Callable[[str, int], None] | None = None
+    on_request: Callable[[str, int, bool], None] | None = None
+    by_others: Counter[str]
+
+    def __init__(self, options: CloudOptions, clock: Clock, random: Random) -> None:
+        self.by_others = Counter()
+        super().__init__(options, clock, random)
 
     def increase(self, group_id: str, expected_target: int, target: int, *, atomic: bool = False) -> int:
         wanted = super().increase(group_id, expected_target, target, atomic=atomic)
-        self._tell(group_id, wanted)
+        self._tell(group_id, wanted, ours=True)
         return wanted
 
     def set_target(self, group_id: str, target: int) -> None:
         before = self.group(group_id).target
         super().set_target(group_id, target)
+        self.by_others[group_id] += target - before
         self._tell(group_id, target - before)  # below zero: somebody took them back
+
+    def take_away(self, group_id: str, machines: int) -> None:
+        before = self.group(group_id).target
+        super().take_away(group_id, machines)
+        gone = before - self.group(group_id).target
+        self.by_others[group_id] -= gone
+        self._tell(group_id, -gone)
 
     def remove_group(self, group_id: str) -> None:
         held = self.group(group_id).target
@@ -45,26 +61,43 @@ class _Cloud(FakeCloud):
 
     def lose(self, instance_id: str) -> None:
         super().lose(instance_id)
-        self._tell(instance_id.split("/")[-2], 1)
+        self._tell(group_of(instance_id), 1)
 
-    def _tell(self, group_id: str, machines: int) -> None:
+    def _tell(self, group_id: str, machines: int, *, ours: bool = False) -> None:
         if self.on_request is not None and machines:
-            self.on_request(group_id, machines)
+            self.on_request(group_id, machines, ours)
 
 
-class TellingProvider(FakeProvider):
+class OtherProvider(FakeProvider):
+    """A fake provider under another name, which knows its own machines from those of others."""
+
+    def __init__(self, context: ProviderContext, name: str, cloud: FakeCloud | None = None) -> None:
+        super().__init__(context, cloud)
+        self._name = name
+
+    @hookimpl
+    def provider_info(self) -> ProviderInfo:
+        return replace(super().provider_info(), name=self._name)
+
+    @hookimpl
+    def has_instance(self, node: Node) -> str:
+        groups = {group.name for group in self.cloud.options.groups}
+        return super().has_instance(node) if group_of(node.spec.provider_id) in groups else "unknown"
+
+
+class TellingProvider(OtherProvider):
     """Tells what it is asked and what it answers."""
 
     def __init__(self, context: ProviderContext, witness: Listener) -> None:
-        cloud = _Cloud(load_options(context.options), context.clock, context.random)
-        super().__init__(context, cloud)
-        cloud.on_request = witness.note_request
+        self.watched = cloud = _Cloud(load_options(context.options), context.clock, context.random)
+        super().__init__(context, "fake", cloud)
+        cloud.on_request = lambda group, machines, ours: witness.note_request(group, machines, ours=ours)
         self._witness = witness
 
     @hookimpl
-    def node_groups(self) -> Sequence[Any]:
+    def node_groups(self) -> Sequence[NodeGroup]:
         groups = super().node_groups()
-        self._witness.begin_reads()
+        self._witness.begin_reads(groups)
         return groups
 
     @hookimpl

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.faults.facts import SLACK, TOLERATED_UNREADY, Facts, said, unwell
-from tests.faults.history import Loop, NodeSeen, Write
+from tests.faults.history import Loop, NodeSeen, Write, group_of
 
 Findings = Iterator[str]
 
@@ -48,7 +48,7 @@ def _needed(facts: Facts, number: int, write: Write, doomed: str) -> Findings:
         if facts.is_misled(loop.at):  # what the engine was shown of other nodes may be anything
             continue
         then = loop.nodes.get(doomed)
-        if then is not None and then.pods > _room_beside(facts, loop, doomed):
+        if then is not None and then.pods > _room_beside(loop, doomed):
             yield said(decided, write, f"the {then.pods} pods of {doomed} fitted nowhere else at {loop.at:g} s")
 
 
@@ -57,10 +57,10 @@ def _was_marked(loop: Loop, machine: str) -> bool:
     return node is not None and node.marked
 
 
-def _room_beside(facts: Facts, loop: Loop, machine: str) -> int:
+def _room_beside(loop: Loop, machine: str) -> int:
     """Return for how many pods there was room on other nodes."""
     return sum(
-        max(0, facts.slots_of(other) - node.pods)
+        max(0, node.slots - node.pods)
         for other, node in loop.nodes.items()
         if other != machine and node.ready and not node.marked
     )
@@ -77,17 +77,17 @@ def check_idle_nodes_go(facts: Facts) -> Findings:
     for loop in facts.loops:
         if _is_busy(facts, loop):
             busy_until = loop.at
-        idle = {machine for machine, node in loop.nodes.items() if _is_idle(facts, loop, machine, node)}
+        idle = {machine for machine, node in loop.nodes.items() if _is_idle(loop, machine, node)}
         idle_since = {machine: idle_since.get(machine, loop.at) for machine in idle}
         for machine, since in idle_since.items():
             start = max(since, busy_until, facts.knows_since(loop.at), _quarantined_until(facts, machine, loop.at))
-            if loop.at - start > wait + facts.hindered(facts.group_of(machine), start, loop.at):
+            if loop.at - start > wait + facts.hindered(group_of(machine), start, loop.at):
                 yield f"{loop.at:g} s: nothing runs on {machine} since {since:g} s"
 
 
 def _quarantined_until(facts: Facts, machine: str, now: float) -> float:
     """Return until when nothing may be removed from the machine's group because others took machines of it."""
-    mine = (asked for asked in facts.history.asked if asked.group == facts.group_of(machine) and not asked.ours)
+    mine = (asked for asked in facts.history.asked if asked.group == group_of(machine) and not asked.ours)
     return max((min(now, asked.at + QUARANTINE) for asked in mine if asked.at <= now), default=0.0)
 
 
@@ -98,10 +98,10 @@ def _is_busy(facts: Facts, loop: Loop) -> bool:
     return any(seen.without_machine or seen.failed for seen in loop.seen.values()) or bool(loop.requests)
 
 
-def _is_idle(facts: Facts, loop: Loop, machine: str, node: NodeSeen) -> bool:
-    group = facts.group_of(machine)
+def _is_idle(loop: Loop, machine: str, node: NodeSeen) -> bool:
+    group = group_of(machine)
     seen = loop.seen.get(group)
-    return node.ready and not node.pods and seen is not None and seen.target > facts.groups[group].least
+    return node.ready and not node.pods and seen is not None and seen.target > seen.least
 
 
 def check_left_behind(facts: Facts) -> Findings:
@@ -109,7 +109,7 @@ def check_left_behind(facts: Facts) -> Findings:
     if not facts.scales_down:
         return
     for machine, node in facts.history.nodes.items():
-        group = facts.group_of(machine)
+        group = group_of(machine)
         if node.marked:
             yield f"at the end {machine} is marked and not removed"
         if not node.pods and facts.history.targets[group] > facts.groups[group].least:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.faults.late_troubles import LATE_TROUBLES
 from tests.faults.troubles import TROUBLES
 
 MINUTE = 60
@@ -222,12 +223,16 @@ def schedules(draw: Draw) -> Schedule:
     }
     if jobs:
         schedule["jobs"] = jobs
-    # Half of the worlds have a trouble of their own beside the ordinary ones.
+    # Half of the worlds have a trouble of their own beside the ordinary ones, half of the others a late one.
     special = draw(st.sampled_from(("", *TROUBLES, *[""] * (len(TROUBLES) - 1))))
     if special:
         TROUBLES[special](draw, schedule)
     # Drawn last, so that the rest of a world is the same with and without scale-down.
     settings |= draw(_scale_down())
+    # Drawn after all else, so that the worlds without one are the same whatever kinds there are.
+    late = draw(st.sampled_from(("", *LATE_TROUBLES, *[""] * (len(LATE_TROUBLES) - 1))))
+    if late and not special:
+        LATE_TROUBLES[late](draw, schedule)
     return schedule
 
 

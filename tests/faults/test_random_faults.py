@@ -1,5 +1,6 @@
 """A thousand random schedules of faults, and proof that a broken engine would not get through them."""
 
+import json
 from pathlib import Path
 from random import Random
 
@@ -7,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 from tests.faults.facts import Facts
 from tests.faults.hunt import Broken, drawn, examine, hunt, smallest
+from tests.faults.idle_crowds import GONE, NODES, PODS, UNNEEDED, WRONG_FOR, idle_crowds
 from tests.faults.invariants import INVARIANTS
+from tests.faults.schedules import Schedule
 from tests.faults.witness import Witness
 
 from nodewright.clusterstate.state import ClusterState
@@ -16,7 +19,8 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
-from nodewright_simulator.scenario_file import load_scenario
+from nodewright_simulator.journal import What
+from nodewright_simulator.scenario_file import load_scenario, read_scenario
 
 SCHEDULES, PARTS, QUICK = 1000, 4, 60
 
@@ -97,3 +101,16 @@ def test_schedules_are_the_same_each_time_and_have_little_in_common() -> None:
     assert schedules == list(drawn(range(5, 65)))
     kinds = {fault["kind"] for schedule in schedules for fault in schedule["providers"]["fake"].get("faults", ())}
     assert kinds == {"refuse", "hang", "slow", "partial", "throttle", "in_progress", "wrong_size", "crash"}
+
+
+@pytest.mark.parametrize(("shows", "world"), idle_crowds(), ids=lambda value: value if isinstance(value, str) else "")
+def test_500_idle_nodes_go_within_five_minutes_and_none_with_pods(shows: str, world: Schedule) -> None:
+    facts = Facts(Witness(read_scenario(json.dumps(world), "idle crowd"), Planning()).watch())
+    result = facts.history.result
+    assert result is not None
+    gone = [fact.at for fact in result.journal if fact.what == What.MACHINE_GONE]
+    assert len(gone) == NODES - 2 * PODS
+    assert max(gone) <= UNNEEDED + GONE + (WRONG_FOR if shows else 0)
+    assert result.final.running == 2 * PODS
+    assert not [fact for fact in result.journal if fact.what == What.POD_LOST]
+    assert not list(INVARIANTS["removals"](facts))

@@ -11,16 +11,17 @@ REFUSALS = ("quota", "out_of_capacity", "access_denied", "unavailable")
 
 Draw = st.DrawFn
 World = dict[str, Any]
+Trouble = Callable[[Draw, World], None]
 
 
 def add_never_ready(draw: Draw, world: World) -> None:
     """Add a scale-up of which no machine becomes ready: more than 45 % of the nodes in the end, and more than four."""
     groups = world["providers"]["fake"]["groups"]
-    _pair(groups)
+    pair(groups)
     groups[0] |= {"min_size": 0, "size": 0, "request_delay": "0s"}
     groups[1]["size"] = draw(st.integers(2, 4))
     sick = {"group": "a", "start": 0, "end": draw(st.sampled_from((1200, 2400))), "ready": "100h"}
-    _rules(world, "slow_boots").append(sick)
+    rules(world, "slow_boots").append(sick)
     world["deployments"][0] |= {"at": draw(st.sampled_from((0, 120, 300))), "replicas": draw(st.integers(9, 12))}
     world["timeline"] = [event for event in world["timeline"] if event["do"] != "scale"]
 
@@ -32,7 +33,7 @@ def add_refusals(draw: Draw, world: World) -> None:
     fault["end"] = draw(st.sampled_from((600, 1200, 2400)))
     if error in ("quota", "out_of_capacity") and draw(st.booleans()):
         fault["scope"] = draw(st.sampled_from(SCOPES))
-    _rules(world, "faults").append(fault)
+    rules(world, "faults").append(fault)
 
 
 def add_busy_cloud(draw: Draw, world: World) -> None:
@@ -46,7 +47,7 @@ def add_busy_cloud(draw: Draw, world: World) -> None:
         fault["hook"] = draw(st.sampled_from(("increase_size", "increase_size", "delete_instances")))
         if draw(st.booleans()):
             fault["group"] = "a"
-        _rules(world, "faults").append(fault)
+        rules(world, "faults").append(fault)
 
 
 def add_false_failures(draw: Draw, world: World) -> None:
@@ -62,7 +63,7 @@ def add_false_failures(draw: Draw, world: World) -> None:
         if draw(st.booleans()):
             rule[key] = draw(st.sampled_from(values))
     rule["scope"] = draw(st.sampled_from(SCOPES))
-    _rules(world, "false_failures").append(rule)
+    rules(world, "false_failures").append(rule)
 
 
 def add_late_reports(draw: Draw, world: World) -> None:
@@ -75,7 +76,7 @@ def add_late_reports(draw: Draw, world: World) -> None:
     rule["error_class"] = draw(st.sampled_from(("other", "quota", "out_of_resources")))
     rule["scope"] = draw(st.sampled_from(SCOPES))
     rule["share"] = draw(st.sampled_from((1.0, 0.5)))
-    _rules(world, "failures").append(rule)
+    rules(world, "failures").append(rule)
 
 
 def add_silence(draw: Draw, world: World) -> None:
@@ -83,7 +84,7 @@ def add_silence(draw: Draw, world: World) -> None:
     where it is tried again after its backoff.
     """
     groups = world["providers"]["fake"]["groups"]
-    _pair(groups)
+    pair(groups)
     groups[0] |= {"switched_off": {"fast_failure_detection": "the cloud does not say"}, "size": 0}
     if draw(st.booleans()):
         world["settings"] |= {"hedging": "on", "max-node-provision-time": "10m"}
@@ -91,7 +92,7 @@ def add_silence(draw: Draw, world: World) -> None:
     else:
         _add_trial(draw, world)
         sold_out = {"group": "a", "start": 0, "end": 2400}
-    _rules(world, "stock_outs").append({**sold_out, "remaining": draw(st.integers(0, 1))})
+    rules(world, "stock_outs").append({**sold_out, "remaining": draw(st.integers(0, 1))})
 
 
 def _add_trial(draw: Draw, world: World) -> None:
@@ -109,7 +110,7 @@ def add_atomic_requests(draw: Draw, world: World) -> None:
     """Add requests for machines that come all or not at all, on clouds that break that promise."""
     groups = world["providers"]["fake"]["groups"]
     world["settings"]["enable-provisioning-requests"] = True
-    _pair(groups)
+    pair(groups)
     for group in groups:
         if draw(st.booleans()):
             group["switched_off"] = {**group.get("switched_off", {}), "atomic_resize": "the cloud takes parts"}
@@ -127,20 +128,20 @@ def add_atomic_requests(draw: Draw, world: World) -> None:
     groups[0] |= {"switched_off": silent, "size": 0}
     broken = {"group": "a", "start": 0, "end": draw(st.sampled_from((600, 2400)))}
     if draw(st.booleans()):
-        _rules(world, "stock_outs").append({**broken, "remaining": draw(st.integers(0, pods - 1))})
+        rules(world, "stock_outs").append({**broken, "remaining": draw(st.integers(0, pods - 1))})
     else:
         partial = {"kind": "partial", "hook": "increase_size", "at_most": draw(st.integers(1, pods - 1))}
-        _rules(world, "faults").append({**broken, **partial})
+        rules(world, "faults").append({**broken, **partial})
 
 
 def add_small_machines(draw: Draw, world: World) -> None:
     """Add a group, the cheapest, whose machines take no pod although its template says so."""
     groups = world["providers"]["fake"]["groups"]
-    _pair(groups)
+    pair(groups)
     groups[0] |= {"min_size": 0, "size": 0}
     start = draw(st.sampled_from((0, 0, 600)))
     small = {"group": "a", "start": start, "end": draw(st.sampled_from((1200, 360000))), "offers": {"cpu": "500m"}}
-    _rules(world, "small_machines").append(small)
+    rules(world, "small_machines").append(small)
 
 
 def add_wrong_lists(draw: Draw, world: World) -> None:
@@ -149,8 +150,6 @@ def add_wrong_lists(draw: Draw, world: World) -> None:
     for _ in range(draw(st.integers(1, 4))):
         lasts = draw(st.sampled_from((30, 240, 600)))
         shows = draw(st.sampled_from(("no_pods", "half_of_the_pods", "stale")))
-        if shows == "stale":  # in one that is older than the provision time, machines that joined since are late
-            lasts = min(lasts, 240)
         world["timeline"].append({"do": "misread", "at": start, "for": lasts, "shows": shows})
         start += lasts + draw(st.sampled_from((10, 120)))
 
@@ -178,10 +177,10 @@ def add_kills(draw: Draw, world: World) -> None:
 
 
 def add_strange_state(draw: Draw, world: World) -> None:
-    """Add restarts that find old, truncated or newer state."""
+    """Add restarts that find no state, or that of before, of another cluster or a later version, or a part of it."""
     for _ in range(draw(st.integers(1, 2))):
         restart: World = {"do": "restart", "at": draw(st.integers(1, 70)) * 30, "down": draw(st.sampled_from((5, 120)))}
-        restart["saved"] = draw(st.sampled_from(("old", "truncated", "newer")))
+        restart["saved"] = draw(st.sampled_from(("old", "truncated", "newer", "foreign", "missing")))
         world["timeline"].append(restart)
 
 
@@ -209,10 +208,10 @@ def add_recreated_groups(draw: Draw, world: World) -> None:
         group = draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"]
         event: World = {"do": "recreate", "group": group, "start": draw(st.integers(0, 80)) * 30}
         event["gone_for"] = draw(st.sampled_from((0, 20, 300, 1200)))
-        _rules(world, "interference").append(event)
+        rules(world, "interference").append(event)
 
 
-def _pair(groups: list[World]) -> None:
+def pair(groups: list[World]) -> None:
     """Make the first two groups alike but for zone and price, and large; add the second where there is one only."""
     if len(groups) == 1:
         groups.append({**groups[0], "name": "b", "price_per_hour": 0.5, "zone": "south", "instance_type": "other"})
@@ -220,12 +219,12 @@ def _pair(groups: list[World]) -> None:
         group |= {"cpu": 1, "max_size": 12}
 
 
-def _rules(world: World, key: str) -> list[Any]:
-    rules: list[Any] = world["providers"]["fake"].setdefault(key, [])
-    return rules
+def rules(world: World, key: str) -> list[Any]:
+    """Return the list of the cloud's rules of that kind, to be added to."""
+    found: list[Any] = world["providers"]["fake"].setdefault(key, [])
+    return found
 
 
-Trouble = Callable[[Draw, World], None]
 TROUBLES: Mapping[str, Trouble] = {
     "never_ready": add_never_ready,
     "refusals": add_refusals,

@@ -5,11 +5,12 @@ It knows the fake cloud and the simulated cluster, and nothing of how the engine
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Write
-from tests.faults.provider import TellingProvider
+from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Write, group_of
+from tests.faults.provider import OtherProvider, TellingProvider
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
 from nodewright.clusterstate.state import ClusterState
@@ -24,7 +25,7 @@ from nodewright.model.provisioning_request import (
 )
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Plan
-from nodewright.spec import ProviderContext
+from nodewright.spec import NodeGroup, ProviderContext
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.scenario import Scenario
 
@@ -44,10 +45,10 @@ class Witness:
         self.history = History(scenario)
         self._brain = brain
         self._answers: dict[str, dict[str, Any]] = {}
+        self._limits: dict[str, tuple[int, int]] = {}
         self._has_groups = False
         groups = scenario.providers["fake"]["groups"]
         self._telling = {group["name"] for group in groups if _SILENT not in group.get("switched_off", {})}
-        self._current: Write | None = None
         self._last_ready: dict[str, float] = {}
         self._ran: set[str] = set()
         watched = Planning(make_plan=self._plan, check_actions=brain.check_actions, strict=brain.strict)
@@ -64,14 +65,14 @@ class Witness:
 
     # What the provider tells
 
-    def note_request(self, group: str, machines: int) -> None:
-        ours = self._current is not None
+    def note_request(self, group: str, machines: int, *, ours: bool) -> None:
         at = self.history.loops[-1].at if ours else self._clock.now()
         self.history.asked.append(Asked(at, group, machines, ours))
 
-    def begin_reads(self) -> None:
+    def begin_reads(self, groups: Sequence[NodeGroup]) -> None:
         self._has_groups = True
         self._answers = {}
+        self._limits = {group.id: (group.min_size, group.max_size) for group in groups}
 
     @contextmanager
     def reading(self, what: str, group: str) -> Iterator[list[Any]]:
@@ -86,7 +87,7 @@ class Witness:
     def writing(
         self, hook: str, group: str, expected: int, *, target: int = 0, ids: Sequence[str] = ()
     ) -> Iterator[Write]:
-        cloud = self._provider.cloud
+        cloud = self._provider.watched
         machines = cloud.group(group).machines
         nodes = self._nodes()
         write = Write(
@@ -101,8 +102,7 @@ class Witness:
             marked=frozenset(machine for machine, node in nodes.items() if node.marked),
             occupied=self._occupied(ids),
         )
-        before = cloud.group(group).target
-        self._current = write
+        before = cloud.group(group).target - cloud.by_others[group]
         if self.history.loops:
             self.history.loops[-1].writes.append(write)
         try:
@@ -111,14 +111,17 @@ class Witness:
             write.error = type(error).__name__
             raise
         finally:
-            self._current = None
-            write.accepted = abs(cloud.group(group).target - before)
+            write.accepted = abs(cloud.group(group).target - cloud.by_others[group] - before)
 
     # The engine
 
     def _load(
         self, name: str, context: ProviderContext, *, settings: CallSettings, runner: CallRunner
     ) -> ProviderClient:
+        if name != "fake":
+            return connect_provider(
+                name, OtherProvider(context, name), clock=context.clock, settings=settings, runner=runner
+            )
         self._clock = context.clock
         self._provider = TellingProvider(context, self)
         return connect_provider(name, self._provider, clock=context.clock, settings=settings, runner=runner)
@@ -161,8 +164,14 @@ class Witness:
             else:
                 failed[failure.failure_id] = failure
         self._ran.update(known for known, state in listed.items() if state == "running")
+        least, most = self._limits[group]
         return Seen(
-            target=answers["target"], instances=listed | slandered, failed=failed, disputed=frozenset(slandered)
+            target=answers["target"],
+            least=least,
+            most=most,
+            instances=listed | slandered,
+            failed=failed,
+            disputed=frozenset(slandered),
         )
 
     def _waiting(self) -> frozenset[str]:
@@ -175,13 +184,15 @@ class Witness:
         if not ids:
             return frozenset()
         cluster = self._simulation.cluster
-        names = {node.spec.provider_id: node.name for _, node in cluster.live.nodes()}
-        return frozenset(machine for machine in ids if machine in names and cluster.pods_on(names[machine]))
+        nodes = (node for _, node in cluster.live.nodes())
+        return frozenset(node.spec.provider_id for node in nodes if cluster.pods_on(node.name)) & frozenset(ids)
 
     def _nodes(self) -> dict[str, NodeSeen]:
-        """Nodes by the id of their machine."""
-        found = {}
+        """Nodes of the groups that are watched, by the id of their machine."""
+        found: dict[str, NodeSeen] = {}
         for _, node in self._simulation.cluster.live.nodes():
+            if not self._provider.cloud.has_group(group_of(node.spec.provider_id)):
+                continue
             [said] = (condition for condition in node.status.conditions if condition.type == "Ready")
             ready, changed = said.status == "True", said.last_transition_time
             created = node.metadata.creation_timestamp
@@ -190,15 +201,24 @@ class Witness:
             elif created is not None and changed is not None and (changed - created).total_seconds() > CLOSE:
                 # It was Ready while nobody looked. One that changed sooner may never have been, as far as it tells.
                 self._last_ready[node.name] = max(self._last_ready.get(node.name, 0.0), changed.timestamp())
-            found[node.spec.provider_id] = NodeSeen(
+            seen = NodeSeen(
                 instance_id=node.spec.provider_id,
                 since=created.timestamp() if created is not None else 0.0,
                 ready=ready,
                 last_ready=self._last_ready.get(node.name, float("-inf")),
                 pods=sum(not held.is_ending for held in self._simulation.cluster.pods_on(node.name)),
+                slots=int(node.allocatable["cpu"].milli // 1000),
                 marked=any(taint.key == ON_ITS_WAY_OUT for taint in node.spec.taints),
             )
+            other = found.get(seen.instance_id)
+            found[seen.instance_id] = seen if other is None else _as_one(other, seen)
         return found
+
+
+def _as_one(one: NodeSeen, other: NodeSeen) -> NodeSeen:
+    """Return what two objects for one machine say together: the one that was Ready is the one that a kubelet looks after."""
+    real = max(one, other, key=lambda node: (node.last_ready, -node.since))
+    return replace(real, pods=one.pods + other.pods, marked=one.marked or other.marked)
 
 
 def _stage(request: ProvisioningRequest) -> str:

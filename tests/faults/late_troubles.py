@@ -1,0 +1,131 @@
+"""Kinds of trouble that are added to a schedule after all else is drawn: a new one leaves the other worlds as they are."""
+
+from collections.abc import Mapping
+
+from hypothesis import strategies as st
+from tests.faults.troubles import MINUTE, Draw, Trouble, World, rules
+
+
+def add_changed_groups(draw: Draw, world: World) -> None:
+    """Add people who change the limits of a group's size, or its template, while something is under way."""
+    group = _without_minimum(draw, world)
+    for _ in range(draw(st.integers(1, 3))):
+        event: World = {"do": "change", "group": group["name"], "start": draw(st.integers(0, 80)) * 30}
+        rules(world, "interference").append(event | _change(draw, group))
+
+
+def add_vanishing_groups(draw: Draw, world: World) -> None:
+    """Add groups that are not listed for a while, although their machines run on, and come back with other limits."""
+    group = _without_minimum(draw, world)
+    start = 0
+    for _ in range(draw(st.integers(1, 2))):
+        start += draw(st.integers(0, 30)) * 30
+        event: World = {"do": "vanish", "group": group["name"], "start": start}
+        event["gone_for"] = draw(st.sampled_from((20, 120, 400, 1200)))
+        start += event["gone_for"] + 30
+        rules(world, "interference").append(event | _change(draw, group))
+
+
+def _without_minimum(draw: Draw, world: World) -> World:
+    """Return one group, without a minimum that is enforced: which one holds when is another trouble."""
+    world["settings"].pop("enforce-node-group-min-size", None)
+    groups = world["providers"]["fake"]["groups"]
+    group: World = draw(st.sampled_from(groups))
+    return group
+
+
+def _change(draw: Draw, group: World) -> World:
+    """Return what is changed: limits, template or both."""
+    found: World = {}
+    what = draw(st.sampled_from(("limits", "limits", "template", "both")))
+    if what != "template":
+        found["min_size"] = draw(st.sampled_from((0, 0, 1, 2)))
+        found["max_size"] = draw(st.integers(2, group["max_size"]))
+    if what != "limits":
+        found["cpu"] = draw(st.sampled_from((1, 2)))
+        found["zone"] = draw(st.sampled_from(("north", "south")))
+        found["labels"] = {"example.com/team": draw(st.sampled_from(("x", "y")))}
+    return found
+
+
+def add_interlopers(draw: Draw, world: World) -> None:
+    """Add people who resize or delete between our read and our write, or between our write and its answer."""
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, 40)) * MINUTE
+        rule: World = {"group": draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"], "start": start}
+        rule |= {"end": start + draw(st.sampled_from((300, 1200))), "times": draw(st.integers(1, 3))}
+        rule["when"] = draw(st.sampled_from(("before", "after")))
+        rule["does"] = draw(st.sampled_from(("resize", "delete", "take_back")))
+        if rule["does"] == "resize":
+            rule["by"] = draw(st.sampled_from((1, -1, 2, -2)))
+        else:
+            rule["machines"] = draw(st.integers(1, 2))
+        rules(world, "interlopers").append(rule)
+
+
+def add_renamed_nodes(draw: Draw, world: World) -> None:
+    """Add people after whom nodes go by another name, or machines have two Node objects."""
+    for _ in range(draw(st.integers(1, 3))):
+        touch: World = {"do": "touch_nodes", "at": draw(st.integers(1, 30)) * MINUTE, "nodes": draw(st.integers(1, 3))}
+        touch["how"] = draw(st.sampled_from(("rename", "double")))
+        # A machine that is no node for as long as its provision time is another trouble.
+        touch["for"] = draw(st.sampled_from((5, 120) if touch["how"] == "rename" else (120, 600, 1500)))
+        world["timeline"].append(touch)
+
+
+def add_old_nodes(draw: Draw, world: World) -> None:
+    """Add lists of nodes that are old, beside the pods of now, for longer than machines may take in some worlds."""
+    start = draw(st.integers(0, 20)) * MINUTE
+    for _ in range(draw(st.integers(1, 3))):
+        lasts = draw(st.sampled_from((120, 600, 1500)))
+        world["timeline"].append({"do": "misread", "at": start, "for": lasts, "shows": "stale_nodes"})
+        start += lasts + draw(st.sampled_from((10, 300)))
+
+
+def add_flapping_reads(draw: Draw, world: World) -> None:
+    """Add sizes or instances that are those of before in every other read, or for a while."""
+    for _ in range(draw(st.integers(1, 2))):
+        start = draw(st.integers(0, 30)) * MINUTE
+        rule: World = {"group": draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"], "start": start}
+        rule["end"] = start + draw(st.sampled_from((300, 1200)))
+        rule |= {"lag": draw(st.sampled_from((20, 120))), "flaps_every": draw(st.sampled_from((10, 60)))}
+        rule["of"] = draw(st.sampled_from(("size", "instances", "both")))
+        rules(world, "old_reads").append(rule)
+
+
+def add_dead_provider(draw: Draw, world: World) -> None:
+    """Add a second provider that answers nothing, for long or for good: of its calls three hang, and the others fail."""
+    start = draw(st.sampled_from((0, 0, 300, 1200)))
+    window: World = {"hook": "*", "start": start, "end": draw(st.sampled_from((start + 1200, 360000)))}
+    group: World = {"name": "d", "cpu": "500m", "size": draw(st.integers(0, 3)), "max_size": 5, "price_per_hour": 0.05}
+    group |= {"min_size": group["size"], "zone": "north", "instance_type": "small"}
+    fails = draw(st.sampled_from(("unavailable", "access_denied", "crash")))
+    dead: World = {"kind": "refuse", "error": fails} if fails != "crash" else {"kind": "crash"}
+    hangs: list[World] = [{"kind": "hang", "times": 3, **window}] if draw(st.booleans()) else []
+    world["providers"]["dead"] = {"groups": [group], "faults": [*hangs, {**dead, **window}]}
+
+
+def add_idle_crowd(draw: Draw, world: World) -> None:
+    """Add a hundred nodes on which next to nothing runs, while the list of the cluster may be wrong."""
+    machines = draw(st.integers(60, 120))
+    world["providers"]["fake"]["groups"][0] |= {"size": machines, "max_size": machines + 10}
+    world["settings"] |= {"scale-down-enabled": True, "scale-down-unneeded-time": draw(st.sampled_from(("2m", "5m")))}
+    world["settings"] |= {"scale-down-delay-after-add": "0s", "scale-down-delay-after-delete": "0s"}
+    start = 0
+    for _ in range(draw(st.integers(0, 3))):
+        start += draw(st.integers(1, 12)) * 30
+        shows = draw(st.sampled_from(("no_pods", "half_of_the_pods", "stale", "stale_nodes")))
+        world["timeline"].append({"do": "misread", "at": start, "for": 30, "shows": shows})
+        start += 40
+
+
+LATE_TROUBLES: Mapping[str, Trouble] = {
+    "changed_groups": add_changed_groups,
+    "vanishing_groups": add_vanishing_groups,
+    "interlopers": add_interlopers,
+    "renamed_nodes": add_renamed_nodes,
+    "old_nodes": add_old_nodes,
+    "flapping_reads": add_flapping_reads,
+    "dead_provider": add_dead_provider,
+    "idle_crowd": add_idle_crowd,
+}
