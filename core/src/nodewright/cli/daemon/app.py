@@ -4,7 +4,7 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -42,6 +42,7 @@ from nodewright.engine.daemon import Daemon
 from nodewright.engine.ports import Ports
 from nodewright.engine.report import LoopReport
 from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.clock import Clock
 from nodewright.model.errors import ConfigError, NodewrightError, ProviderError
 from nodewright.model.settings import Settings
 from nodewright.model.write_fence import WriteFence
@@ -52,12 +53,16 @@ _IN_A_POD = "KUBERNETES_SERVICE_HOST"
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonOptions:
-    """``shadow``: another autoscaler works here, and is compared with; nothing is written then, as in a ``dry_run``."""
+    """``shadow``: another autoscaler works here, and is compared with; nothing is written then, as in a ``dry_run``.
+
+    ``wall`` tells the time of day.
+    """
 
     dry_run: bool = False
     shadow: bool = False
     once: bool = False
     seed: int | None = None
+    wall: Clock = field(default_factory=SystemClock)
 
     @property
     def only_looks(self) -> bool:
@@ -183,7 +188,7 @@ class DaemonApp:
         self._options = options
         self._reloader = Reloader(source, settings)
         # What people read carries the time of day; whatever is decided or waited for takes its time from the other.
-        self._wall = SystemClock()
+        self._wall = options.wall
         self._boot = BootClock()
         self._clock = SteadyClock(self._wall.now, self._boot.now, self._wall.sleep)
         self._alarm = ThreadAlarm()

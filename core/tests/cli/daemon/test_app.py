@@ -1,0 +1,172 @@
+"""The daemon as it is put together, beside an API server in memory and the fake cloud."""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from core.tests.kube.conftest import ApiServer
+
+from nodewright.adapters.clocks import SystemClock
+from nodewright.adapters.kube.api import ApiError, Request
+from nodewright.cli.daemon.app import DaemonApp, DaemonOptions
+from nodewright.cli.settings.flags import SettingsSource
+from nodewright.model.timestamps import format_moment
+
+DAY = 86400.0
+PATIENCE = 60.0
+
+
+class Front(BaseHTTPRequestHandler):
+    """Puts ``api`` on the wire."""
+
+    api: ApiServer
+
+    def _answer(self) -> None:
+        address = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(
+            method=self.command,
+            path=address.path,
+            query=dict(parse_qsl(address.query)),
+            body=body or None,
+            content_type=self.headers.get("Content-Type") or "",
+        )
+        with suppress(ConnectionError):  # the daemon has ended
+            self._watch(request) if "watch" in request.query else self._send(request)
+
+    def _send(self, request: Request) -> None:
+        try:
+            status, said = 200, self.api.send(request)
+        except ApiError as error:
+            status, said = error.status, b"{}"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def _watch(self, request: Request) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with self.api.follow(request) as lines:
+            for line in lines:
+                self.wfile.write(line + b"\n")
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - as the standard library calls them
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is said of it."""
+
+
+class WallClock(SystemClock):
+    """Real time, which somebody sets."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+
+class Log(io.BytesIO):
+    """What the daemon logs; ``changed`` is notified of each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = threading.Condition()
+
+    def write(self, text: Any) -> int:
+        with self.changed:
+            written = super().write(text)
+            self.changed.notify_all()
+        return written
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.getvalue().splitlines()]
+
+    def wait_for(self, **said: object) -> dict[str, Any]:
+        """Return the first line with these values."""
+
+        def find() -> dict[str, Any] | None:
+            return next((line for line in self.lines() if said.items() <= line.items()), None)
+
+        with self.changed:
+            assert self.changed.wait_for(find, PATIENCE), self.getvalue().decode()
+        found = find()
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer()
+
+
+@pytest.fixture
+def address(server: ApiServer) -> Iterator[str]:
+    handler = type("FrontOfOne", (Front,), {"api": server})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as front:
+        threading.Thread(target=front.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{front.server_port}"
+        server.cut()
+        front.shutdown()
+
+
+@contextmanager
+def running(folder: Path, address: str, wall: WallClock, log: Log) -> Iterator[None]:
+    """The daemon, from its first loop on."""
+    here = {"name": "here", "cluster": {"server": address}}
+    kubeconfig = {
+        "current-context": "here",
+        "clusters": [here],
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+    }
+    settings = {
+        "kubeconfig": str(folder / "kubeconfig"),
+        "leader-elect": False,
+        "scan-interval": "1s",
+        "address": "127.0.0.1:0",
+        "debug-address": "127.0.0.1:0",
+        "write-status-configmap": False,
+        "providers": {"fake": {"options": {"groups": [{"name": "a", "cpu": 1, "memory": "4Gi", "max_size": 3}]}}},
+    }
+    (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+    (folder / "config.yaml").write_text(json.dumps(settings))
+    source = SettingsSource({}, str(folder / "config.yaml"))
+    app = DaemonApp(source, source.load().settings, DaemonOptions(wall=wall), log)
+    with app:
+        thread = threading.Thread(target=app.run)
+        thread.start()
+        try:
+            log.wait_for(message="loop")
+            yield
+        finally:
+            app.stop()
+            thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize(("jump", "way"), [(DAY, "forward by 24h"), (-DAY, "back by 24h")])
+def test_a_jump_of_the_wall_clock_is_told_once(
+    server: ApiServer, address: str, tmp_path: Path, jump: float, way: str
+) -> None:
+    """In an event and in the log, which show the time of day; the loops go on as before."""
+    wall, log = WallClock(), Log()
+    with running(tmp_path, address, wall, log):
+        before = format_moment(wall.now() + jump)
+        wall.ahead = jump
+        told = log.wait_for(event="WallClockJumped")
+        after = told["loop"]
+        log.wait_for(message="loop", loop=f"{after.rpartition('-')[0]}-{int(after.rpartition('-')[2]) + 2}")
+    assert f"The wall clock jumped {way}." in told["message"]
+    assert told["time"] >= before
+    assert [line["loop"] for line in log.lines() if line.get("event") == "WallClockJumped"] == [after]
+    events = [held for path, held in server.objects.items() if "/events/" in path]
+    (event,) = [held for held in events if held["reason"] == "WallClockJumped"]
+    assert (event["type"], event["message"]) == ("Warning", told["message"])
+    assert event["lastTimestamp"] >= before
