@@ -17,10 +17,10 @@ from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import PlannedAction
 from nodewright.snapshot.observation import Observation
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 
-def unchecked(seen: Observation, actions: Sequence[PlannedAction], settings: Settings) -> tuple[Violation, ...]:
+def unchecked(seen: Observation, actions: Sequence[PlannedAction], settings: Settings) -> tuple[PlanViolation, ...]:
     """Finds every plan sound."""
     assert seen is not None, (actions, settings)
     return ()

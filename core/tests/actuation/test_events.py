@@ -14,7 +14,7 @@ from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_group, build_pod
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 A, B, C = (GroupRef("p", name) for name in "abc")
 GROW = IncreaseSize(group=A, expected_target=1, target=3, pods=("default/web",))
@@ -117,7 +117,7 @@ def test_a_halted_plan_says_why() -> None:
 
 
 def test_a_dropped_action_alerts() -> None:
-    (alert,) = alerts([Violation(GROW, "beyond the maximum of 2")])
+    (alert,) = alerts([PlanViolation(GROW, "beyond the maximum of 2")])
     assert (alert.reason, alert.type) == ("PlanViolation", "Warning")
     assert "p/a" in alert.message
     assert "beyond the maximum of 2" in alert.message

@@ -35,7 +35,7 @@ from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import FakeClock, build_group, build_node, build_template
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 
 class CapacityBufferState:
@@ -51,7 +51,7 @@ class CapacityBufferState:
         self.order: list[str] = []
         self.events: list[Event] = []
         self.plans: list[Plan] = []
-        self.violations: tuple[Violation, ...] = ()
+        self.violations: tuple[PlanViolation, ...] = ()
         self.saved: list[Memory] = []
         self.states: list[ClusterState] = []
         self.target = 1
@@ -80,7 +80,9 @@ class CapacityBufferState:
         self.states.append(state)
         return self.plans.pop(0) if self.plans else Plan()
 
-    def _check(self, seen: Observation, actions: Sequence[PlannedAction], settings: Settings) -> tuple[Violation, ...]:
+    def _check(
+        self, seen: Observation, actions: Sequence[PlannedAction], settings: Settings
+    ) -> tuple[PlanViolation, ...]:
         assert seen.now == self.states[-1].now
         assert settings == self.settings
         return tuple(violation for violation in self.violations if violation.action in actions)

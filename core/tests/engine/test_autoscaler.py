@@ -15,7 +15,7 @@ from nodewright.model.meta import ObjectMeta
 from nodewright.model.settings import LoopSettings, Settings
 from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.testkit import build_pod
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 A = GroupRef("p", "a")
 GROW = IncreaseSize(group=A, expected_target=1, target=3)
@@ -163,7 +163,7 @@ def test_profile_ca_gathers_no_batch(desk: Any) -> None:
 
 def test_a_rule_that_is_broken_drops_that_action_with_an_alert(desk: Any) -> None:
     desk.plans = [Plan(actions=(GROW,))]
-    desk.violations = (Violation(GROW, "beyond the maximum"),)
+    desk.violations = (PlanViolation(GROW, "beyond the maximum"),)
     report = desk.engine().run_once()
     assert desk.target == 1
     assert report.plan.actions == ()
@@ -173,7 +173,7 @@ def test_a_rule_that_is_broken_drops_that_action_with_an_alert(desk: Any) -> Non
 
 def test_in_tests_a_broken_rule_ends_everything(desk: Any) -> None:
     desk.plans = [Plan(actions=(GROW,))]
-    desk.violations = (Violation(GROW, "beyond the maximum"),)
+    desk.violations = (PlanViolation(GROW, "beyond the maximum"),)
     with pytest.raises(InvariantError, match="beyond the maximum"):
         desk.engine(strict=True).run_once()
 

@@ -9,8 +9,8 @@ from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.requests import node_amounts, pod_requests
+from nodewright.validate.capacity import why_unfit
 from nodewright.validate.movable import is_selected, matches, why_immovable
-from nodewright.validate.standing import why_unfit
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -69,7 +69,7 @@ class _Plain:
 
     def _without_place(self, pod: Pod) -> Iterator[str]:
         place = self._places.get(pod.metadata.uid) or self._places.get(pod.key)
-        why = "nobody says where it goes" if place is None else self._refusal(pod, place)
+        why = "the plan names no node for it" if place is None else self._refusal(pod, place)
         if why:
             yield f"pod {pod.key} has no place: {why}"
         elif place is not None:

@@ -185,7 +185,7 @@ def test_a_pod_that_is_ending_needs_no_place(owner: str, needs: bool) -> None:
     pod = build_pod("p", node_name="g-0", owner=(owner, "o"), deleted_at=NOW + 20)
     for profile, missing in (("nodewright", needs), ("ca", True)):
         found = rules(world(pod), removal("g-0", pod.key), profile=profile)
-        assert found == (["pod default/p has no place: nobody says where it goes"] if missing else [])
+        assert found == (["pod default/p has no place: the plan names no node for it"] if missing else [])
 
 
 def test_devices_of_the_cluster() -> None:

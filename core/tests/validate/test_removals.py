@@ -125,8 +125,8 @@ def test_minima_of_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("pod", "why"),
     [
-        (on_node(owner=None), "nobody would create it again"),
-        (on_node(owner=("Widget", "w")), "nobody knows whether its owner, a Widget, would create it again"),
+        (on_node(owner=None), "no controller would create it again"),
+        (on_node(owner=("Widget", "w")), "it is unknown whether its owner, a Widget, would create it again"),
         (on_node(annotations={SAFE: "false"}), "it is annotated as not safe to evict"),
         (on_node(annotations={SAFE: "on-completion"}), "it is to run to its end"),
         (on_node(volumes=[Volume(name="v", host_path=HostPath(path="/x"))]), "it keeps data on its node"),
@@ -176,7 +176,7 @@ def test_pods_alike_but_for_their_times_are_told_apart() -> None:
     pods = [pod.key for pod in (old, young, gone, going)]
     assert rules(given, removal("g-0", *pods), places=dict.fromkeys(pods[:3], "g-1")) == [
         "pod kube-system/b may not be moved: it is a young system pod",
-        "pod default/d has no place: nobody says where it goes",
+        "pod default/d has no place: the plan names no node for it",
     ]
 
 
@@ -225,7 +225,7 @@ def test_budgets_of_others_do_not_matter(selected: dict[str, str], *, counts: bo
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        (None, "nobody says where it goes"),
+        (None, "the plan names no node for it"),
         ("g-7", "there is no node g-7"),
         ("g-0", "node g-0 goes too"),
         ("g-1", "node g-1 has not enough cpu"),

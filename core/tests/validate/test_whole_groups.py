@@ -13,7 +13,7 @@ from nodewright.snapshot.observation import Observation, ProviderSeen
 from nodewright.testkit.builders import build_template
 from nodewright.testkit.world import World, ref, settings_with
 from nodewright.validate import check_actions
-from nodewright.validate.check import Planned
+from nodewright.validate.actions import Planned
 
 MADE, USED, OTHERS, NEW = ref("made"), ref("used"), ref("others"), ref("new")
 BIG = MachineType(name="big", template=build_template(cpu="4", labels={"zone": "a"}))
@@ -89,7 +89,7 @@ def test_only_empty_groups_that_were_made_are_deleted() -> None:
     assert rules(DELETE) == []
     assert rules(changed(DELETE, group=USED)) == ["planned for a target of 0, observed 1"]
     assert rules(changed(DELETE, group=USED, expected_target=1)) == ["the group is not empty"]
-    assert rules(changed(DELETE, group=OTHERS)) == ["somebody else made the group"]
+    assert rules(changed(DELETE, group=OTHERS)) == ["nodewright did not create the group"]
     assert rules(changed(DELETE, group=NEW)) == ["the group's size is unknown"]
 
 

@@ -25,8 +25,8 @@ from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
-from nodewright.validate.kinds import kind_of
-from nodewright.validate.room import Room
+from nodewright.validate.capacity import CapacityCheck
+from nodewright.validate.pod_profiles import profile_of
 
 # How long after a refused eviction the next attempt follows.
 EVICTION_RETRY_SECONDS = 10.0
@@ -385,7 +385,7 @@ class PlacementRecheck:
         self._reader = reader
         self._seen: set[str] = set()
         self._snapshot = Snapshot()
-        self._room = Room(self._snapshot, (), settings.pods.expendable_pods_priority_cutoff)
+        self._capacity = CapacityCheck(self._snapshot, (), settings.pods.expendable_pods_priority_cutoff)
 
     def take(self, removal: NodeRemoval, pods: Iterable[Pod]) -> str:
         """Reserve the planned places of the pods that run on a node.
@@ -398,7 +398,7 @@ class PlacementRecheck:
             if not place or pod.metadata.deletion_timestamp is not None:
                 continue
             self._add_node(place)
-            why = self._room.take(kind_of(self._snapshot, pod), place)
+            why = self._capacity.take(profile_of(self._snapshot, pod), place)
             if why:
                 return f"pod {pod.key} has no place any more: {why}"
         return ""

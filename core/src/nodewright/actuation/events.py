@@ -34,7 +34,7 @@ from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult
 from nodewright.model.timestamps import format_moment
 from nodewright.planner.plan import Expansion, MisfitNode, Plan, ScaleUpReport
 from nodewright.planner.provisioning_requests.pods import is_stand_in
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 _MAX_MESSAGES = 3
 _POD = "Pod"
@@ -91,7 +91,7 @@ def _buffer_name(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{controller.name if controller is not None else ''}"
 
 
-def alerts(violations: Iterable[Violation]) -> Iterator[Event]:
+def alerts(violations: Iterable[PlanViolation]) -> Iterator[Event]:
     """Yield one event for every planned action that the independent check refused."""
     for violation in violations:
         message = f"Dropped a planned {type(violation.action).__name__} of {violation.action.group}: {violation.rule}"

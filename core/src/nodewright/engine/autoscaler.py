@@ -32,7 +32,7 @@ from nodewright.model.settings import Settings
 from nodewright.observe import Observer
 from nodewright.planner.plan import BufferReport, Plan, ScaleDownReport
 from nodewright.planner.provisioning_requests.docket import ProvisioningReport
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 # How soon to see whether what holds removals up is over.
 _LOOK_AGAIN_SECONDS = 10.0
@@ -45,7 +45,7 @@ class _Step:
     state: ClusterState | None = None
     plan: Plan | None = None
     outcomes: tuple[WriteOutcome, ...] = ()
-    violations: tuple[Violation, ...] = field(default_factory=tuple)
+    violations: tuple[PlanViolation, ...] = field(default_factory=tuple)
     problem: str = ""
     begun: tuple[NodeRemoval, ...] = ()
 
@@ -293,7 +293,7 @@ class Autoscaler:
             return f"paused: {error}", now
         return (str(pause), pause.until) if pause is not None and pause.holds(now) else ("", 0.0)
 
-    def _check(self, state: ClusterState, plan: Plan) -> tuple[Violation, ...]:
+    def _check(self, state: ClusterState, plan: Plan) -> tuple[PlanViolation, ...]:
         violations = self._brain.check(state.observation, plan.actions, plan.scale_down, self._settings)
         if violations and self._brain.strict:
             raise InvariantError(f"a plan breaks its rules: {violations}")

@@ -10,11 +10,11 @@ from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
 from nodewright.snapshot.observation import Observation
-from nodewright.validate import Violation, check_actions, check_removals
+from nodewright.validate import PlanViolation, check_actions, check_removals
 
 MakePlan = Callable[[ClusterState, Settings, Random], Plan]
-CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[Violation, ...]]
-CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[Violation, ...]]
+CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[PlanViolation, ...]]
+CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[PlanViolation, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Planning:
 
     def check(
         self, seen: Observation, actions: Sequence[PlannedAction], down: ScaleDownReport, settings: Settings
-    ) -> tuple[Violation, ...]:
+    ) -> tuple[PlanViolation, ...]:
         """What of a plan, writes to clouds and removals, breaks a rule."""
         violations = self.check_actions(seen, actions, settings)
         if not down.removals:
@@ -41,7 +41,7 @@ class Planning:
         return violations + self.check_removals(seen, down.removals, places, settings)
 
 
-def without_violations(plan: Plan, violations: tuple[Violation, ...]) -> Plan:
+def without_violations(plan: Plan, violations: tuple[PlanViolation, ...]) -> Plan:
     """The plan without the actions and removals that the independent check refused."""
     refused = {id(violation.action) for violation in violations}
     if not refused:

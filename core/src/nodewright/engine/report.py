@@ -9,7 +9,7 @@ from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.errors import TargetChanged
 from nodewright.model.removal import NodeRemoval, Removing
 from nodewright.planner.plan import Plan
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class LoopReport:
     state: ClusterState | None = None
     plan: Plan | None = None
     outcomes: tuple[WriteOutcome, ...] = ()
-    violations: tuple[Violation, ...] = ()
+    violations: tuple[PlanViolation, ...] = ()
     problem: str = ""
     begun: tuple[NodeRemoval, ...] = ()
     removing: tuple[Removing, ...] = ()

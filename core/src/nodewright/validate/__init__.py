@@ -1,7 +1,7 @@
-"""An independent check of a plan; shares no code with the planner."""
+"""An independent check of a plan before it is carried out; shares no code with the planner."""
 
-from nodewright.validate.check import Violation, check_actions
+from nodewright.validate.actions import PlanViolation, check_actions
 from nodewright.validate.evidence import NodesOfMachines
 from nodewright.validate.removals import check_removals
 
-__all__ = ["NodesOfMachines", "Violation", "check_actions", "check_removals"]
+__all__ = ["NodesOfMachines", "PlanViolation", "check_actions", "check_removals"]

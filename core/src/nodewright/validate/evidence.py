@@ -1,6 +1,6 @@
-"""May machines be deleted without a drain? Told from their nodes alone (docs/adr/0023-evidence-for-deletions.md).
+"""Check deletions without a drain against the nodes of the machines (docs/adr/0023-evidence-for-deletions.md).
 
-The cloud's word is not enough where a node exists: what the node says must agree.
+The cloud's word is not enough where a node exists: the node must confirm it.
 """
 
 import math
@@ -17,10 +17,7 @@ _NEVER_REPORTED = "NodeStatusNeverUpdated"
 
 
 class NodesOfMachines:
-    """The nodes of each machine; ids compare without case, for a node spared by mistake is no harm.
-
-    ``pods_on`` is asked for the pods of a node only where they decide; what it raises passes through.
-    """
+    """The nodes of each machine. Ids compare without case: sparing a node by mistake does no harm."""
 
     def __init__(self, nodes: Iterable[Node], pods_on: Callable[[Node], Iterable[Pod]]) -> None:
         self._nodes = nodes

@@ -1,4 +1,4 @@
-"""Which pods a removal must not touch, told from the rules alone (behaviour/down.md A7)."""
+"""Which pods a removal must not move, from the rules alone."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ _KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
 
 def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Settings, now: float) -> str | None:
-    """None: the pod is moved. Empty: it goes with its node. Else why it must stay."""
+    """Return why the pod must stay. None: it is moved; empty: it goes with its node."""
     drain = settings.drain
     if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
         return ""
@@ -36,9 +36,9 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Se
 
 def _why_not_created_again(owner: OwnerReference | None, settings: DrainSettings) -> str:
     if owner is None:
-        return "nobody would create it again"
+        return "no controller would create it again"
     if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _KNOWN_OWNERS:
-        return f"nobody knows whether its owner, a {owner.kind}, would create it again"
+        return f"it is unknown whether its owner, a {owner.kind}, would create it again"
     return ""
 
 
@@ -51,13 +51,13 @@ def _why_kept(pod: Pod, settings: DrainSettings) -> str | None:
 
 
 def matches(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """Whether the budget counts the pod: of its namespace, and selected."""
+    """Return whether the budget is in the pod's namespace and selects it."""
     ours = budget.metadata.namespace == pod.metadata.namespace
     return ours and is_selected(budget.spec.selector, pod.metadata.labels)
 
 
 def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """No selector selects nothing, an empty one everything."""
+    """Return whether the selector selects the labels. None selects nothing, an empty selector everything."""
     if selector is None:
         return False
     plain = all(labels.get(key) == value for key, value in selector.match_labels.items())
@@ -65,7 +65,7 @@ def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bo
 
 
 def holds(wanted: Requirement, labels: Mapping[str, str]) -> bool:
-    """One expression of a selector; an operator that is not known never holds."""
+    """Return whether one expression of a selector holds; an unknown operator never does."""
     there = wanted.key in labels
     match wanted.operator:
         case "In":

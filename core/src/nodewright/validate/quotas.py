@@ -1,4 +1,4 @@
-"""Whether growth keeps within CapacityQuotas, told from the rules alone (docs/capacity-quotas.md)."""
+"""Whether growth keeps within CapacityQuotas and device limits, from the rules alone (docs/capacity-quotas.md)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,11 +9,9 @@ from nodewright.model.meta import LabelSelector
 from nodewright.model.node import Node
 from nodewright.model.quantity import Quantity
 from nodewright.snapshot.observation import GroupSeen, Observation
-from nodewright.validate.devices import Devices
 from nodewright.validate.movable import is_selected
 
 Growth = tuple[GroupSeen, int]
-
 _PART = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _KEY = re.compile(f"([a-z0-9.-]{{1,253}}/)?(?=.{{1,63}}$){_PART}")
 _VALUE = re.compile(f"(?=.{{0,63}}$)({_PART})?")
@@ -21,8 +19,51 @@ _WITH_VALUES, _WITHOUT_VALUES = ("In", "NotIn"), ("Exists", "DoesNotExist")
 _OFFERED = ("cpu", "memory", "ephemeral-storage", "nodes")
 
 
+class Devices:
+    """Knows the devices that nodes count for.
+
+    A node that offers none, although its label promises some, counts as its group's template or, if that is less, as
+    its group's other nodes.
+    """
+
+    def __init__(self, seen: Observation) -> None:
+        self._seen = seen
+        self._promised: dict[str, int] | None = None
+
+    def of(self, node: Node) -> tuple[str, int]:
+        """Return the kind of a node's devices, from a label of its provider, and how many it counts for."""
+        kind, offered = self._offered(node)
+        if not kind or offered:
+            return kind, offered
+        if self._promised is None:
+            self._promised = self._find_promised()
+        return kind, self._promised.get(node.spec.provider_id.lower(), 0)
+
+    def _find_promised(self) -> dict[str, int]:
+        """Return the devices that machines of groups with a template should have, by their ids in lower case."""
+        nodes = {node.spec.provider_id.lower(): node for _, node in self._seen.snapshot.nodes()}
+        promised = dict[str, int]()
+        for group in self._seen.groups.values():
+            ids = [instance.id.lower() for instance in group.instances or ()]
+            if group.template is not None:
+                alike = [group.template, *(nodes[machine] for machine in ids if machine in nodes)]
+                amounts = [amount for amount in (self._offered(node)[1] for node in alike) if amount]
+                promised |= dict.fromkeys(ids, min(amounts, default=0))
+        return promised
+
+    def _offered(self, node: Node) -> tuple[str, int]:
+        providers = self._seen.providers.values()
+        for provider in providers:
+            kind = node.metadata.labels.get(provider.gpu_label, "") if provider.gpu_label else ""
+            if kind:
+                names = (name for other in providers for name in other.gpu_resources)
+                amounts = (node.allocatable[name].value for name in names if name in node.allocatable)
+                return kind, next((amount for amount in amounts if amount > 0), 0)
+        return "", 0
+
+
 def exceeded_quotas(seen: Observation, growth: Sequence[Growth]) -> Iterator[str]:
-    """What so many machines more in each group would exceed, beside the nodes that are there."""
+    """Yield the quotas that this many more machines in each group would exceed, beside the nodes that exist."""
     nodes, devices = [node for _, node in seen.snapshot.nodes()], Devices(seen)
     examples = _all_examples(nodes, growth)
     for quota in seen.quotas:
@@ -61,7 +102,7 @@ def _all_examples(nodes: Iterable[Node], growth: Sequence[Growth]) -> list[tuple
 
 
 def _limits(quota: CapacityQuota, seen: Observation, nodes: Sequence[Node]) -> Mapping[str, int]:
-    """Nothing of a quota that is wrong: it is not enforced."""
+    """Return the limits of a quota; none for an invalid quota, which is not enforced."""
     if not _is_legal(quota.spec.selector or LabelSelector()):
         return {}
     found: dict[str, int] = {}
@@ -77,7 +118,7 @@ def _limits(quota: CapacityQuota, seen: Observation, nodes: Sequence[Node]) -> M
 
 
 def _is_known(name: str, seen: Observation, nodes: Iterable[Node]) -> bool:
-    """Is it something that nodes offer, or a type of accelerators on a node or in a template?"""
+    """Return whether nodes offer the resource, or a node or template has accelerators of this type."""
     if name in _OFFERED or "/" in name or name.startswith("hugepages-"):
         return True
     templates = (group.template for group in seen.groups.values() if group.template is not None)
@@ -96,14 +137,14 @@ def _is_legal(selector: LabelSelector) -> bool:
 
 
 def _examples(group: GroupSeen, by_id: Mapping[str, Node]) -> list[Node]:
-    """What one more machine of the group may look like: as its nodes or as its template."""
+    """Return what one more machine of the group may look like: its nodes and its template."""
     ids = (instance.id.lower() for instance in group.instances or ())
     alike = [by_id[instance_id] for instance_id in ids if instance_id in by_id]
     return [*alike, group.template] if group.template is not None else alike
 
 
 def _least(quota: CapacityQuota, alike: Sequence[Node], name: str, devices: Devices) -> int:
-    """What one more such machine counts for at least: they may differ."""
+    """Return the least amount that one more such machine counts for: they may differ."""
     if not all(_is_counted(quota, node) for node in alike):
         return 0
     return min((_amount(node, name, devices) for node in alike), default=0)

@@ -1,55 +1,58 @@
-"""Re-checks planned removals of nodes (design.md §7): sizes, minima, budgets, unmovable pods, and a place for each pod.
+"""Check planned removals of nodes: sizes, minimums, budgets, unmovable pods, and a place for each pod.
 
-Written from the rules alone, over plain nodes and pods; pods that no rule tells apart are looked at once
-(``kinds.py``). Where the plan says a pod could go is a claim, checked here.
-Volumes, topology spread, pod affinity and devices that are claimed are the planner's affair alone.
+The check is written from the rules alone, over plain nodes and pods. Pods that no rule can tell apart are checked
+once (``pod_profiles.py``). Where the plan says that a pod can go is a claim, checked here. Volumes, topology spread,
+pod affinity and claimed devices are left to the planner.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from nodewright.model.cluster import PodDisruptionBudget
 from nodewright.model.group import GroupRef
+from nodewright.model.limits import make_resource_limits
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval
-from nodewright.model.settings import Settings
+from nodewright.model.settings import LimitSettings, Settings
 from nodewright.snapshot.observation import Observation
-from nodewright.validate.check import Violation
-from nodewright.validate.kinds import Crew, Kind, find_crew
-from nodewright.validate.minima import Minima
+from nodewright.validate.actions import PlanViolation
+from nodewright.validate.anti_affinity import AntiAffinityCheck, Arrival
+from nodewright.validate.capacity import CapacityCheck
 from nodewright.validate.movable import matches, why_immovable
-from nodewright.validate.neighbours import Arrival, Neighbours
-from nodewright.validate.room import Room
+from nodewright.validate.pod_profiles import PodProfile, ProfiledPods, find_pods
+from nodewright.validate.quotas import Devices
 
 _DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 
 def check_removals(
     seen: Observation, removals: Sequence[NodeRemoval], places: Mapping[str, str], settings: Settings
-) -> tuple[Violation, ...]:
-    """Every violation; none for sound removals. ``places`` is the node that takes each moved pod of a removal that does
-    not say so itself, by the pod's uid or else its ``namespace/name``.
+) -> tuple[PlanViolation, ...]:
+    """Return every violation; none for sound removals.
+
+    ``places`` is the node for each moved pod of a removal that names no places itself, by the pod's uid or else its
+    ``namespace/name``.
     """
-    course = _Course(seen, removals, places, settings)
-    found = [(removal, rule) for removal in removals for rule in course.follow(removal)]
-    found += course.without_room()
-    found += course.neighbours_broken(removals)
-    return tuple(Violation(removal, rule) for removal, rule in found)
+    sequence = _RemovalSequence(seen, removals, places, settings)
+    found = [(removal, rule) for removal in removals for rule in sequence.follow(removal)]
+    found += sequence.without_place()
+    found += sequence.broken_anti_affinity(removals)
+    return tuple(PlanViolation(removal, rule) for removal, rule in found)
 
 
-class _Move(NamedTuple):
-    """Pods that a removal moves, and the node to which each is to go; empty: nobody says."""
+class _PlannedMoves(NamedTuple):
+    """Pods that a removal moves, and the node to which each is to go; empty: the plan names none."""
 
     removal: NodeRemoval
-    crew: Crew
+    moving_pods: ProfiledPods
     places: list[str]
 
 
-class _Course:
-    """Sizes, budgets and room as one removal after the other leaves them."""
+class _RemovalSequence:
+    """Sizes, budgets and free capacity as one removal after the other leaves them."""
 
     def __init__(
         self, seen: Observation, removals: Sequence[NodeRemoval], places: Mapping[str, str], settings: Settings
@@ -57,32 +60,35 @@ class _Course:
         self._seen = seen
         self._settings = settings
         self._places = places
-        going = {removal.node for removal in removals} | seen.removing.keys()
-        self._room = Room(seen.snapshot, going, settings.pods.expendable_pods_priority_cutoff)
+        leaving_nodes = {removal.node for removal in removals} | seen.removing.keys()
+        self._capacity = CapacityCheck(seen.snapshot, leaving_nodes, settings.pods.expendable_pods_priority_cutoff)
         self._leaving: Counter[GroupRef] = Counter(_still_counted(seen))
-        self._spent: Counter[str] = Counter()
+        self._used_disruptions: Counter[str] = Counter()
         self._begun: set[str] = set(seen.removing)
-        self._minima = Minima(seen, settings.limits, self._begun)
-        self._moves: list[_Move] = []
+        self._minimums = MinimumCheck(seen, settings.limits, self._begun)
+        self._moves: list[_PlannedMoves] = []
         self._refused: set[str] = set()
         self._machines: dict[GroupRef, frozenset[str]] = {}
         nodes = seen.snapshot.live_nodes() if removals else []
         self._nodes_of: Counter[str] = Counter(node.spec.provider_id for node in nodes)
-        self._fates: dict[Kind, str | None] = {}
-        self._budgets: dict[Kind, tuple[PodDisruptionBudget, ...]] = {}
+        self._immovable: dict[PodProfile, str | None] = {}
+        self._budgets: dict[PodProfile, tuple[PodDisruptionBudget, ...]] = {}
 
     def follow(self, removal: NodeRemoval) -> list[str]:
-        """The rules that a removal breaks; it counts as done for those after it. Room is looked at in the end."""
+        """Return the rules that a removal breaks; for later removals it counts as done.
+
+        Capacity is checked at the end.
+        """
         row = self._seen.snapshot.find_row(removal.node)
         if row is None:
             return [f"there is no node {removal.node}"]
         node = self._seen.snapshot.node(row)
         broken = [
             *self._broken_by_node(removal, node),
-            *self._broken_by_pods(removal, find_crew(self._seen.snapshot, row)),
+            *self._broken_by_pods(removal, find_pods(self._seen.snapshot, row)),
         ]
         if not self._settings.policy.counts_leaving_nodes:
-            broken += self._minima.take(node)
+            broken += self._minimums.take(node)
         self._begun.add(removal.node)
         self._leaving[removal.group] += 1
         return broken
@@ -107,100 +113,144 @@ class _Course:
         if group.target - self._leaving[removal.group] - 1 < group.group.min_size:
             yield f"group {removal.group} would fall below its minimum of {group.group.min_size}"
 
-    def _broken_by_pods(self, removal: NodeRemoval, crew: Crew) -> Iterator[str]:
-        """The pods of the node are those that were planned for, may move, and are said to go somewhere."""
-        fates = {kind: self._fate(kind) for kind in crew.variety}
-        for pod, kind in zip(crew.pods, crew.kinds, strict=True) if any(fates.values()) else ():
-            if fates[kind]:
-                yield f"pod {pod.key} may not be moved: {fates[kind]}"
-        moving = crew.only(kind for kind, fate in fates.items() if fate is None)
+    def _broken_by_pods(self, removal: NodeRemoval, pods: ProfiledPods) -> Iterator[str]:
+        """Check that the node's pods are those that were planned for and may move; record where they are to go."""
+        immovable = {profile: self._why_immovable(profile) for profile in pods.distinct}
+        for pod, profile in zip(pods.pods, pods.profiles, strict=True) if any(immovable.values()) else ():
+            if immovable[profile]:
+                yield f"pod {pod.key} may not be moved: {immovable[profile]}"
+        moving = pods.only(profile for profile, reason in immovable.items() if reason is None)
         planned = dict(zip_longest(removal.pods, removal.places, fillvalue=""))
         unplanned = [key for key in moving.keys if key not in planned]
         if unplanned:
             yield f"pods run on it that were not planned for: {', '.join(sorted(unplanned))}"
         if self._seen.workloads.budgets:
             yield from self._broken_budgets(moving)
-        needing = moving.only(kind for kind in moving.variety if not self._ends(kind.pod))
+        needing = moving.only(profile for profile in moving.distinct if not self._ends(profile.pod))
         known_as = zip(needing.ids, needing.keys, strict=True)
         places = [planned.get(key) or self._place(pod_id, key) for pod_id, key in known_as]
-        self._moves.append(_Move(removal, needing, places))
+        self._moves.append(_PlannedMoves(removal, needing, places))
 
     def _place(self, pod_id: str, key: str) -> str:
         return self._places.get(pod_id) or self._places.get(key, "")
 
-    def _fate(self, kind: Kind) -> str | None:
-        """``why_immovable``; pods that count for nothing go with their node."""
-        if kind not in self._fates:
-            budgets, void = self._seen.workloads.budgets, self._room.is_void(kind)
-            self._fates[kind] = "" if void else why_immovable(kind.pod, budgets, self._settings, self._seen.now)
-        return self._fates[kind]
+    def _why_immovable(self, profile: PodProfile) -> str | None:
+        """Return ``why_immovable``; expendable pods go with their node."""
+        if profile not in self._immovable:
+            budgets, void = self._seen.workloads.budgets, self._capacity.is_void(profile)
+            self._immovable[profile] = (
+                "" if void else why_immovable(profile.pod, budgets, self._settings, self._seen.now)
+            )
+        return self._immovable[profile]
 
-    def _broken_budgets(self, moving: Crew) -> Iterator[str]:
-        """Each budget must allow at least one more disruption when a node's turn comes; the API server counts on."""
-        about = {kind: self._budgets_of(kind) for kind in moving.variety}
-        spared = {kind for kind in moving.variety if _is_waived(kind.pod) or self._ends(kind.pod)}
+    def _broken_budgets(self, moving: ProfiledPods) -> Iterator[str]:
+        """Check that each budget allows at least one more disruption when a node's turn comes.
+
+        The API server enforces the rest.
+        """
+        about = {profile: self._budgets_of(profile) for profile in moving.distinct}
+        spared = {profile for profile in moving.distinct if _is_waived(profile.pod) or self._ends(profile.pod)}
         touched: Counter[str] = Counter()
-        for pod, kind in zip(moving.pods, moving.kinds, strict=True) if any(about.values()) else ():
-            if len(about[kind]) > 1 and self._settings.policy.refuses_several_budgets:
+        for pod, profile in zip(moving.pods, moving.profiles, strict=True) if any(about.values()) else ():
+            if len(about[profile]) > 1 and self._settings.policy.refuses_several_budgets:
                 yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
-            for budget in about[kind] if kind not in spared else ():
-                left = budget.status.disruptions_allowed - self._spent[budget.key]
+            for budget in about[profile] if profile not in spared else ():
+                left = budget.status.disruptions_allowed - self._used_disruptions[budget.key]
                 if left < 1 and not touched[budget.key]:
                     yield f"disruption budget {budget.key} allows no more: pod {pod.key}"
                 touched[budget.key] += 1
-        self._spent += touched
+        self._used_disruptions += touched
 
-    def _budgets_of(self, kind: Kind) -> tuple[PodDisruptionBudget, ...]:
-        if kind not in self._budgets:
-            self._budgets[kind] = tuple(b for b in self._seen.workloads.budgets if matches(b, kind.pod))
-        return self._budgets[kind]
+    def _budgets_of(self, profile: PodProfile) -> tuple[PodDisruptionBudget, ...]:
+        if profile not in self._budgets:
+            self._budgets[profile] = tuple(b for b in self._seen.workloads.budgets if matches(b, profile.pod))
+        return self._budgets[profile]
 
     def _ends(self, pod: Pod) -> bool:
-        """Whether a pod is gone soon by itself, and another one is there for it. CA takes it for one that lives on."""
+        """Return whether a pod terminates soon and a replacement exists already.
+
+        CA takes it for a pod that lives on.
+        """
         owner = pod.metadata.controller
         ends = pod.metadata.deletion_timestamp is not None and self._settings.policy.replaced_pods_need_no_place
         return ends and owner is not None and owner.kind in ("ReplicaSet", "ReplicationController")
 
-    def without_room(self) -> Iterator[tuple[NodeRemoval, str]]:
-        """Pods that find no room where they are to go. One by one where not all fit there together."""
-        doubtful = self._room.find_doubtful(
-            Counter(chain.from_iterable(zip(crew.kinds, places, strict=True) for _, crew, places in self._moves))
+    def without_place(self) -> Iterator[tuple[NodeRemoval, str]]:
+        """Yield pods that have no room where they are to go.
+
+        Checked one by one only on nodes where not all fit together.
+        """
+        doubtful = self._capacity.find_doubtful(
+            Counter(
+                chain.from_iterable(
+                    zip(moving_pods.profiles, places, strict=True) for _, moving_pods, places in self._moves
+                )
+            )
         )
-        for removal, crew, places in self._moves if doubtful else ():
-            for pod, kind, place in zip(crew.pods, crew.kinds, places, strict=True):
+        for removal, moving_pods, places in self._moves if doubtful else ():
+            for pod, profile, place in zip(moving_pods.pods, moving_pods.profiles, places, strict=True):
                 why = ""
                 if place in doubtful:
-                    why = self._room.take(kind, place) if place else "nobody says where it goes"
+                    why = self._capacity.take(profile, place) if place else "the plan names no node for it"
                 if why:
                     self._refused.add(pod.key)
                     yield removal, f"pod {pod.key} has no place: {why}"
 
-    def neighbours_broken(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
-        """Pods that would keep each other away where the plan has them in the end.
+    def broken_anti_affinity(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
+        """Yield pods that would keep each other away where the plan places them.
 
-        CA's chain of removals is true as a whole only: of what is chosen from it, this need not hold.
+        CA's chain of removals holds only as a whole; for the part that CA selects this need not hold.
         """
-        there = Neighbours(self._seen.snapshot, self._begun)
-        if not self._settings.policy.confirms_removals or not there.are_shy:
+        anti_affinity = AntiAffinityCheck(self._seen.snapshot, self._begun)
+        if not self._settings.policy.confirms_removals or not anti_affinity.any_terms:
             return
         planned = {pod: removal for removal in removals for pod in removal.pods}
-        for pod, why in there.conflicts(self._arrivals()):
+        for pod, why in anti_affinity.conflicts(self._arrivals()):
             if pod.key in planned:
                 yield planned[pod.key], f"pod {pod.key} has no place: {why}"
 
     def _arrivals(self) -> Iterator[Arrival]:
         snapshot = self._seen.snapshot
-        for _, crew, places in self._moves:
-            for pod, kind, place in zip(crew.pods, crew.kinds, places, strict=True):
+        for _, moving_pods, places in self._moves:
+            for pod, profile, place in zip(moving_pods.pods, moving_pods.profiles, places, strict=True):
                 if pod.key not in self._refused:
-                    yield Arrival(pod, kind, snapshot.node(snapshot.row(place)))
+                    yield Arrival(pod, profile, snapshot.node(snapshot.row(place)))
 
 
 def _still_counted(seen: Observation) -> Mapping[GroupRef, int]:
-    """Removals under way whose machine the group's target still counts."""
+    """Return the removals under way whose machine the group's target still counts."""
     return Counter(removing.removal.group for removing in seen.removing.values())
 
 
 def _is_waived(pod: Pod) -> bool:
-    """The owner waives the budget when planning; the API server still enforces it."""
+    """Return whether the pod's owner waives the budget for planning; the API server still enforces it."""
     return pod.metadata.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "true"
+
+
+class MinimumCheck:
+    """The minimum amounts of the cluster, and what remains; nodes named in ``gone`` do not count."""
+
+    def __init__(self, seen: Observation, settings: LimitSettings, gone: Collection[str]) -> None:
+        limits = make_resource_limits(settings)
+        least = {"cpu": limits.min_cores, "memory": limits.min_memory_bytes, **limits.min_gpu}
+        self._least = {name: amount for name, amount in least.items() if amount > 0}
+        self._devices = Devices(seen)
+        self._remaining: Counter[str] = Counter()
+        for _, node in seen.snapshot.nodes() if self._least else ():
+            if node.name not in gone and node.metadata.labels.get("type") != "virtual-kubelet":
+                for name, amount in self._offers(node).items():
+                    self._remaining[name] += amount
+
+    def take(self, node: Node) -> Iterator[str]:
+        """Yield the minimums that are broken without the node; from now on it counts as gone."""
+        for name, amount in self._offers(node).items() if self._least else ():
+            self._remaining[name] -= amount
+            if amount and self._remaining[name] < self._least.get(name, 0):
+                yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
+
+    def _offers(self, node: Node) -> dict[str, int]:
+        """Return the machine's cores and memory, and the devices that pods may use now or once they have appeared."""
+        held = node.status.capacity
+        offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
+        kind, devices = self._devices.of(node)
+        return {**offers, kind: devices} if kind in self._least else offers

@@ -16,7 +16,7 @@ from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.snapshot.pod_places import PodPlaces
 from nodewright.testkit.builders import build_budget, build_controller, build_pod, build_taint
 from nodewright.testkit.world import ref
-from nodewright.validate import Violation, check_removals
+from nodewright.validate import PlanViolation, check_removals
 
 AT_ONCE = GroupOptions(scale_down_unneeded_seconds=0.0, scale_down_utilization_threshold=0.9)
 CORDON = "node.kubernetes.io/unschedulable"
@@ -317,7 +317,7 @@ def place_of(loops: Loops, name: str) -> str | None:
     return Hints(before=loops.world.memory.scale_down.hints).get(pod)
 
 
-def violations(loops: Loops, report: ScaleDownReport) -> tuple[Violation, ...]:
+def violations(loops: Loops, report: ScaleDownReport) -> tuple[PlanViolation, ...]:
     hints = loops.world.memory.scale_down.hints
     return check_removals(loops.world.state().observation, report.removals, hints, Settings())
 

@@ -11,7 +11,7 @@ from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
 from nodewright.snapshot.observation import Observation
-from nodewright.validate import Violation
+from nodewright.validate import PlanViolation
 
 Withheld = PlannedAction | NodeRemoval
 
@@ -40,5 +40,5 @@ class DryRunPlanning:
         idle = replace(plan.scale_down, removals=(), mark=(), unmark=())
         return replace(plan, actions=(), scale_down=idle)
 
-    def _check(self, seen: Observation, _: Sequence[PlannedAction], settings: Settings) -> tuple[Violation, ...]:
+    def _check(self, seen: Observation, _: Sequence[PlannedAction], settings: Settings) -> tuple[PlanViolation, ...]:
         return Planning().check(seen, self._planned, self._down, settings)

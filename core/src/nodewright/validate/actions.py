@@ -1,10 +1,12 @@
-"""Re-checks a plan before it is carried out (design.md §7).
+"""Check planned cloud writes before they are made.
 
-Written from the rules alone, over plain nodes and pods: it shares no code with what made the plan.
+The check is written from the rules alone, over plain nodes and pods: it shares no code with the planner.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace as changed
 
 from nodewright.model.action import (
     CreateNodeGroup,
@@ -15,43 +17,46 @@ from nodewright.model.action import (
     IncreaseSize,
     SizeWrite,
 )
-from nodewright.model.group import GroupRef
+from nodewright.model.group import GroupRef, MachineType, NodeGroup
 from nodewright.model.limits import make_resource_limits
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
+from nodewright.model.template_node import make_template_node
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.validate.evidence import NodesOfMachines
 from nodewright.validate.quotas import exceeded_devices, exceeded_quotas
-from nodewright.validate.whole_groups import as_made, broken_by_creation, broken_by_group_deletion
 
 Planned = SizeWrite | GroupWrite
+Groups = Mapping[GroupRef, GroupSeen]
 
 
 @dataclass(frozen=True)
-class Violation:
+class PlanViolation:
     """An action that must not be carried out, and the rule that it breaks."""
 
     action: Planned | NodeRemoval
     rule: str
 
 
-def check_actions(seen: Observation, actions: Sequence[Planned], settings: Settings) -> tuple[Violation, ...]:
-    """Every violation of sizes, limits and identities; none for a sound plan."""
-    course = _Course(seen, settings)
-    found = [Violation(action, rule) for action in actions for rule in course.follow(action)]
+def check_actions(seen: Observation, actions: Sequence[Planned], settings: Settings) -> tuple[PlanViolation, ...]:
+    """Return every violation of sizes, limits and identities; none for a sound plan."""
+    sequence = _ActionSequence(seen, settings)
+    found = [PlanViolation(action, rule) for action in actions for rule in sequence.follow(action)]
     growth = [
-        (course.groups[action.group], action)
+        (sequence.groups[action.group], action)
         for action in actions
-        if isinstance(action, IncreaseSize) and action.group in course.groups
+        if isinstance(action, IncreaseSize) and action.group in sequence.groups
     ]
-    found += [Violation(action, rule) for _, action in growth[-1:] for rule in _broken_limits(seen, growth, settings)]
+    found += [
+        PlanViolation(action, rule) for _, action in growth[-1:] for rule in _broken_limits(seen, growth, settings)
+    ]
     return tuple(found)
 
 
-class _Course:
-    """``groups``, their target sizes and machines as one action after the other leaves them.
+class _ActionSequence:
+    """Groups, their target sizes and machines as one action after the other leaves them.
 
-    CA asks for decreases without looking whether machines exist for them: clouds refuse those.
+    CA asks for decreases without checking whether machines exist for them: clouds refuse those.
     """
 
     def __init__(self, seen: Observation, settings: Settings) -> None:
@@ -67,7 +72,7 @@ class _Course:
         self._hedged = 0
 
     def follow(self, action: Planned) -> list[str]:
-        """The rules that the action breaks; it counts as done for those after it."""
+        """Return the rules that the action breaks; for later actions it counts as done."""
         if isinstance(action, CreateNodeGroup):
             broken = list(broken_by_creation(self._seen, self.groups, action, self._settings))
             if not broken:
@@ -100,7 +105,10 @@ class _Course:
             yield f"a target of {action.target} is below the {self._there(group)} machines that exist"
 
     def _broken_by_hedge(self, group: GroupSeen, action: IncreaseSize) -> Iterator[str]:
-        """Machines that are bought twice, over all groups of the plan; what earlier plans bought so is not known here."""
+        """Check machines that are bought twice, over all groups of the plan.
+
+        Earlier plans' hedges are not known here.
+        """
         if not action.hedged:
             return
         nodes = sum(1 for _ in self._seen.snapshot.nodes())
@@ -117,7 +125,7 @@ class _Course:
             yield f"a hedge under size correction {self._settings.policy.rule}"
 
     def _target_after(self, group: GroupSeen, action: SizeWrite | DeleteNodeGroup) -> int | None:
-        """None: the group is gone."""
+        """Return the target after the action; None: the group is gone."""
         if isinstance(action, DeleteNodeGroup):
             return None
         if isinstance(action, IncreaseSize):
@@ -129,7 +137,7 @@ class _Course:
         return action.expected_target - sum(counts.get(instance_id, 1) for instance_id in action.instance_ids)
 
     def _there(self, group: GroupSeen) -> int:
-        """Machines that exist and stay."""
+        """Return how many machines exist and stay."""
         return sum((group.ref, instance.id) not in self._deleted for instance in group.staying)
 
 
@@ -143,9 +151,9 @@ def _broken_by_increase(group: GroupSeen, action: IncreaseSize) -> Iterator[str]
 def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[str]:
     known = {instance.id for instance in group.instances or ()}
     known |= {failure.instance_id or failure.failure_id for failure in group.failed or ()}
-    strangers = [instance_id for instance_id in action.instance_ids if instance_id not in known]
-    if strangers:
-        yield f"no machines of the group: {', '.join(strangers)}"
+    unknown_ids = [instance_id for instance_id in action.instance_ids if instance_id not in known]
+    if unknown_ids:
+        yield f"no machines of the group: {', '.join(unknown_ids)}"
     if len(set(action.instance_ids)) < len(action.instance_ids):
         yield "a machine is named twice"
 
@@ -153,13 +161,12 @@ def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[s
 def _broken_limits(
     seen: Observation, growth: Sequence[tuple[GroupSeen, IncreaseSize]], settings: Settings
 ) -> Iterator[str]:
-    """Cluster limits, from the nodes that are there and the machines asked for."""
+    """Check the cluster's limits, from the nodes that exist and the machines that the plan asks for."""
     limits = make_resource_limits(settings.limits)
     added = [(group, action.target - action.expected_target) for group, action in growth]
     most = settings.limits.max_nodes_total
-    if (
-        not settings.policy.limits_minimum_sizes_together
-    ):  # CA holds the limit against each group that it fills up to its minimum, not against their sum
+    # CA compares the limit with each group that it fills up to its minimum, not with their sum.
+    if not settings.policy.limits_minimum_sizes_together:
         growth = [(group, action) for group, action in growth if action.target > group.group.min_size]
     count = sum(action.target - action.expected_target for _, action in growth)
     nodes = [node for _, node in seen.snapshot.nodes()]
@@ -175,3 +182,56 @@ def _broken_limits(
     yield from exceeded_devices(seen, added, limits.max_gpu)
     if settings.limits.capacity_quotas_enabled:
         yield from exceeded_quotas(seen, added)
+
+
+def broken_by_creation(seen: Observation, groups: Groups, action: CreateNodeGroup, settings: Settings) -> Iterator[str]:
+    """Yield the rules that creating a group breaks; ``groups`` are those observed and those created before it."""
+    spec, limits = action.spec, settings.autoprovisioning
+    if not limits.node_autoprovisioning_enabled:
+        yield "--node-autoprovisioning-enabled is off"
+    if action.group in groups:
+        yield "the group exists already"
+    if spec.group_id != action.group.group_id:
+        yield f"it would be made as {spec.group_id}"
+    if (
+        sum(bool(group.group.autoprovisioned) for group in groups.values())
+        >= limits.max_autoprovisioned_node_group_count
+    ):
+        yield f"more than --max-autoprovisioned-node-group-count={limits.max_autoprovisioned_node_group_count}"
+    kind = _machine_type(seen, action)
+    if kind is None:
+        yield f"the provider makes no groups of {spec.machine_type}"
+    elif any(kind.template.labels.get(key, value) != value for key, value in spec.labels.items()):
+        yield "its labels contradict those of its machine type"
+
+
+def broken_by_group_deletion(group: GroupSeen, action: DeleteNodeGroup, target: int) -> Iterator[str]:
+    """Yield the rules that deleting a group breaks.
+
+    ``target`` is the group's target after the actions before this one.
+    """
+    if not group.group.autoprovisioned:
+        yield "nodewright did not create the group"
+    if target or group.target or group.instances or group.failed or action.expected_target:
+        yield "the group is not empty"
+
+
+def as_made(seen: Observation, action: CreateNodeGroup) -> GroupSeen:
+    """Return the group as it is once it is created."""
+    spec, kind = action.spec, _machine_type(seen, action)
+    assert kind is not None
+    labels, taints = {**kind.template.labels, **spec.labels}, (*kind.template.taints, *spec.taints)
+    template = changed(kind.template, labels=labels, taints=taints)
+    return GroupSeen(
+        ref=action.group,
+        group=NodeGroup(id=spec.group_id, min_size=0, max_size=spec.max_size, autoprovisioned=spec.machine_type),
+        target=0,
+        instances=(),
+        template=make_template_node(action.group, template),
+    )
+
+
+def _machine_type(seen: Observation, action: CreateNodeGroup) -> MachineType | None:
+    provider = seen.providers.get(action.group.provider)
+    kinds = provider.machine_types if provider is not None else ()
+    return next((kind for kind in kinds if kind.name == action.spec.machine_type), None)

@@ -12,7 +12,7 @@ from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_node, build_pod
 from nodewright.testkit.world import World, ref, settings_with
 from nodewright.validate import check_actions
-from nodewright.validate.check import Planned
+from nodewright.validate.actions import Planned
 
 G = ref("g")
 

@@ -1,0 +1,157 @@
+"""Free capacity and host ports of nodes that stay, and whether a node admits a pod at all."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+
+from nodewright.model.meta import Requirement
+from nodewright.model.node import Node, Taint
+from nodewright.model.pod import ContainerPort, NodeSelectorTerm, Pod, Toleration
+from nodewright.snapshot.node_pods import find_node_pods
+from nodewright.snapshot.requests import node_amounts
+from nodewright.snapshot.snapshot import Snapshot
+from nodewright.validate.movable import holds
+from nodewright.validate.pod_profiles import PodProfile, find_profiles
+
+_ANY = "0.0.0.0"  # noqa: S104  # an address in a pod's manifest; nothing listens here
+_REPELLING = ("NoSchedule", "NoExecute")
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class CapacityCheck:
+    """What each node that stays still offers; pods that move there take their part.
+
+    ``leaving`` nodes take no pods. Pods of a priority below ``cutoff`` give way to any other pod.
+    """
+
+    def __init__(self, snapshot: Snapshot, leaving: Collection[str], cutoff: int) -> None:
+        self._snapshot = snapshot
+        self._leaving = leaving
+        self._cutoff = cutoff
+        self._left: dict[str, Counter[str]] = {}
+        self._ports: dict[str, list[ContainerPort]] = {}
+
+    def is_void(self, profile: PodProfile) -> bool:
+        """Return whether such pods are expendable and do not count."""
+        priority = profile.pod.spec.priority
+        return priority is not None and priority < self._cutoff
+
+    def find_doubtful(self, coming: Mapping[tuple[PodProfile, str], int]) -> set[str]:
+        """Return the nodes that may not take all the pods that are to come; nothing is moved.
+
+        All other nodes take theirs in any order. ``coming`` says how many pods of a profile come to which node.
+        """
+        by_node: defaultdict[str, dict[PodProfile, int]] = defaultdict(dict)
+        for (profile, name), count in coming.items():
+            by_node[name][profile] = count
+        return {name for name, profiles in by_node.items() if not self._takes_all(name, profiles)}
+
+    def _takes_all(self, name: str, profiles: Mapping[PodProfile, int]) -> bool:
+        if any(profile.ports or self._refusal(profile, name) for profile in profiles):
+            return False  # ports are given one by one
+        asked = Counter[str]()
+        for profile, count in profiles.items():
+            for what, amount in profile.asked.items():
+                asked[what] += amount * count
+        left = self._free(name)
+        return all(left[what] >= amount for what, amount in asked.items())
+
+    def take(self, profile: PodProfile, name: str) -> str:
+        """Move a pod to a node; return why there is no room, empty if there is."""
+        refused = self._refusal(profile, name)
+        if refused:
+            return refused
+        if name not in self._left:
+            self._left[name], self._ports[name] = self._free(name), self._taken(name)
+        left, taken = self._left[name], self._ports[name]
+        if any(_collide(one, other) for one in profile.ports for other in taken):
+            return f"node {name} has given away a host port that it wants"
+        short = [what for what, amount in profile.asked.items() if left[what] < amount]
+        if short:
+            return f"node {name} has not enough {short[0]}"
+        left.subtract(profile.asked)
+        taken += profile.ports
+        return ""
+
+    def _refusal(self, profile: PodProfile, name: str) -> str:
+        """Return why the node takes no such pod, however much room it has; empty if it may."""
+        if name not in self._snapshot:
+            return f"there is no node {name}"
+        return f"node {name} goes too" if name in self._leaving else why_unfit(profile.pod, self._node(name))
+
+    def _node(self, name: str) -> Node:
+        return self._snapshot.node(self._snapshot.row(name))
+
+    def _held(self, name: str) -> dict[PodProfile, int]:
+        """Return how many pods of each profile run on a node and count."""
+        (roll,) = find_node_pods(self._snapshot, (self._snapshot.row(name),))
+        profiles = Counter(roll.once(find_profiles))
+        return {profile: count for profile, count in profiles.items() if not self.is_void(profile)}
+
+    def _taken(self, name: str) -> list[ContainerPort]:
+        return [port for profile in self._held(name) for port in profile.ports]
+
+    def _free(self, name: str) -> Counter[str]:
+        left = Counter(node_amounts(self._node(name).allocatable))
+        for profile, count in self._held(name).items():
+            for what, amount in profile.asked.items():
+                left[what] -= amount * count
+        return left
+
+
+def _collide(one: ContainerPort, other: ContainerPort) -> bool:
+    """Return whether one node cannot give both ports."""
+    if (one.host_port, one.protocol or "TCP") != (other.host_port, other.protocol or "TCP"):
+        return False
+    here, there = one.host_ip or _ANY, other.host_ip or _ANY
+    return here == there or _ANY in (here, there)
+
+
+def why_unfit(pod: Pod, node: Node) -> str:
+    """Return why the node does not admit the pod by taints, cordon, node selector or node affinity.
+
+    Empty if it does.
+    """
+    for taint in node.spec.taints:
+        if taint.effect in _REPELLING and not _is_tolerated(pod, taint):
+            return f"node {node.name} has the taint {taint.key}"
+    if node.spec.unschedulable and not _is_tolerated(pod, _CORDON):
+        return f"node {node.name} is cordoned"
+    wanted = (pod.spec.node_selector or {}).items()
+    if any(node.metadata.labels.get(key) != value for key, value in wanted):
+        return f"node {node.name} lacks a label that it selects"
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required if affinity is not None else None
+    if required is not None and not any(_is_met(term, node) for term in required.node_selector_terms):
+        return f"node {node.name} is none that its node affinity requires"
+    return ""
+
+
+def _is_tolerated(pod: Pod, taint: Taint) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in pod.spec.tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
+def _is_met(term: NodeSelectorTerm, node: Node) -> bool:
+    """Return whether the node meets a term; a term without requirements is met by no node."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels, fields = node.metadata.labels, {"metadata.name": node.name}
+    by_labels = all(_holds(wanted, labels) for wanted in term.match_expressions)
+    return by_labels and all(holds(wanted, fields) for wanted in term.match_fields)
+
+
+def _holds(wanted: Requirement, labels: dict[str, str]) -> bool:
+    if wanted.operator not in ("Gt", "Lt"):
+        return holds(wanted, labels)
+    try:
+        has, limit = int(labels[wanted.key]), int(wanted.values[0])
+    except (KeyError, IndexError, ValueError):
+        return False
+    return has > limit if wanted.operator == "Gt" else has < limit
