@@ -19,10 +19,9 @@ from uuid import uuid4
 from rich.console import Console
 from rich.table import Table
 
-from nodewright.adapters.provider import ProviderClient
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import connect
+from nodewright.testkit.contract import Client, connect
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "clouds"))
 
@@ -42,7 +41,7 @@ _MINUTE = 61.0
 class Stage(NamedTuple):
     """A client of a cloud that is full of machines; ``calls`` counts those to the cloud so far."""
 
-    client: ProviderClient
+    client: Client
     clock: FakeClock
     calls: Callable[[], int]
     group: str

@@ -62,6 +62,18 @@ def test_a_flag_for_what_no_provider_does_is_a_warning(command: Command, config:
     assert command("doctor", "--config", config(), *flags).returncode == 0, "this one does"
 
 
+def test_a_limit_for_a_gpu_type_that_no_provider_lists_is_a_warning(
+    command: Command, config: Callable[..., Path]
+) -> None:
+    unknown = command("doctor", "--config", config(), "--gpu-total=nvidia-a100:0:8", "--output", "json")
+    assert unknown.returncode == 3, unknown.stderr
+    [finding] = [one for one in json.loads(unknown.stdout)["providers"][0]["findings"] if one["level"] == "warning"]
+    assert finding["subject"] == "--gpu-total"
+    assert finding["message"].startswith("no provider lists the GPU type nvidia-a100")
+    assert finding["remedy"] == "check the spelling; known: fake-gpu"
+    assert command("doctor", "--config", config(), "--gpu-total=fake-gpu:0:8").returncode == 0
+
+
 def test_a_provider_without_a_diagnosis_says_so(command: Command, config: Callable[..., Path]) -> None:
     done = command("doctor", "--config", config(switched_off=["diagnosis"]))
     assert done.returncode == 0, done.stderr

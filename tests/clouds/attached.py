@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from nodewright.adapters.provider import ProviderClient
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import connect
+from nodewright.testkit.contract import Client, connect
 
 C = TypeVar("C")
 
@@ -17,7 +16,7 @@ C = TypeVar("C")
 class Stage(Generic[C]):
     clock: FakeClock
     cloud: C
-    client: ProviderClient
+    client: Client
 
     def later(self, seconds: float, *wanted: str) -> None:
         """Time passes and the client reads the cloud."""

@@ -98,7 +98,7 @@ class MakesAnotherGroupEachTime(FakeProvider):
     made = 0
 
     @hookimpl
-    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+    def create_node_group(self, spec: spec.NewNodeGroup) -> spec.NodeGroup:
         self.made += 1
         group = super().create_node_group(replace(spec, group_id=f"{spec.group_id}-{self.made}"))
         return replace(group, id=spec.group_id)
@@ -106,7 +106,7 @@ class MakesAnotherGroupEachTime(FakeProvider):
 
 class MakesGroupsWithoutTaints(FakeProvider):
     @hookimpl
-    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+    def create_node_group(self, spec: spec.NewNodeGroup) -> spec.NodeGroup:
         return super().create_node_group(replace(spec, taints=()))
 
 
@@ -146,13 +146,13 @@ class NamesALabelTwice(FakeProvider):
 
 class ServesOneClassTwice(FakeProvider):
     @hookimpl
-    def provisioning_classes(self) -> Sequence[spec.ProvisioningClass]:
-        return [spec.ProvisioningClass(name="check.fake"), spec.ProvisioningClass(name="check.fake")]
+    def provisioning_classes(self) -> Sequence[spec.CloudProvisioningClass]:
+        return [spec.CloudProvisioningClass(name="check.fake"), spec.CloudProvisioningClass(name="check.fake")]
 
 
 class ServesEveryClass(FakeProvider):
     @hookimpl
-    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
+    def provision(self, request: spec.CloudProvisioningRequest) -> spec.ProvisioningVerdict:
         return spec.ProvisioningVerdict(accepted=True, reason="Provisioned", message=request.key)
 
 
@@ -160,14 +160,8 @@ class ServesEachQuestion(FakeProvider):
     """Takes a request that is asked again for another one."""
 
     @hookimpl
-    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
+    def provision(self, request: spec.CloudProvisioningRequest) -> spec.ProvisioningVerdict:
         return super().provision(replace(request, key=f"{request.key}-{self.cloud.group('a').target}"))
-
-
-class SaysThatCaseDoesNotMatter(FakeProvider):
-    @hookimpl
-    def provider_info(self) -> spec.ProviderInfo:
-        return replace(super().provider_info(), ignores_id_case=True)
 
 
 class ForgetsARunningMachine(FakeProvider):
@@ -233,7 +227,6 @@ REJECTED = [
     (ServesOneClassTwice, "provisioning_classes_have_names"),
     (ServesEveryClass, "unknown_provisioning_classes_are_refused"),
     (ServesEachQuestion, "provision_under_one_key_makes_nothing_twice"),
-    (SaysThatCaseDoesNotMatter, "ids_compare_as_declared"),
     (ForgetsARunningMachine, "simulated_machines_are_the_running_ones"),
     (ProbesByResizing, "diagnosis_changes_nothing"),
     (FindingsWithoutWords, "findings_say_what_and_how"),

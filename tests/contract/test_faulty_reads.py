@@ -213,12 +213,6 @@ class InventsOptions(FakeProvider):
         return replace(found, max_node_provision_seconds=defaults.max_node_provision_seconds * 2)
 
 
-class DeniesItsMachines(FakeProvider):
-    @hookimpl
-    def has_instance(self, node: spec.Node) -> str:
-        return "no" if super().has_instance(node) == "yes" else "yes"
-
-
 REJECTED = [
     (AnswersNone, "templates_parse"),
     (ForgetsAFailedInstance, "every_failure_is_told"),
@@ -243,7 +237,6 @@ REJECTED = [
     (SwitchesOffWhatItNeverHad, "undeclared_capabilities_are_absent"),
     (FlatPrice, "prices_are_proportional_to_time"),
     (InventsOptions, "group_options_start_from_the_defaults"),
-    (DeniesItsMachines, "has_instance_knows_its_machines"),
 ]
 
 

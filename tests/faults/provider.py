@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 from tests.faults.history import Write, group_of
 
-from nodewright.spec import Clock, FailedInstance, Instance, Node, NodeGroup, ProviderContext, ProviderInfo, hookimpl
+from nodewright.spec import Clock, FailedInstance, Instance, NodeGroup, ProviderContext, ProviderInfo, hookimpl
 from nodewright_fake import FakeProvider
 from nodewright_fake.cloud import FakeCloud
 from nodewright_fake.options import CloudOptions, load_options
@@ -69,7 +69,7 @@ class _Cloud(FakeCloud):
 
 
 class OtherProvider(FakeProvider):
-    """A fake provider under another name, which knows its own machines from those of others."""
+    """A fake provider under another name."""
 
     def __init__(self, context: ProviderContext, name: str, cloud: FakeCloud | None = None) -> None:
         super().__init__(context, cloud)
@@ -78,11 +78,6 @@ class OtherProvider(FakeProvider):
     @hookimpl
     def provider_info(self) -> ProviderInfo:
         return replace(super().provider_info(), name=self._name)
-
-    @hookimpl
-    def has_instance(self, node: Node) -> str:
-        groups = {group.name for group in self.cloud.options.groups}
-        return super().has_instance(node) if group_of(node.spec.provider_id) in groups else "unknown"
 
 
 class TellingProvider(OtherProvider):

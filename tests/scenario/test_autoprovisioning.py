@@ -19,7 +19,7 @@ from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
 from nodewright.model.action import CreateNodeGroup
 from nodewright.model.group import GroupRef
-from nodewright.spec import GroupSpec, ProviderContext, Taint
+from nodewright.spec import NewNodeGroup, ProviderContext, Taint
 from nodewright_fake import FakeProvider
 from nodewright_simulator.scenario import TolerationSpec
 from nodewright_simulator.scenario_file import read_flat_settings
@@ -41,7 +41,7 @@ def world(
     return Story(*groups, settings=settings, minutes=minutes, machine_types=list(kinds), **cloud)
 
 
-def made(story: Story) -> list[tuple[float, GroupSpec]]:
+def made(story: Story) -> list[tuple[float, NewNodeGroup]]:
     """The groups that were really made, in order."""
     assert story.result
     specs = {
@@ -235,7 +235,7 @@ def test_a_group_that_stays_empty_is_deleted() -> None:
 def test_a_group_in_use_or_made_by_others_stays() -> None:
     story = world({"name": "others", "max_size": 0}, settings={**ON, **SOON}, minutes=15)
     story.pods(2, at=15)
-    story.at(MINUTE, lambda: story.cloud.provide_group(GroupSpec(group_id="x", machine_type="small", max_size=1)))
+    story.at(MINUTE, lambda: story.cloud.provide_group(NewNodeGroup(group_id="x", machine_type="small", max_size=1)))
     story.at(2 * MINUTE, lambda: story.cloud.set_target("x", 1))
     story.at(4 * MINUTE, lambda: story.cloud.set_target("x", 0))
     deleted = [d.group for d in story.decisions() if d.what == "delete group"]
@@ -326,10 +326,10 @@ def test_a_plan_that_is_only_shown_makes_nothing_and_tells_all() -> None:
 
 def test_a_dry_run_sends_neither_write() -> None:
     provider, client = dry_client()
-    provider.cloud.provide_group(GroupSpec(group_id="there", machine_type="small", max_size=1))
+    provider.cloud.provide_group(NewNodeGroup(group_id="there", machine_type="small", max_size=1))
     client.refresh()
     client.node_groups()
-    assert client.create_node_group(GroupSpec(group_id="new", machine_type="small", max_size=1)) is None
+    assert client.create_node_group(NewNodeGroup(group_id="new", machine_type="small", max_size=1)) is None
     assert client.delete_node_group("there") is False
     assert [held.hook for held in client.take_withheld()] == ["create_node_group", "delete_node_group"]
     assert provider.cloud.group_names() == ("there",)

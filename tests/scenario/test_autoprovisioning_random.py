@@ -27,7 +27,7 @@ class Watched(FakeProvider):
         self.most = 0
 
     @hookimpl
-    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+    def create_node_group(self, spec: spec.NewNodeGroup) -> spec.NodeGroup:
         made = super().create_node_group(spec)
         self.most = max(
             self.most, sum(bool(self.cloud.group(name).autoprovisioned) for name in self.cloud.group_names())

@@ -14,7 +14,7 @@ from nodewright.model.action import (
     IncreaseSize,
 )
 from nodewright.model.errors import NodewrightError, OutcomeUnknown, OutOfCapacity, ProviderError
-from nodewright.model.group import GroupRef, GroupSpec, NodeGroup
+from nodewright.model.group import GroupRef, NewNodeGroup, NodeGroup
 from nodewright.testkit import FakeClock
 
 A, B = GroupRef("p", "a"), GroupRef("p", "b")
@@ -47,7 +47,7 @@ class Cloud:
 
     force_delete_instances = delete_instances
 
-    def create_node_group(self, spec: GroupSpec) -> NodeGroup:
+    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup:
         self.increase_size(spec.group_id, 0, 1)
         return NodeGroup(id=spec.group_id, min_size=0, max_size=spec.max_size)
 
@@ -157,7 +157,7 @@ def test_an_outcome_that_cannot_be_recorded_is_not_lost() -> None:
 def test_groups_that_are_made_and_deleted_are_told() -> None:
     clock, log = FakeClock(100.0), AuditLog()
     cloud = Cloud(clock)
-    spec = GroupSpec(group_id="a", machine_type="big", max_size=5)
+    spec = NewNodeGroup(group_id="a", machine_type="big", max_size=5)
     actions = (
         CreateNodeGroup(group=A, spec=spec, reason="machine type big"),
         IncreaseSize(group=A, expected_target=0, target=2),

@@ -27,7 +27,7 @@ from nodewright.model.errors import (
     TargetChanged,
     Throttled,
 )
-from nodewright.model.group import ErrorClass, FailureScope, GroupRef, GroupSpec, NodeGroup
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef, NewNodeGroup, NodeGroup
 from nodewright.testkit import FakeClock
 
 A, B, C = (GroupRef("p", name) for name in "abc")
@@ -71,7 +71,7 @@ class Provider:
         self._accept("force", group_id, tuple(instance_ids), expected_target)
         return tuple(instance_ids)
 
-    def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
+    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup | None:
         self._accept("create", spec.group_id, spec)
         return None if self.is_dry else NodeGroup(id=spec.group_id, min_size=0, max_size=spec.max_size)
 
@@ -203,7 +203,7 @@ def test_a_bug_is_not_an_outcome() -> None:
         act([increase(A)])
 
 
-NEW = CreateNodeGroup(group=A, spec=GroupSpec(group_id="a", machine_type="big", max_size=5), reason="big")
+NEW = CreateNodeGroup(group=A, spec=NewNodeGroup(group_id="a", machine_type="big", max_size=5), reason="big")
 GROW = IncreaseSize(group=A, expected_target=0, target=2)
 
 

@@ -21,8 +21,8 @@ from nodewright.model.errors import KubeApiError, NodewrightError, OutOfCapacity
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
-    GroupSpec,
     Instance,
+    NewNodeGroup,
     NodeGroup,
     NodeTemplate,
     ProviderInfo,
@@ -188,14 +188,14 @@ class CapacityBufferState:
     def provisioning_classes(self) -> None:
         """None of its own."""
 
-    def create_node_group(self, spec: GroupSpec) -> None:
+    def create_node_group(self, spec: NewNodeGroup) -> None:
         self.order.append(f"create {spec.group_id}")
 
     def delete_node_group(self, group_id: str) -> bool:
         self.order.append(f"delete group {group_id}")
         return True
 
-    def provision(self, request: spec.ProvisioningRequest) -> None:
+    def provision(self, request: spec.CloudProvisioningRequest) -> None:
         self.order.append(f"provision {request.key}")
 
     def gpu_label(self) -> str | None:

@@ -41,7 +41,7 @@ class Oracle:
     def __init__(self, answer: spec.ProvisioningVerdict | spec.ProviderError) -> None:
         self._answer = answer
 
-    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
+    def provision(self, request: spec.CloudProvisioningRequest) -> spec.ProvisioningVerdict:
         assert request.pod_count == 2
         if isinstance(self._answer, spec.ProvisioningVerdict):
             return self._answer

@@ -7,13 +7,13 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.limits import (
     GIB,
     MinMax,
-    NodeGroupSpec,
+    NodeGroupFlag,
     ResourceLimits,
     make_resource_limits,
     parse_gpu_limits,
     parse_memory_limits,
     parse_min_max,
-    parse_node_group_spec,
+    parse_node_group_flag,
 )
 from nodewright.model.settings import LimitSettings
 
@@ -23,7 +23,7 @@ def test_the_forms_of_limits() -> None:
     assert parse_min_max("5:5") == MinMax(5, 5)
     assert parse_memory_limits("1:2") == MinMax(GIB, 2 * GIB)
     assert parse_gpu_limits(["a100:1:2", "t4:0:0"]) == {"a100": MinMax(1, 2), "t4": MinMax(0, 0)}
-    assert parse_node_group_spec("1:10:https://cloud/zones/a:b") == NodeGroupSpec(1, 10, "https://cloud/zones/a:b")
+    assert parse_node_group_flag("1:10:https://cloud/zones/a:b") == NodeGroupFlag(1, 10, "https://cloud/zones/a:b")
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_the_forms_of_limits() -> None:
         (parse_gpu_limits, ["1:2"], "'1:2' is not of the form type:min:max"),
         (parse_gpu_limits, [":1:2"], "':1:2' is not of the form type:min:max"),
         (parse_gpu_limits, ["t4:1:2", "t4:1:3"], "the GPU type t4 is given twice"),
-        (parse_node_group_spec, "1:2:", "'1:2:' is not of the form min:max:name"),
-        (parse_node_group_spec, "1:2", "'1:2' is not of the form min:max:name"),
-        (parse_node_group_spec, "7:2:x", "'7:2:x': the minimum is greater than the maximum"),
+        (parse_node_group_flag, "1:2:", "'1:2:' is not of the form min:max:name"),
+        (parse_node_group_flag, "1:2", "'1:2' is not of the form min:max:name"),
+        (parse_node_group_flag, "7:2:x", "'7:2:x': the minimum is greater than the maximum"),
     ],
 )
 def test_a_wrong_limit_is_one_sentence(parse: Callable[[Any], object], source: object, sentence: str) -> None:

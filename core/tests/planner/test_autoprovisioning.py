@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodewright.model.action import CreateNodeGroup
-from nodewright.model.group import GroupSpec, MachineType
+from nodewright.model.group import MachineType, NewNodeGroup
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Taint
 from nodewright.model.pod import (
@@ -82,7 +82,7 @@ def test_equal_requirements_are_returned_once() -> None:
     assert len(find_requirements(specs, ())) == 2
 
 
-def specs_made(*pods: Any, kinds: tuple[MachineType, ...] = (BIG,), **settings: Any) -> list[GroupSpec]:
+def specs_made(*pods: Any, kinds: tuple[MachineType, ...] = (BIG,), **settings: Any) -> list[NewNodeGroup]:
     world = World(pending=list(pods))
     chosen = settings_with(**{**ON, **settings})
     state = world.state(chosen)

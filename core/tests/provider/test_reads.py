@@ -20,7 +20,7 @@ from nodewright.spec import (
     ProvisioningVerdict,
     hookimpl,
 )
-from nodewright.testkit import build_group, build_node, build_template
+from nodewright.testkit import build_group, build_template
 
 
 def failing(error: Exception) -> Callable[[], Any]:
@@ -153,7 +153,6 @@ def test_what_is_not_supported_is_not_nothing(client: ProviderClient) -> None:
     assert client.node_price("g", 0, 1) is None
     assert client.gpu_label() is None
     assert client.group_options("g", defaults) == defaults
-    assert client.has_instance(build_node("n")) == "unknown"
     with pytest.raises(ProviderError, match="does not support atomic_resize") as caught:
         client.atomic_increase_size("g", 2, 3)
     assert caught.value.code == "notSupported"

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
-from nodewright.model.group import FailedInstance, GroupSpec, MachineType
+from nodewright.model.group import FailedInstance, MachineType, NewNodeGroup
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation, ProviderSeen
 from nodewright.testkit.builders import build_template
@@ -17,7 +17,7 @@ from nodewright.validate.actions import Planned
 
 MADE, USED, OTHERS, NEW = ref("made"), ref("used"), ref("others"), ref("new")
 BIG = MachineType(name="big", template=build_template(cpu="4", labels={"zone": "a"}))
-SPEC = GroupSpec(group_id="new", machine_type="big", max_size=3)
+SPEC = NewNodeGroup(group_id="new", machine_type="big", max_size=3)
 CREATE = CreateNodeGroup(group=NEW, spec=SPEC, reason="")
 DELETE = DeleteNodeGroup(group=MADE, reason="")
 

@@ -9,7 +9,7 @@ import pytest
 from attached import Attach, Stage
 from awscloud import AwsCloud
 from doctoring import bad
-from nodewright.spec import AccessDenied, ConfigError, GroupSpec, ProviderContext, ProviderError, Taint
+from nodewright.spec import AccessDenied, ConfigError, NewNodeGroup, ProviderContext, ProviderError, Taint
 from nodewright.testkit import FakeClock
 from nodewright_aws.options import load_options
 
@@ -17,7 +17,7 @@ CLUSTER = "blue"
 NAME = "nap-blue-m5-xlarge-1"
 DISCOVERED = {"k8s.io/cluster-autoscaler/enabled": "true", f"k8s.io/cluster-autoscaler/{CLUSTER}": "owned"}
 MARK = f"nodewright/autoprovisioned/{CLUSTER}"
-SPEC = GroupSpec(group_id=NAME, machine_type="m5.xlarge", max_size=7)
+SPEC = NewNodeGroup(group_id=NAME, machine_type="m5.xlarge", max_size=7)
 
 
 def options(like: str, **more: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_what_a_group_is_made_for_takes_the_place_of_the_models_tag(attach: Atta
     like = cloud.add_group(tags={key: "b:NoSchedule"}, MaxSize=3)
     stage = attach(f"0:10:{like}", **options(like, labels_from_tags=True))
     taint = Taint(key="team", value="a", effect="NoSchedule")
-    stage.client.create_node_group(GroupSpec(group_id=NAME, machine_type="m5.xlarge", max_size=7, taints=(taint,)))
+    stage.client.create_node_group(NewNodeGroup(group_id=NAME, machine_type="m5.xlarge", max_size=7, taints=(taint,)))
     assert tags_of(cloud, NAME)[key] == "a:NoSchedule"
 
 
@@ -113,7 +113,7 @@ def test_labels_and_taints_become_tags_where_nodes_heed_them(attach: Attach[AwsC
     [kind, *_] = stage.client.machine_types() or ()
     assert kind.takes_labels
     taint = Taint(key="team", value="a", effect="NoSchedule")
-    spec = GroupSpec(group_id=NAME, machine_type="m5.xlarge", max_size=7, labels={"team": "a"}, taints=(taint,))
+    spec = NewNodeGroup(group_id=NAME, machine_type="m5.xlarge", max_size=7, labels={"team": "a"}, taints=(taint,))
     stage.client.create_node_group(spec)
     stage.later(0)
     template = stage.client.template_node(NAME)

@@ -14,10 +14,9 @@ from awscloud import AwsCloud
 from awscloud.cloud import CREDENTIALS
 from awscloud.proxy import refuse
 from mishaps import Mishap
-from nodewright.adapters.provider import CallSettings
 from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import connect
+from nodewright.testkit.contract import CallSettings, connect
 from nodewright_aws.errors import refusal
 from nodewright_aws.provider import AwsProvider
 from repeats import requests_of

@@ -15,9 +15,9 @@ from azurecloud import Authority, AzureCloud
 from azurecloud.arm_route import Refused
 from azurecloud.cloud import CLIENT, SECRET, TENANT
 from mishaps import Mishap
-from nodewright.adapters.provider import CallSettings
 from nodewright.spec import AccessDenied, ConfigError, ProviderContext, ProviderUnavailable
 from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import CallSettings
 from nodewright_azure.account import load_account
 from nodewright_azure.errors import Refusal, refusal
 from nodewright_azure.options import Method, Options, load_options

@@ -10,7 +10,6 @@ from azurecloud import AzureCloud
 from azurecloud.cloud import CLUSTER, CLUSTER_GROUP
 from azurecloud.sets import STOCK_OUT
 from doctoring import bad, said
-from nodewright.adapters.provider import ProviderClient
 from nodewright.spec import (
     Capability,
     ConfigError,
@@ -21,6 +20,7 @@ from nodewright.spec import (
     Taint,
     TargetChanged,
 )
+from nodewright.testkit.contract import Client
 from nodewright_azure.account import Cluster, load_account
 from nodewright_azure.options import Options
 
@@ -39,7 +39,7 @@ def attach_pools(cloud: AzureCloud, attach: Attach) -> Attach:
     return make
 
 
-def _states(client: ProviderClient, name: str) -> list[str]:
+def _states(client: Client, name: str) -> list[str]:
     return sorted(str(one.state) for one in client.instances(name))
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from nodewright.adapters.provider import ProviderClient
 from nodewright.spec import ProviderContext
 from nodewright.testkit import FakeClock
-from nodewright.testkit.contract import connect
+from nodewright.testkit.contract import Client, connect
 from nodewright_fake import FakeCloud, FakeProvider
 
 
@@ -20,7 +19,7 @@ class Stage:
 
     clock: FakeClock
     cloud: FakeCloud
-    client: ProviderClient
+    client: Client
 
     def later(self, seconds: float) -> None:
         """Time passes and the client reads the cloud."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nodewright.model.errors import OutOfCapacity, ProviderError, QuotaExceeded
-from nodewright.spec import ErrorClass, FailureScope, GroupSpec
+from nodewright.spec import ErrorClass, FailureScope, NewNodeGroup
 from nodewright_fake import Quota, StockOut
 
 FAST_OFF = {"switched_off": ["fast_failure_detection"]}
@@ -191,8 +191,8 @@ def test_a_lost_machine_is_replaced(set_up: Any) -> None:
 
 def test_groups_made_on_demand_come_and_go(set_up: Any) -> None:
     stage = set_up(machine_types=[{"name": "huge", "cpu": 96, "price_per_hour": 4}])
-    first = GroupSpec(group_id="nap-1", machine_type="huge", max_size=5, labels={"team": "x"})
-    second = GroupSpec(group_id="nap-2", machine_type="huge", max_size=5)
+    first = NewNodeGroup(group_id="nap-1", machine_type="huge", max_size=5, labels={"team": "x"})
+    second = NewNodeGroup(group_id="nap-2", machine_type="huge", max_size=5)
     made = stage.client.create_node_group(first)
     assert (made.id, made.autoprovisioned, made.max_size) == ("nap-1", "huge", 5)
     assert stage.client.create_node_group(second).id == "nap-2"
@@ -206,4 +206,4 @@ def test_groups_made_on_demand_come_and_go(set_up: Any) -> None:
     stage.later(0)
     assert [group.id for group in stage.client.node_groups()] == ["a", "b", "nap-1"]
     with pytest.raises(ProviderError, match="no machine type tiny"):
-        stage.client.create_node_group(GroupSpec(group_id="nap-3", machine_type="tiny", max_size=1))
+        stage.client.create_node_group(NewNodeGroup(group_id="nap-3", machine_type="tiny", max_size=1))

@@ -15,9 +15,9 @@ from gcecloud import GceCloud
 from gcecloud.cloud import PROJECT, SECRET, ZONE
 from gcecloud.server import refuse
 from mishaps import Mishap
-from nodewright.adapters.provider import CallSettings
 from nodewright.spec import AccessDenied, ProviderContext, ProviderError, ProviderUnavailable
 from nodewright.testkit import FakeClock
+from nodewright.testkit.contract import CallSettings
 from nodewright_gce.errors import refusal
 from nodewright_gce.provider import GceProvider
 from repeats import requests_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from awscloud.cloud import AwsCloud
 from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
-from nodewright.spec import GroupSpec, NodeGroup, ProviderContext, ProviderInfo, hookimpl
+from nodewright.spec import NewNodeGroup, NodeGroup, ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock
 from nodewright_aws.provider import AwsProvider
 
@@ -21,7 +21,7 @@ class PlayedAws(PlayedKubelets, AwsProvider):
         return with_simulation(super().provider_info())
 
     @hookimpl
-    def create_node_group(self, spec: GroupSpec) -> NodeGroup:
+    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup:
         made = super().create_node_group(spec)
         self._played_groups = tuple(dict.fromkeys((*self._played_groups, made.id)))
         return made

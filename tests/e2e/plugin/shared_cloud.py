@@ -56,5 +56,5 @@ class SharedProvider(FakeProvider):
         return spec.ProviderInfo(name="shared", spec_version=(1, 0), capabilities=offered)
 
     @hookimpl
-    def provisioning_classes(self) -> Sequence[spec.ProvisioningClass]:
+    def provisioning_classes(self) -> Sequence[spec.CloudProvisioningClass]:
         return ()

@@ -11,7 +11,7 @@ from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
-from nodewright.model.group import GroupSpec, NodeGroup
+from nodewright.model.group import NewNodeGroup, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -57,7 +57,7 @@ class ProviderWrites(Protocol):
     def force_delete_instances(
         self, group_id: str, instance_ids: Sequence[str], expected_target: int
     ) -> tuple[str, ...]: ...
-    def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
+    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup | None:
         """Create a node group. Return None in a dry run, which does not call the cloud."""
 
     def delete_node_group(self, group_id: str) -> bool: ...
@@ -68,7 +68,7 @@ class ServesRequests(Protocol):
 
     @property
     def name(self) -> str: ...
-    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict | None:
+    def provision(self, request: spec.CloudProvisioningRequest) -> spec.ProvisioningVerdict | None:
         """Serve a request. Return None in a dry run, which does not call the cloud."""
 
 

@@ -103,7 +103,7 @@ class StatusWriter:
     def _call_provider(self, call: ProviderCall) -> Condition | None:
         """Return the condition that the provider's answer leads to; None in a dry run, which does not call the cloud."""
         request = call.request
-        asked = spec.ProvisioningRequest(
+        asked = spec.CloudProvisioningRequest(
             key=request.id,
             class_name=call.terms.class_name,
             pod_count=request.pod_count,

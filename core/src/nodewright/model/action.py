@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nodewright.model.group import ErrorClass, FailureScope, GroupRef, GroupSpec
+from nodewright.model.group import ErrorClass, FailureScope, GroupRef, NewNodeGroup
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -78,7 +78,7 @@ class CreateNodeGroup(Action, frozen=True, kw_only=True):
     """Have a provider make a node group, empty at first; the increase that it is made for follows."""
 
     expected_target: int = 0
-    spec: GroupSpec
+    spec: NewNodeGroup
     reason: str
 
 

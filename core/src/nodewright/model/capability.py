@@ -13,7 +13,6 @@ class Capability(StrEnum):
     FORCE_DELETE = "force_delete"
     AUTOPROVISIONING = "autoprovisioning"
     GPU = "gpu"
-    HAS_INSTANCE = "has_instance"
     SIMILARITY = "similarity"
     PROVISIONING_CLASSES = "provisioning_classes"
     DIAGNOSIS = "diagnosis"

@@ -83,7 +83,7 @@ class MachineType(Value, frozen=True, kw_only=True):
     takes_labels: bool = True
 
 
-class GroupSpec(Value, frozen=True, kw_only=True):
+class NewNodeGroup(Value, frozen=True, kw_only=True):
     """A node group that the core asks a provider to create, under this id; its nodes have these labels and taints
     beside those of the machine type.
     """

@@ -23,7 +23,7 @@ class MinMax(NamedTuple):
     max: int
 
 
-class NodeGroupSpec(NamedTuple):
+class NodeGroupFlag(NamedTuple):
     """One value of ``--nodes``."""
 
     min_size: int
@@ -63,13 +63,13 @@ def parse_gpu_limits(texts: Iterable[str]) -> dict[str, MinMax]:
     return limits
 
 
-def parse_node_group_spec(text: str) -> NodeGroupSpec:
+def parse_node_group_flag(text: str) -> NodeGroupFlag:
     """``1:10:my-group``; the name may itself contain colons."""
     parts = text.split(":", 2)
     if len(parts) != 3 or not parts[2]:
         raise ConfigError(f"'{printable(text)}' is not of the form min:max:name")
     size = _read_range(parts[0], parts[1], text)
-    return NodeGroupSpec(size.min, size.max, parts[2])
+    return NodeGroupFlag(size.min, size.max, parts[2])
 
 
 def parse_memory_limits(text: str) -> MinMax:

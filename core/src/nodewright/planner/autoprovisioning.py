@@ -18,7 +18,7 @@ from nodewright.clusterstate.new_groups import any_new_group
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import CreateNodeGroup, DeleteNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
-from nodewright.model.group import ErrorClass, GroupRef, GroupSpec, MachineType, NodeGroup
+from nodewright.model.group import ErrorClass, GroupRef, MachineType, NewNodeGroup, NodeGroup
 from nodewright.model.meta import Requirement
 from nodewright.model.node import Taint
 from nodewright.model.pod import NodeSelectorTerm, PodSpec, Toleration
@@ -92,14 +92,14 @@ def _makers(context: ScaleUpContext) -> list[ProviderSeen]:
     return [provider for provider in providers if provider.machine_types and not provider.problem]
 
 
-def _specs(kind: MachineType, wanted: Iterable[GroupRequirements], devices: Iterable[str]) -> Iterator[GroupSpec]:
+def _specs(kind: MachineType, wanted: Iterable[GroupRequirements], devices: Iterable[str]) -> Iterator[NewNodeGroup]:
     """Yield a group of the machine type for each of the requirements that such a group can meet."""
     has_device = any(name in kind.template.allocatable and kind.template.allocatable[name].value for name in devices)
     for one in wanted:
         labels = {key: value for key, value in one.labels if key not in kind.template.labels}
         taints = tuple(taint for taint in one.taints if taint not in kind.template.taints)
         if one.has_device == has_device and (kind.takes_labels or not (labels or taints)):
-            yield GroupSpec(
+            yield NewNodeGroup(
                 group_id=_name(kind, labels, taints),
                 machine_type=kind.name,
                 max_size=MAX_SIZE,
@@ -115,7 +115,7 @@ def _name(kind: MachineType, *details: object) -> str:
     return f"{kind.id_prefix}{said}-{digest[:8]}"
 
 
-def _as_seen(ref: GroupRef, spec: GroupSpec, kind: MachineType, settings: Settings) -> GroupSeen:
+def _as_seen(ref: GroupRef, spec: NewNodeGroup, kind: MachineType, settings: Settings) -> GroupSeen:
     """Return the group as a provider would list it once it exists."""
     template = kind.template
     labels, taints = {**template.labels, **spec.labels}, (*template.taints, *spec.taints)
@@ -148,7 +148,7 @@ def _backoff(ref: GroupRef, kind: MachineType, state: ClusterState) -> Backoff |
 
 
 def _with_groups(
-    context: ScaleUpContext, states: dict[GroupRef, GroupState], specs: dict[GroupRef, GroupSpec]
+    context: ScaleUpContext, states: dict[GroupRef, GroupState], specs: dict[GroupRef, NewNodeGroup]
 ) -> ScaleUpContext:
     state, seen = context.state, context.state.observation
     templates = make_templates(replace(state, groups=states), context.settings.templates)
@@ -235,7 +235,7 @@ def delete_empty_groups(context: ScaleUpContext, busy: Collection[GroupRef]) -> 
     return found
 
 
-def _reason(spec: GroupSpec) -> str:
+def _reason(spec: NewNodeGroup) -> str:
     """``machine type big; labels team=a; taints team=a:NoSchedule``."""
     said = [f"machine type {spec.machine_type}"]
     said += (

@@ -12,15 +12,14 @@ from nodewright.model.capability import Capability
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
-    GroupSpec,
     Instance,
     MachineType,
+    NewNodeGroup,
     NodeGroup,
     NodeTemplate,
     ProviderInfo,
     Value,
 )
-from nodewright.model.node import Node
 from nodewright.model.quantity import Quantity
 from nodewright.spec.diagnosis import DiagnosisHooks
 from nodewright.spec.markers import hookspec
@@ -44,14 +43,14 @@ WRITE_HOOKS = frozenset(
 )
 
 
-class ProvisioningClass(Value, frozen=True, kw_only=True):
+class CloudProvisioningClass(Value, frozen=True, kw_only=True):
     """A class of ProvisioningRequests that the provider serves itself."""
 
     name: str
     description: str = ""
 
 
-class ProvisioningRequest(Value, frozen=True, kw_only=True):
+class CloudProvisioningRequest(Value, frozen=True, kw_only=True):
     """One request handed to the provider: how many pods, and what all of them ask for together.
 
     ``key`` names it and no other, also one of the same name that comes later.
@@ -182,7 +181,7 @@ class AutoprovisioningHooks(Protocol):
         """Kinds of machines from which groups can be made, each name once."""
 
     @hookspec(firstresult=True)
-    def create_node_group(self, spec: GroupSpec) -> NodeGroup:
+    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup:
         """Make an empty group under ``spec.group_id``, marked in the cloud as autoprovisioned; ``node_groups`` lists it
         from now on.
 
@@ -207,19 +206,14 @@ class GpuHooks(Protocol):
 
     @hookspec(firstresult=True)
     def gpu_types(self) -> Sequence[str]:
-        """Values that the label may have."""
+        """Return the values that the label may have, as of the last refresh.
+
+        ``doctor`` warns of a ``--gpu-total`` limit for any other type; ``serve-externalgrpc`` passes them on.
+        """
 
     @hookspec(firstresult=True)
     def gpu_resources(self) -> Sequence[str]:
         """Extended resource names that stand for accelerators."""
-
-
-class HasInstanceHooks(Protocol):
-    """HAS_INSTANCE: does a node still have a machine behind it?"""
-
-    @hookspec(firstresult=True)
-    def has_instance(self, node: Node) -> str:
-        """``yes``, ``no`` or ``unknown``."""
 
 
 class SimilarityHooks(Protocol):
@@ -238,11 +232,11 @@ class ProvisioningClassHooks(Protocol):
     """PROVISIONING_CLASSES: classes of ProvisioningRequests that the provider serves itself."""
 
     @hookspec(firstresult=True)
-    def provisioning_classes(self) -> Sequence[ProvisioningClass]:
+    def provisioning_classes(self) -> Sequence[CloudProvisioningClass]:
         """The classes by name."""
 
     @hookspec(firstresult=True)
-    def provision(self, request: ProvisioningRequest) -> ProvisioningVerdict:
+    def provision(self, request: CloudProvisioningRequest) -> ProvisioningVerdict:
         """Start to serve a request, or say how far it is.
 
         Asked anew, under the same key, until the answer is accepted, with pauses that grow, and again after
@@ -259,7 +253,6 @@ CAPABILITY_HOOKS: Mapping[Capability, type] = {
     Capability.FORCE_DELETE: ForceDeleteHooks,
     Capability.AUTOPROVISIONING: AutoprovisioningHooks,
     Capability.GPU: GpuHooks,
-    Capability.HAS_INSTANCE: HasInstanceHooks,
     Capability.SIMILARITY: SimilarityHooks,
     Capability.PROVISIONING_CLASSES: ProvisioningClassHooks,
     Capability.DIAGNOSIS: DiagnosisHooks,

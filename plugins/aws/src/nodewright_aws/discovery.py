@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.spec import ConfigError, NodeGroupSpec, parse_node_group_spec, printable
+from nodewright.spec import ConfigError, NodeGroupFlag, parse_node_group_flag, printable
 
 _FLAG = "--node-group-auto-discovery"
 _DISCOVERER = "asg"
@@ -18,16 +18,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     As in CA the tags of several flags are merged into one demand.
     """
 
-    named: dict[str, NodeGroupSpec] = {}
+    named: dict[str, NodeGroupFlag] = {}
     tags: dict[str, str] | None = None
 
 
 def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
     """Raises ConfigError naming the flag. A group named twice keeps its first limits."""
-    named: dict[str, NodeGroupSpec] = {}
+    named: dict[str, NodeGroupFlag] = {}
     for text in nodes:
         try:
-            spec = parse_node_group_spec(text)
+            spec = parse_node_group_flag(text)
         except ConfigError as error:
             raise ConfigError(f"--nodes: {error}") from None
         named.setdefault(spec.name, spec)

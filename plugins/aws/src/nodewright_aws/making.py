@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from nodewright.spec import Finding, FindingLevel, GroupSpec, MachineType, ProviderError, ProviderUnavailable
+from nodewright.spec import Finding, FindingLevel, MachineType, NewNodeGroup, ProviderError, ProviderUnavailable
 from nodewright.spec.cache import ask
 from nodewright_aws.api import Api
 from nodewright_aws.catalogue import Catalogue, launch_template_of
@@ -43,7 +43,7 @@ class Maker:
         model = ask(self._model)
         return tuple(self._machine_types(making, model)) if isinstance(model, Group) else ()
 
-    def create(self, spec: GroupSpec) -> None:
+    def create(self, spec: NewNodeGroup) -> None:
         """Make the group, unless it was made before; raises ProviderError if somebody else has one of that name."""
         if self._take(spec):
             return
@@ -103,7 +103,7 @@ class Maker:
         _launch(model)
         return model
 
-    def _planned(self, spec: GroupSpec) -> NewGroup:
+    def _planned(self, spec: NewNodeGroup) -> NewGroup:
         model = self._model()
         mark = Tag(key=mark_of(self._options.cluster), value=spec.machine_type)
         labels = (label_tag(key, value) for key, value in sorted(spec.labels.items()))
@@ -128,7 +128,7 @@ class Maker:
                 tags[key] = Tag(key=key, value=value)
         return tuple(tags.values())
 
-    def _take(self, spec: GroupSpec) -> bool:
+    def _take(self, spec: NewNodeGroup) -> bool:
         """Is the group there? Then the fleet knows it from now on; raises ProviderError for one that AWS is
         deleting, and for somebody else's.
         """

@@ -34,12 +34,10 @@ _ALWAYS = frozenset(
         Capability.DIAGNOSIS,
         Capability.GPU,
         Capability.GROUP_OPTIONS,
-        Capability.HAS_INSTANCE,
         Capability.SIMILARITY,
     )
 )
 _STARTING = ("Pending", "Warmed")
-_FARGATE = "fargate"
 _HOUR = 3600.0
 
 
@@ -54,7 +52,6 @@ class AwsProvider:
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet)
         self._maker = Maker(self._api, self._fleet, self._catalogue, self._options, self._selection)
-        self._known_ids: frozenset[str] = frozenset()
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -70,7 +67,6 @@ class AwsProvider:
     def refresh(self, wanted: frozenset[str]) -> bool:
         self._fleet.refresh(wanted)
         groups = list(self._fleet.groups.values())
-        self._known_ids = frozenset(one.provider_id for group in groups for one in group.instances)
         self._catalogue.learn(groups)
         making = self._options.autoprovisioning
         if making is not None:
@@ -133,7 +129,7 @@ class AwsProvider:
         return self._maker.machine_types()
 
     @hookimpl
-    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+    def create_node_group(self, spec: spec.NewNodeGroup) -> spec.NodeGroup:
         self._maker.create(spec)
         self._catalogue.learn(list(self._fleet.groups.values()))
         return self._listed(spec.group_id)
@@ -153,13 +149,6 @@ class AwsProvider:
     @hookimpl
     def gpu_resources(self) -> Sequence[str]:
         return (GPU_RESOURCE,)
-
-    @hookimpl
-    def has_instance(self, node: spec.Node) -> str:
-        """``no`` is never said: an instance that left its group may run on, detached."""
-        if node.metadata.name.startswith(_FARGATE):
-            return "unknown"
-        return "yes" if node.spec.provider_id in self._known_ids else "unknown"
 
     @hookimpl
     def ignored_labels(self) -> Sequence[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from nodewright.spec import ConfigError, NodeGroupSpec, parse_node_group_spec, printable
+from nodewright.spec import ConfigError, NodeGroupFlag, parse_node_group_flag, printable
 
 _FLAG = "--node-group-auto-discovery"
 _DISCOVERER = "label"
@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """``named``: explicit groups by name in lower case, with their limits. A set must fit all ``discoveries``."""
 
-    named: dict[str, NodeGroupSpec] = {}
+    named: dict[str, NodeGroupFlag] = {}
     discoveries: tuple[Discovery, ...] = ()
 
     def limits(self, tags: Mapping[str, str | None] | None) -> Limits | str | None:
@@ -51,10 +51,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
     """Raises ConfigError naming the flag. Azure's names ignore case; of a group named twice the last limits count."""
-    named: dict[str, NodeGroupSpec] = {}
+    named: dict[str, NodeGroupFlag] = {}
     for text in nodes:
         try:
-            spec = parse_node_group_spec(text)
+            spec = parse_node_group_flag(text)
         except ConfigError as error:
             raise ConfigError(f"--nodes: {error}") from None
         named[spec.name.lower()] = spec

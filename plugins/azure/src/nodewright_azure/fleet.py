@@ -1,6 +1,6 @@
 """The scale sets as they were last read: when they are read again, how much of them, and what failed in them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 import msgspec
@@ -123,9 +123,6 @@ class Fleet:
         if spec is not None:
             return Limits(min_size=spec.min_size, max_size=spec.max_size)
         return self._held[group_id.lower()].limits
-
-    def every_unit(self) -> Iterable[Unit]:
-        return (unit for held in self._held.values() for unit in held.roster.units)
 
     # What writes need and leave behind
 

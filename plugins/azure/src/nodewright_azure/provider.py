@@ -39,7 +39,6 @@ _ALWAYS = frozenset(
         _FORCE,
         Capability.GPU,
         Capability.GROUP_OPTIONS,
-        Capability.HAS_INSTANCE,
         Capability.SIMILARITY,
     )
 )
@@ -60,7 +59,6 @@ class AzureProvider:
         self._fleet = Fleet(self._api, self._selection, self._options, context.clock, context.random)
         self._catalogue = Catalogue(self._api, self._options, context.clock, context.random)
         self._writer = Writer(self._api, self._fleet, context.clock, force=self._options.force_delete)
-        self._known: dict[str, bool] = {}
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -71,7 +69,6 @@ class AzureProvider:
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
         self._fleet.refresh(wanted)
-        self._known = {unit.machine.provider_id.lower(): unit.is_leaving for unit in self._fleet.every_unit()}
         self._catalogue.learn(self._fleet.sets.values())
         return True
 
@@ -137,12 +134,6 @@ class AzureProvider:
     @hookimpl
     def gpu_resources(self) -> Sequence[str]:
         return (GPU_RESOURCE,)
-
-    @hookimpl
-    def has_instance(self, node: spec.Node) -> str:
-        """``no`` is said of a machine that is being deleted; one that is not listed may be another set's."""
-        leaving = self._known.get((node.spec.provider_id or "").lower())
-        return "unknown" if leaving is None else "no" if leaving else "yes"
 
     @hookimpl
     def ignored_labels(self) -> Sequence[str]:

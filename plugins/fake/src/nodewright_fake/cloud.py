@@ -1,6 +1,6 @@
 """The fake cloud: groups, machines and what happens to them over time. It knows nothing of the plugin's hooks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from msgspec import structs
@@ -8,7 +8,7 @@ from msgspec import structs
 from nodewright.spec import (
     Capability,
     Clock,
-    GroupSpec,
+    NewNodeGroup,
     NodeGroupNotFound,
     NodeStart,
     OutOfCapacity,
@@ -81,12 +81,6 @@ class FakeCloud:
         """Ids of the machines that exist and are not being deleted: what must never be lost by accident."""
         self._life.catch_up()
         return frozenset(machine.id for machine in self.group(group_id).machines.values() if machine.lives)
-
-    def unlisted_machines(self) -> Iterator[str]:
-        """Yield the ids of the machines of groups that are not listed."""
-        for group in self._groups.values():
-            if not group.is_listed:
-                yield from group.machines
 
     def running_machines(self) -> tuple[NodeStart, ...]:
         """Every machine that runs now; the same object until one comes or goes."""
@@ -168,7 +162,7 @@ class FakeCloud:
             self._life.forget(machine)
         del self._groups[group_id]
 
-    def provide_group(self, wanted: GroupSpec) -> Group:
+    def provide_group(self, wanted: NewNodeGroup) -> Group:
         """The group that ``wanted`` describes, made now unless it was before; raises ProviderError for a machine type that
         there is not, and when the id is another group's.
         """

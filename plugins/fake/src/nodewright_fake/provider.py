@@ -153,7 +153,7 @@ class FakeProvider:
             ]
 
     @hookimpl
-    def create_node_group(self, spec: spec.GroupSpec) -> spec.NodeGroup:
+    def create_node_group(self, spec: spec.NewNodeGroup) -> spec.NodeGroup:
         with self._calls.counted("create_node_group"), self.cloud.faults.around("create_node_group", spec.group_id):
             view = view_of(self.cloud.provide_group(spec))
             self._views[spec.group_id] = view
@@ -180,17 +180,6 @@ class FakeProvider:
         return self.cloud.options.gpu.resources
 
     @hookimpl
-    def has_instance(self, node: spec.Node) -> str:
-        with self.cloud.faults.around("has_instance"):
-            provider_id = node.spec.provider_id
-            if not provider_id.lower().startswith("fake:///"):
-                return "unknown"
-            fold = str.lower if self.cloud.options.ignores_id_case else str
-            ids = {fold(instance.id) for view in self._views.values() for instance in view.instances}
-            ids.update(map(fold, self.cloud.unlisted_machines()))
-            return "yes" if fold(provider_id) in ids else "no"
-
-    @hookimpl
     def ignored_labels(self) -> Sequence[str]:
         return self.cloud.options.similarity.ignored_labels
 
@@ -199,14 +188,14 @@ class FakeProvider:
         return self.cloud.options.similarity.same_group_labels
 
     @hookimpl
-    def provisioning_classes(self) -> Sequence[spec.ProvisioningClass]:
+    def provisioning_classes(self) -> Sequence[spec.CloudProvisioningClass]:
         return [
-            spec.ProvisioningClass(name=served.name, description=served.description)
+            spec.CloudProvisioningClass(name=served.name, description=served.description)
             for served in self.cloud.options.provisioning_classes
         ]
 
     @hookimpl
-    def provision(self, request: spec.ProvisioningRequest) -> spec.ProvisioningVerdict:
+    def provision(self, request: spec.CloudProvisioningRequest) -> spec.ProvisioningVerdict:
         with self.cloud.faults.around("provision"):
             classes = {served.name: served for served in self.cloud.options.provisioning_classes}
             served, pods = classes.get(request.class_name), request.pod_count

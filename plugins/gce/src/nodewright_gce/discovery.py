@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nodewright.spec import ConfigError, NodeGroupSpec, parse_node_group_spec, printable
+from nodewright.spec import ConfigError, NodeGroupFlag, parse_node_group_flag, printable
 from nodewright_gce.refs import Ref, parse_group_url
 
 _FLAG = "--node-group-auto-discovery"
@@ -60,7 +60,7 @@ def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
     named: dict[str, Named] = {}
     for text in nodes:
         try:
-            spec = parse_node_group_spec(text)
+            spec = parse_node_group_flag(text)
             one = _name(spec)
         except ConfigError as error:
             raise ConfigError(f"--nodes: {error}") from None
@@ -68,7 +68,7 @@ def select(nodes: Iterable[str], discoveries: Iterable[str]) -> Selection:
     return Selection(named=named, discoveries=tuple(parse_discovery(text) for text in discoveries))
 
 
-def _name(spec: NodeGroupSpec) -> Named:
+def _name(spec: NodeGroupFlag) -> Named:
     return Named(ref=parse_group_url(spec.name), min_size=spec.min_size, max_size=spec.max_size)
 
 

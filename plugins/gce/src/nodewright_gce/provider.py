@@ -29,7 +29,6 @@ _ALWAYS = frozenset(
         Capability.FORCE_DELETE,
         Capability.GPU,
         Capability.GROUP_OPTIONS,
-        Capability.HAS_INSTANCE,
         Capability.PRICING,
         Capability.SIMILARITY,
     )
@@ -59,7 +58,6 @@ class GceProvider:
         self._writer = Writer(self._api, self._fleet, self._failures, context.clock, context.random)
         self._atomic = AtomicWriter(self._api, self._fleet, self._writer, self._options, context.clock)
         self._prices = LIST_PRICES.with_own(self._options.prices_per_hour)
-        self._known_ids: frozenset[str] = frozenset()
 
     @hookimpl
     def provider_info(self) -> spec.ProviderInfo:
@@ -72,7 +70,6 @@ class GceProvider:
         self._fleet.refresh(wanted)
         self._writer.settle_moved()
         groups = self._fleet.groups.values()
-        self._known_ids = frozenset(one.ref.provider_id for group in groups for one in group.machines)
         self._catalogue.learn({group.ref: group.manager for group in groups})
         return True
 
@@ -142,11 +139,6 @@ class GceProvider:
     @hookimpl
     def gpu_resources(self) -> Sequence[str]:
         return (GPU_RESOURCE,)
-
-    @hookimpl
-    def has_instance(self, node: spec.Node) -> str:
-        """``no`` is never said: a machine that left its group may run on, abandoned."""
-        return "yes" if node.spec.provider_id in self._known_ids else "unknown"
 
     @hookimpl
     def ignored_labels(self) -> Sequence[str]:

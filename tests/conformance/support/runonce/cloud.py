@@ -11,15 +11,15 @@ from nodewright.model.group import (
     ErrorClass,
     FailedInstance,
     GroupOptions,
-    GroupSpec,
     Instance,
     InstanceState,
+    NewNodeGroup,
     NodeGroup,
     NodeTemplate,
     ProviderInfo,
 )
 from nodewright.model.node import Node
-from nodewright.spec import ProvisioningRequest
+from nodewright.spec import CloudProvisioningRequest
 from runonce.world import SCHEME, Group, Machine, Refused, World, short_name
 
 NAME = "fake"
@@ -139,13 +139,13 @@ class Cloud:
 
     # Writes
 
-    def create_node_group(self, spec: GroupSpec) -> None:
+    def create_node_group(self, spec: NewNodeGroup) -> None:
         raise ProviderError(f"{spec.group_id} is not made here")
 
     def delete_node_group(self, group_id: str) -> bool:
         raise ProviderError(f"{group_id} is not deleted here")
 
-    def provision(self, request: ProvisioningRequest) -> None:
+    def provision(self, request: CloudProvisioningRequest) -> None:
         raise ProviderError(f"{request.key} is of no class of this cloud")
 
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:

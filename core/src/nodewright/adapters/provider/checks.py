@@ -16,9 +16,9 @@ from nodewright.model.group import (
     FailedInstance,
     FailureScope,
     GroupOptions,
-    GroupSpec,
     Instance,
     MachineType,
+    NewNodeGroup,
     NodeGroup,
     NodeTemplate,
 )
@@ -145,12 +145,6 @@ def instant(answer: Any) -> float:
     return float(answer)
 
 
-def presence(answer: Any) -> str:
-    if answer not in ("yes", "no", "unknown"):
-        raise Unfit(f"{_shown(answer)}, not yes, no or unknown")
-    return str(answer)
-
-
 def node_groups(answer: Any) -> tuple[NodeGroup, ...]:
     groups = tuple(node_group(group) for group in several(NodeGroup)(answer))
     _demand_unique((group.id for group in groups), "the group id")
@@ -179,7 +173,7 @@ def machine_types(answer: Any) -> tuple[MachineType, ...]:
     return kinds
 
 
-def made_group(spec: GroupSpec) -> Callable[[Any], NodeGroup]:
+def made_group(spec: NewNodeGroup) -> Callable[[Any], NodeGroup]:
     """The very group that was asked for, with the mark by which it is known again."""
 
     def check(answer: Any) -> NodeGroup:

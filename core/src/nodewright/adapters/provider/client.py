@@ -13,16 +13,15 @@ from nodewright.model.errors import InvariantError, ProviderError
 from nodewright.model.group import (
     FailedInstance,
     GroupOptions,
-    GroupSpec,
     Instance,
     MachineType,
+    NewNodeGroup,
     NodeGroup,
     NodeTemplate,
     ProviderInfo,
 )
-from nodewright.model.node import Node
 from nodewright.spec.diagnosis import ApiCalls, Finding
-from nodewright.spec.hooks import ProvisioningClass, ProvisioningRequest, ProvisioningVerdict
+from nodewright.spec.hooks import CloudProvisioningClass, CloudProvisioningRequest, ProvisioningVerdict
 from nodewright.spec.simulation import NodeStart
 
 T = TypeVar("T")
@@ -155,10 +154,6 @@ class ProviderClient:
         """USD for one machine from ``start`` to ``end`` (epoch seconds)."""
         return self._optional(Capability.PRICING, "node_price", checks.price, group_id=group_id, start=start, end=end)
 
-    def has_instance(self, node: Node) -> str:
-        """``yes``, ``no`` or ``unknown``; a provider without the capability knows nothing."""
-        return self._optional(Capability.HAS_INSTANCE, "has_instance", checks.presence, node=node) or "unknown"
-
     def gpu_label(self) -> str | None:
         return self._optional(Capability.GPU, "gpu_label", checks.name)
 
@@ -177,9 +172,9 @@ class ProviderClient:
     def machine_types(self) -> tuple[MachineType, ...] | None:
         return self._optional(Capability.AUTOPROVISIONING, "machine_types", checks.machine_types)
 
-    def provisioning_classes(self) -> tuple[ProvisioningClass, ...] | None:
+    def provisioning_classes(self) -> tuple[CloudProvisioningClass, ...] | None:
         return self._optional(
-            Capability.PROVISIONING_CLASSES, "provisioning_classes", checks.several(ProvisioningClass)
+            Capability.PROVISIONING_CLASSES, "provisioning_classes", checks.several(CloudProvisioningClass)
         )
 
     # For whoever runs it
@@ -198,7 +193,7 @@ class ProviderClient:
 
     # Optional writes
 
-    def create_node_group(self, spec: GroupSpec) -> NodeGroup | None:
+    def create_node_group(self, spec: NewNodeGroup) -> NodeGroup | None:
         """The new, empty group; None in a dry run. Nothing is repeated: whether a call without an answer made the group,
         the next listing tells.
         """
@@ -214,7 +209,7 @@ class ProviderClient:
             return False
         return self._calls.write("delete_node_group", checks.a(bool), group_id=group_id)
 
-    def provision(self, request: ProvisioningRequest) -> ProvisioningVerdict | None:
+    def provision(self, request: CloudProvisioningRequest) -> ProvisioningVerdict | None:
         """The cloud's verdict on the request; None in a dry run."""
         self._require(Capability.PROVISIONING_CLASSES)
         if self._withholds("provision", "", {"request": request}):

@@ -1,6 +1,6 @@
 """``nodewright doctor``: may the providers do what is asked of them, and who else writes to their groups?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -14,6 +14,7 @@ from nodewright.cli.screen import count, make_console, make_table, output_option
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ConfigError, ProviderError
+from nodewright.model.limits import parse_gpu_limits
 from nodewright.model.settings import Settings
 from nodewright.spec.diagnosis import ApiCalls, Finding, FindingLevel
 
@@ -53,7 +54,7 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
         for client in clients:
             click.echo(client.minimal_policy() or f"{client.name} needs no policy that it knows of")
         return ALL_WELL
-    idle = _idle(settings, clients)
+    idle = _flags_without_effect(settings, clients)
     examined = [examine(client, idle) for client in clients]
     if output == "json":
         write_json(as_json(examined))
@@ -96,8 +97,12 @@ def exit_code(examined: Iterable[Examined]) -> int:
     return WARNED if FindingLevel.WARNING in levels else ALL_WELL
 
 
-def _idle(settings: Settings, clients: Iterable[ProviderClient]) -> tuple[Finding, ...]:
-    """Flags that ask for what no provider does."""
+def _flags_without_effect(settings: Settings, clients: Sequence[ProviderClient]) -> tuple[Finding, ...]:
+    """Return warnings about flags that ask for something which no provider here can do."""
+    return (*_without_autoprovisioning(settings, clients), *_unknown_gpu_types(settings, clients))
+
+
+def _without_autoprovisioning(settings: Settings, clients: Sequence[ProviderClient]) -> tuple[Finding, ...]:
     makes = Capability.AUTOPROVISIONING
     if not settings.autoprovisioning.node_autoprovisioning_enabled or any(client.supports(makes) for client in clients):
         return ()
@@ -105,6 +110,26 @@ def _idle(settings: Settings, clients: Iterable[ProviderClient]) -> tuple[Findin
     message = "it is on, and no provider makes node groups: nothing comes of it"
     remedy = "switch it off, or tell a provider that can which machine types to make groups of"
     return (Finding(level=FindingLevel.WARNING, subject=flag, message=message, remedy=remedy, capability=makes),)
+
+
+def _unknown_gpu_types(settings: Settings, clients: Sequence[ProviderClient]) -> tuple[Finding, ...]:
+    """Return a warning for each GPU type that has a limit and that no provider lists: the limit counts no node."""
+    wanted = parse_gpu_limits(settings.limits.gpu_total)
+    try:
+        listed = {name for client in clients for name in client.gpu_types() or ()}
+    except ProviderError:
+        return ()  # reading this provider is reported as a problem of its own
+    return tuple(
+        Finding(
+            level=FindingLevel.WARNING,
+            subject="--gpu-total",
+            message=f"no provider lists the GPU type {kind}: the limit counts no node",
+            remedy=f"check the spelling; known: {', '.join(sorted(listed)) or 'none'}",
+            capability=Capability.GPU,
+        )
+        for kind in wanted
+        if kind not in listed
+    )
 
 
 def _switched_off(client: ProviderClient) -> list[Finding]:

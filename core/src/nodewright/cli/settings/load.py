@@ -31,7 +31,7 @@ from nodewright.model.limits import (
     parse_gpu_limits,
     parse_memory_limits,
     parse_min_max,
-    parse_node_group_spec,
+    parse_node_group_flag,
 )
 from nodewright.model.printable import printable, show, suggest
 from nodewright.model.settings import ProviderSettings, Settings
@@ -101,7 +101,7 @@ def parse_provider_name(text: str) -> str:
 
 def _parse_node_groups(texts: Iterable[str]) -> None:
     for text in texts:
-        parse_node_group_spec(text)
+        parse_node_group_flag(text)
 
 
 _CHECKS: dict[str, Callable[[Any], object]] = {

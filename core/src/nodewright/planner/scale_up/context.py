@@ -8,7 +8,7 @@ from nodewright.clusterstate.accelerators import NO_ACCELERATORS, Accelerators
 from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.limits import IsOver
-from nodewright.model.group import GroupRef, GroupSpec
+from nodewright.model.group import GroupRef, NewNodeGroup
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipReason
 from nodewright.model.settings import Settings
@@ -45,7 +45,7 @@ class ScaleUpContext:
     quota: Quota
     accelerators: Accelerators = NO_ACCELERATORS
     corrected: frozenset[GroupRef] = frozenset()
-    new_groups: Mapping[GroupRef, GroupSpec] = field(default_factory=dict)
+    new_groups: Mapping[GroupRef, NewNodeGroup] = field(default_factory=dict)
     coming: Mapping[GroupRef, Sequence[int]] = field(default_factory=dict)
     silent: Mapping[GroupRef, Silence] = field(default_factory=dict)
     hedges_left: int = 0

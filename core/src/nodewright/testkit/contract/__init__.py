@@ -1,5 +1,7 @@
 """The provider contract as a suite of checks that every plugin runs."""
 
+from nodewright.adapters.provider import CallSettings
+from nodewright.testkit.client import Client
 from nodewright.testkit.contract import (
     atomic,
     decreases,
@@ -16,7 +18,7 @@ from nodewright.testkit.contract import (
 from nodewright.testkit.contract.certificate import PromiseVerdict, Verdict, certify
 from nodewright.testkit.contract.live import LiveWorld, MemoryWorld
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import CHECKS, Check, Violation
+from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.suite import (
     ContractOutcome,
     ContractResult,
@@ -43,8 +45,11 @@ CHECK_MODULES = (
 __all__ = [
     "CHECKS",
     "CHECK_MODULES",
+    "BrokenPromise",
+    "CallSettings",
     "CannotSteer",
     "Check",
+    "Client",
     "ContractOutcome",
     "ContractResult",
     "ContractWorld",
@@ -55,7 +60,6 @@ __all__ = [
     "ProviderContract",
     "Touch",
     "Verdict",
-    "Violation",
     "certify",
     "connect",
     "run_check",

@@ -1,7 +1,7 @@
 """Demands on atomic resizes and on groups made on demand."""
 
 from nodewright.model.capability import Capability
-from nodewright.model.group import GroupSpec, MachineType
+from nodewright.model.group import MachineType, NewNodeGroup
 from nodewright.model.node import Taint
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed, refusal, unless_refused
@@ -91,17 +91,17 @@ def groups_of_others_are_not_removed(world: ContractWorld) -> None:
     gone = unless_refused(lambda: world.client.delete_node_group(world.group_id), False, "delete_node_group")
     demand(not gone, f"delete_node_group removed {world.group_id}, which runs {len(alive)} machines")
     demand(world.machines(world.group_id) == alive, "delete_node_group killed machines")
-    taken = GroupSpec(group_id=world.group_id, machine_type=kind.name, max_size=wanted.max_size)
+    taken = NewNodeGroup(group_id=world.group_id, machine_type=kind.name, max_size=wanted.max_size)
     refusal(lambda: world.client.create_node_group(taken), "create_node_group under the id of somebody else's group")
 
 
-def _wanted(world: ContractWorld) -> tuple[MachineType, GroupSpec]:
+def _wanted(world: ContractWorld) -> tuple[MachineType, NewNodeGroup]:
     """A machine type, and a group of it."""
     refresh(world)
     kinds = world.client.machine_types()
     if not kinds:
         raise CannotSteer("this world has no machine types")
-    return kinds[0], GroupSpec(
+    return kinds[0], NewNodeGroup(
         group_id=f"{kinds[0].id_prefix}contract-suite",
         machine_type=kinds[0].name,
         max_size=3,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import Violation, check, demand
+from nodewright.testkit.contract.registry import BrokenPromise, check, demand
 from nodewright.testkit.contract.situations import (
     ask_and_fail,
     ask_without_arrival,
@@ -125,7 +125,7 @@ def new_failures_have_new_ids(world: ContractWorld) -> None:
 def _failures(world: ContractWorld) -> Sequence[FailedInstance]:
     found = world.client.failed_instances(world.group_id)
     if found is None:
-        raise Violation(f"fast failure detection is declared, and switched off for {world.group_id}")
+        raise BrokenPromise(f"fast failure detection is declared, and switched off for {world.group_id}")
     return found
 
 

@@ -6,12 +6,12 @@ surprise another. A cloud that lives in the provider's own memory has nobody els
 
 from typing import NamedTuple
 
-from nodewright.adapters.provider import ProviderClient
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.clock import Clock
 from nodewright.model.errors import ProviderError
 from nodewright.model.group import InstanceState
-from nodewright.testkit.contract.registry import Violation
+from nodewright.testkit.client import Client
+from nodewright.testkit.contract.registry import BrokenPromise
 from nodewright.testkit.contract.situations import group, refresh, target
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
@@ -29,9 +29,7 @@ class _Size(NamedTuple):
 class LiveWorld(ContractWorld):
     """A cloud that people use. A group is resized only when it is settled, and afterwards has the size that it had."""
 
-    def __init__(
-        self, client: ProviderClient, other: ProviderClient, group_id: str, *, clock: Clock, may_write: bool
-    ) -> None:
+    def __init__(self, client: Client, other: Client, group_id: str, *, clock: Clock, may_write: bool) -> None:
         self.client = client
         self.group_id = group_id
         self._other = other
@@ -55,7 +53,7 @@ class LiveWorld(ContractWorld):
         self._before = before
 
     def close(self) -> None:
-        """Takes back what the check asked for; raises Violation if that cannot be done."""
+        """Takes back what the check asked for; raises BrokenPromise if that cannot be done."""
         if self._before is None:
             return
         now = self._look()
@@ -67,7 +65,7 @@ class LiveWorld(ContractWorld):
             self._step_back(now, self._before)
             now = self._look()
         was, left = self._before.target, now.target
-        raise Violation(f"{self.group_id} was at {was} and is left at {left}: set it right by hand")
+        raise BrokenPromise(f"{self.group_id} was at {was} and is left at {left}: set it right by hand")
 
     def machines(self, group_id: str) -> frozenset[str]:
         self._other.refresh(frozenset({group_id}))
@@ -108,7 +106,7 @@ class LiveWorld(ContractWorld):
 class MemoryWorld(ContractWorld):
     """A cloud that was made for this check and goes with it."""
 
-    def __init__(self, client: ProviderClient, group_id: str, *, clock: VirtualClock, may_write: bool) -> None:
+    def __init__(self, client: Client, group_id: str, *, clock: VirtualClock, may_write: bool) -> None:
         self.client = client
         self.group_id = group_id
         self._clock = clock

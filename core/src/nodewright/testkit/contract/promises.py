@@ -23,7 +23,6 @@ class Promise(Enum):
     ATOMIC = "An atomic resize grants everything or nothing."
     OPTIONS = "Options of a group start from the defaults."
     PRICES = "Prices are proportional to time."
-    PRESENCE = "A node whose machine is there is never denied, and one that never was is never affirmed."
     ACCELERATORS = "Accelerators are told by a label and by resource names."
     SIMILARITY = "Labels by which groups are compared are keys, each named once."
     AUTOPROVISIONING = "Groups are made empty from known machine types, and only those are removed."

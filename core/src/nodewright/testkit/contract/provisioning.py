@@ -1,7 +1,7 @@
 """Demands on providers that serve classes of ProvisioningRequests themselves."""
 
 from nodewright.model.capability import Capability
-from nodewright.spec.hooks import ProvisioningRequest, ProvisioningVerdict
+from nodewright.spec.hooks import CloudProvisioningRequest, ProvisioningVerdict
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, unless_refused
 from nodewright.testkit.contract.situations import refresh
@@ -22,7 +22,7 @@ def provisioning_classes_have_names(world: ContractWorld) -> None:
 def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
     """A request of a class that the provider does not serve is not accepted."""
     refresh(world)
-    request = ProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
+    request = CloudProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
     verdict = _provision(world, request)
     demand(verdict is not None and not verdict.accepted, f"provision accepted the unknown class {_NO_CLASS}")
 
@@ -34,7 +34,7 @@ def provision_under_one_key_makes_nothing_twice(world: ContractWorld) -> None:
     if not names:
         raise CannotSteer("no class of ProvisioningRequests is served here")
     for name in names:
-        request = ProvisioningRequest(key=f"contract/{name}", class_name=name, pod_count=1)
+        request = CloudProvisioningRequest(key=f"contract/{name}", class_name=name, pod_count=1)
         refresh(world)
         before = _asked_for(world)
         _provision(world, request)
@@ -51,7 +51,7 @@ def _class_names(world: ContractWorld) -> list[str]:
     return [served.name for served in world.client.provisioning_classes() or ()]
 
 
-def _provision(world: ContractWorld, request: ProvisioningRequest) -> ProvisioningVerdict | None:
+def _provision(world: ContractWorld, request: CloudProvisioningRequest) -> ProvisioningVerdict | None:
     no = ProvisioningVerdict(accepted=False, reason="Refused")
     return unless_refused(lambda: world.client.provision(request), no, f"provision of class {request.class_name}")
 

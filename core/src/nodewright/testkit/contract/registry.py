@@ -13,7 +13,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Violation(AssertionError):
+class BrokenPromise(AssertionError):
     """The provider breaks the contract; the message is one sentence that says how."""
 
 
@@ -51,23 +51,23 @@ def check(
 
 
 def demand(holds: bool, sentence: str) -> None:
-    """Raises Violation unless it holds."""
+    """Raise BrokenPromise unless it holds."""
     if not holds:
-        raise Violation(sentence)
+        raise BrokenPromise(sentence)
 
 
 def refusal(call: Callable[[], object], what: str) -> ProviderError:
-    """The error of the tree with which the provider refuses ``call``; raises Violation if it does not."""
+    """The error of the tree with which the provider refuses ``call``; raises BrokenPromise if it does not."""
     try:
         answer = call()
     except ProviderError as error:
         demand(error.code != "unexpectedError", f"{what} raised an error that is not of the tree: {error}")
         return error
-    raise Violation(f"{what} was not refused, it answered {answer!r}")
+    raise BrokenPromise(f"{what} was not refused, it answered {answer!r}")
 
 
 def demand_target_changed(call: Callable[[], object], what: str) -> None:
-    """Raises Violation unless the provider refuses ``call`` because the target is another."""
+    """Raise BrokenPromise unless the provider refuses ``call`` because the target is another."""
     error = refusal(call, what)
     demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
 

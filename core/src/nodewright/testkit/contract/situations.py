@@ -1,7 +1,7 @@
 """Situations that several checks begin with, and what must hold after them."""
 
 from nodewright.model.group import NodeGroup
-from nodewright.testkit.contract.registry import Violation, demand, unless_refused
+from nodewright.testkit.contract.registry import BrokenPromise, demand, unless_refused
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld
 
 UNKNOWN_GROUP = "no-such-group-of-the-contract-suite"
@@ -27,7 +27,7 @@ def group(world: ContractWorld) -> NodeGroup:
     for listed in world.client.node_groups():
         if listed.id == world.group_id:
             return listed
-    raise Violation(f"node_groups does not list {world.group_id}")
+    raise BrokenPromise(f"node_groups does not list {world.group_id}")
 
 
 def some_machine(world: ContractWorld) -> str:
@@ -66,13 +66,13 @@ def decrease(world: ContractWorld, expected: int, wanted: int) -> int:
 
 
 def demand_alive(world: ContractWorld, before: frozenset[str], after_what: str) -> None:
-    """Raises Violation if a machine of ``before`` is gone or going."""
+    """Raise BrokenPromise if a machine of ``before`` is gone or going."""
     lost = sorted(before - world.machines(world.group_id))
     demand(not lost, f"{after_what} killed {', '.join(lost)}")
 
 
 def demand_target(world: ContractWorld, expected: int, after_what: str) -> None:
-    """Raises Violation unless the target is that, before and after a refresh."""
+    """Raise BrokenPromise unless the target is that, before and after a refresh."""
     at_once = target(world)
     demand(at_once == expected, f"{after_what} left target_size at {at_once} until the next refresh, not {expected}")
     refresh(world)

@@ -10,7 +10,7 @@ import msgspec
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import NodewrightError
-from nodewright.testkit.contract.registry import CHECKS, Check, Violation
+from nodewright.testkit.contract.registry import CHECKS, BrokenPromise, Check
 from nodewright.testkit.contract.situations import group, refresh
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld
 
@@ -46,7 +46,7 @@ def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
             _run(check, world)
     except CannotSteer as cannot:
         outcome, reason = ContractOutcome.SKIPPED, str(cannot)
-    except Violation as violation:
+    except BrokenPromise as violation:
         outcome, reason = ContractOutcome.FAILED, str(violation)
     except NodewrightError as error:
         outcome, reason = ContractOutcome.FAILED, f"{type(error).__name__}: {error}"
@@ -91,4 +91,4 @@ class ProviderContract(ABC):
         if result.outcome == ContractOutcome.SKIPPED:
             raise unittest.SkipTest(f"contract: {result.reason}")
         if result.outcome == ContractOutcome.FAILED:
-            raise Violation(f"{result.demand}\n{result.reason}")
+            raise BrokenPromise(f"{result.demand}\n{result.reason}")

@@ -7,10 +7,9 @@ import msgspec
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupOptions, MachineType
 from nodewright.model.quantity import Quantity
-from nodewright.testkit.builders import build_node
 from nodewright.testkit.contract.promises import Promise
-from nodewright.testkit.contract.registry import Violation, check, demand, refusal
-from nodewright.testkit.contract.situations import group, refresh, some_machine
+from nodewright.testkit.contract.registry import BrokenPromise, check, demand, refusal
+from nodewright.testkit.contract.situations import group, refresh
 from nodewright.testkit.contract.world import ContractWorld, Touch
 
 _HOUR = 3600.0
@@ -88,29 +87,6 @@ def prices_are_proportional_to_time(world: ContractWorld) -> None:
     demand(abs(two - 2 * one) <= 1e-6 * two, f"node_price says {one} for one hour and {two} for two")
 
 
-@check(Promise.PRESENCE, capability=Capability.HAS_INSTANCE)
-def has_instance_knows_its_machines(world: ContractWorld) -> None:
-    """A node with a machine is never answered no, and a node of a lost machine never yes."""
-    refresh(world)
-    there = some_machine(world)
-    answer = world.client.has_instance(build_node("there", provider_id=there))
-    demand(answer != "no", f"has_instance denies {there}, which runs")
-    gone = world.client.has_instance(build_node("gone", provider_id=f"{there}-no-such-machine"))
-    demand(gone != "yes", "has_instance affirms a machine that never was")
-
-
-@check(Promise.PRESENCE, capability=Capability.HAS_INSTANCE)
-def ids_compare_as_declared(world: ContractWorld) -> None:
-    """Another spelling of a machine's id is its id exactly where the provider says that ids compare without case."""
-    refresh(world)
-    other = some_machine(world).swapcase()
-    answer = world.client.has_instance(build_node("there", provider_id=other))
-    if world.client.info.ignores_id_case:
-        demand(answer != "no", f"has_instance denies {other}, and ignores_id_case is declared")
-    else:
-        demand(answer != "yes", f"has_instance affirms {other}, and ignores_id_case is not declared")
-
-
 @check(Promise.ACCELERATORS, capability=Capability.GPU)
 def gpu_names_are_told(world: ContractWorld) -> None:
     """The accelerator label and at least one resource name are told."""
@@ -155,7 +131,7 @@ def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
 def _price(world: ContractWorld, start: float, end: float) -> float:
     price = world.client.node_price(world.group_id, start, end)
     if price is None:
-        raise Violation(f"pricing is declared, and switched off for {world.group_id}")
+        raise BrokenPromise(f"pricing is declared, and switched off for {world.group_id}")
     return price
 
 
@@ -170,7 +146,7 @@ def _demand_types(value: object, what: str) -> None:
         plain = msgspec.to_builtins(value, enc_hook=_encode)
         msgspec.convert(plain, type(value), dec_hook=_decode)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
-        raise Violation(f"{what} holds a value of a wrong type: {error}") from error
+        raise BrokenPromise(f"{what} holds a value of a wrong type: {error}") from error
 
 
 def _encode(value: object) -> str:

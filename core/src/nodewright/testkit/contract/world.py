@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 
-from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, ProviderClient, connect_provider
+from nodewright.adapters.provider import CallRunner, CallSettings, InlineRunner, connect_provider
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.model.clock import Clock
+from nodewright.testkit.client import Client
 
 
 class Touch(StrEnum):
@@ -30,7 +31,7 @@ class ContractWorld(ABC):
     that the cloud does not have raises CannotSteer with the reason.
     """
 
-    client: ProviderClient
+    client: Client
     group_id: str
 
     def admit(self, touches: Touch) -> None:  # noqa: B027 - only clouds that somebody needs have a reason to refuse
@@ -71,9 +72,7 @@ class ContractWorld(ABC):
         raise CannotSteer(f"{seconds:g} s cannot be made to pass")
 
 
-def connect(
-    name: str, plugin: object, clock: Clock | None = None, settings: CallSettings | None = None
-) -> ProviderClient:
+def connect(name: str, plugin: object, clock: Clock | None = None, settings: CallSettings | None = None) -> Client:
     """A client of a provider object under test, whose calls run in place; raises ContractViolation."""
     clock = clock if clock is not None else VirtualClock()
     runner: CallRunner | None = InlineRunner(clock) if isinstance(clock, VirtualClock) else None
