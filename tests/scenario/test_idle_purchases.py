@@ -111,3 +111,29 @@ def test_pods_of_a_namespace_that_is_being_deleted_get_no_node() -> None:
     as_ca = run(partial(pods_of, "p", namespace="dying"), "1s", settings={"profile": "ca"})
     as_ca.simulation.cluster.live.context = Context(ending_namespaces=frozenset({"dying"}))
     assert [write[1] for write in as_ca.writes()] == ["increase"]
+
+
+FAMILIES: tuple[dict[str, Any], ...] = (
+    {"name": "general", "zone": "a", "cpu": 4, "memory": "16Gi"},
+    {"name": "compute", "zone": "b", "cpu": 8, "memory": "16Gi"},
+    {"name": "memory", "zone": "c", "cpu": 4, "memory": "32Gi"},
+)
+
+
+def test_what_one_group_was_bought_for_is_not_bought_again_beside_another() -> None:
+    """100 pods that go anywhere were planned onto the compute machines: they take no room of the memory machines."""
+    shapes = [{**family, "provision_delay": "5m"} for family in FAMILIES]
+    story = Story(*shapes, settings={"expander": "least-waste", "scale-down-enabled": False}, minutes=4)
+
+    def arrive(at: float) -> None:
+        pods = pods_of("any", 100, cpu="500m", memory="1Gi")
+        pods += pods_of("compute", 100, cpu="1", memory="1500Mi", node_selector={ZONE_LABEL: "b"})
+        pods += pods_of("memory", 100, cpu="500m", memory="5Gi", node_selector={ZONE_LABEL: "c"})
+        for pod in pods:
+            story.simulation.cluster.submit(SimulatedPod(pod=pod, arrived=at))
+
+    story.simulation.agenda.at(5.0, arrive)
+    assert [(what, group, after) for _, what, group, _, after in story.writes()] == [
+        ("increase", "compute", 19),
+        ("increase", "memory", 17),
+    ]

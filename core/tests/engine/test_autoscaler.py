@@ -154,11 +154,12 @@ def test_only_profile_ca_follows_work_with_two_loops_at_once(desk: Any) -> None:
     assert waits == {"nodewright": [10.0] * 5, "ca": [10.0, 0.0, 0.0, 10.0, 10.0]}
 
 
-def test_profile_ca_gathers_no_batch(desk: Any) -> None:
+def test_without_frequent_loops_or_as_ca_no_batch_is_gathered(desk: Any) -> None:
     engine = desk.engine()
     assert engine.batch_window() == BatchWindow(idle=1.0, longest=10.0)
-    engine.use(Settings(loop=LoopSettings(profile="ca")))
-    assert engine.batch_window() == BatchWindow(idle=0.0, longest=0.0)
+    for without in (LoopSettings(profile="ca"), LoopSettings(frequent_loops_enabled=False)):
+        engine.use(Settings(loop=without))
+        assert engine.batch_window() == BatchWindow(idle=0.0, longest=0.0)
 
 
 def test_a_rule_that_is_broken_drops_that_action_with_an_alert(desk: Any) -> None:

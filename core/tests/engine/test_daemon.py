@@ -6,6 +6,10 @@ from collections.abc import Callable
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.engine.daemon import BatchWindow, Daemon
 from nodewright.engine.report import LoopReport
+from nodewright.model.action import Done, IncreaseSize
+from nodewright.model.group import GroupRef
+
+GROWN = Done(action=IncreaseSize(group=GroupRef("p", "a"), expected_target=0, target=2), started=0.0, accepted=2)
 
 
 class Script:
@@ -14,6 +18,7 @@ class Script:
     def __init__(self, clock: VirtualClock) -> None:
         self.told: list[tuple[str, float]] = []
         self.refused = False
+        self.growth: list[float] = []
         self.window = BatchWindow(1.0, 5.0)
         self.steps: list[float] = []
         self.rings: list[float] = []
@@ -23,7 +28,8 @@ class Script:
         started = self._clock.now()
         self.told.append(("loop", started))
         self._clock.sleep(2)
-        return LoopReport(started=started, finished=self._clock.now())
+        grown = tuple(GROWN for at in self.growth if at == started)
+        return LoopReport(started=started, finished=self._clock.now(), outcomes=grown)
 
     def next_loop_at(self, report: LoopReport) -> float:
         return report.finished if self.refused else report.started + 10
@@ -121,6 +127,27 @@ def test_after_a_refusal_the_next_loop_is_at_once() -> None:
         script.refused = True
 
     assert run(refuse, 5) == [("loop", 0), ("loop", 2), ("loop", 4)]
+
+
+def test_a_group_that_grew_is_looked_at_after_the_idle_second() -> None:
+    """Its cloud may have told meanwhile that it has no machines."""
+    assert loops(run(lambda script: script.growth.append(10), 24)) == [0, 10, 13, 23]
+
+
+def test_pods_that_follow_growth_are_gathered_as_others() -> None:
+    def prepare(script: Script) -> None:
+        script.growth.append(0)
+        script.rings.extend(2.5 + 0.5 * number for number in range(60))
+
+    assert loops(run(prepare, 9)) == [0, 7]
+
+
+def test_without_a_window_growth_alone_starts_no_loop() -> None:
+    def prepare(script: Script) -> None:
+        script.window = BatchWindow(0.0, 0.0)
+        script.growth.append(0)
+
+    assert loops(run(prepare, 12)) == [0, 10]
 
 
 def test_steps_of_removals_are_taken_when_they_are_due() -> None:

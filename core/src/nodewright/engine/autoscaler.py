@@ -170,10 +170,10 @@ class Autoscaler:
         return max(report.finished, report.started + loop.scan_interval)
 
     def batch_window(self) -> BatchWindow:
-        """Return how long a loop that pending pods start waits for more of them."""
-        if not self._settings.policy.gathers_pods_before_loop:
-            return BatchWindow(0.0, 0.0)
+        """Return how long a loop that pending pods or growth start waits for more pods."""
         loop = self._settings.loop
+        if not (self._settings.policy.gathers_pods_before_loop and loop.frequent_loops_enabled):
+            return BatchWindow(0.0, 0.0)
         return BatchWindow(loop.batch_idle_duration, loop.batch_max_duration)
 
     def next_step_at(self) -> float:

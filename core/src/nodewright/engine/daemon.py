@@ -1,4 +1,4 @@
-"""When the loop runs in real time: every scan interval, soon after pods arrive, and at once after a refusal."""
+"""When the loop runs in real time: every scan interval, soon after pods arrive or a group grew, at once after a refusal."""
 
 import math
 from collections.abc import Callable
@@ -58,7 +58,8 @@ class Daemon:
     def run(self) -> None:
         """Loop until ``may_go_on`` says no."""
         while self._may_go_on():
-            self._rest(self._engine.next_loop_at(self._loop()))
+            report = self._loop()
+            self._rest(self._engine.next_loop_at(report), grew=report.grew)
 
     def run_one(self) -> None:
         """Run one loop, and the removals that are under way after it: no later loop would finish tainted nodes."""
@@ -76,15 +77,19 @@ class Daemon:
         self._on_report(report)
         return report
 
-    def _rest(self, until: float) -> None:
+    def _rest(self, until: float, *, grew: bool) -> None:
         """Wait until the next loop is due; take the steps of removals that fall due meanwhile.
 
-        A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. A
-        loop that is due at once (``until`` is over) does not wait for a batch.
+        A ring opens a batch: the loop is then due when arrivals pause, also where the scan interval ends before. So does
+        the growth of a group, since many clouds tell within a moment that they have no machines. A loop that is due
+        at once (``until`` is over) does not wait for a batch. Without a window growth opens none.
         """
         if until <= self._clock.now():
             return
         batch, latest = self._engine.batch_window(), math.inf
+        if grew and batch.longest > 0:
+            latest = self._clock.now() + batch.longest
+            until = min(until, self._clock.now() + batch.idle)
         while self._may_go_on():
             now, step_at = self._clock.now(), self._engine.next_step_at()
             if step_at <= now:

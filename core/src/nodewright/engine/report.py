@@ -48,16 +48,19 @@ class LoopReport:
         )
 
     @property
+    def grew(self) -> bool:
+        """Did the cloud take an increase of a group?"""
+        return any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
+
+    @property
     def did_something(self) -> bool:
         """Whether a group grew, a removal began or a request for capacity was examined: CA's loop trigger asks that."""
-        grew = any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
-        return grew or bool(self.begun) or (self.plan is not None and self.plan.provisioning.examined)
+        return self.grew or bool(self.begun) or (self.plan is not None and self.plan.provisioning.examined)
 
     @property
     def leaves_pods(self) -> bool:
         """Did a group grow, and is there another one that helps pods that were left? The next loop is for these."""
-        grew = any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
-        return grew and self.plan is not None and bool((self.plan.scale_up, *self.plan.salvo)[-1].awaiting)
+        return self.grew and self.plan is not None and bool((self.plan.scale_up, *self.plan.salvo)[-1].awaiting)
 
     @property
     def is_settled(self) -> bool:

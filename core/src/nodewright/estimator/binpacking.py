@@ -1,7 +1,7 @@
 """Estimate how many copies of one template node pending pods need (CA's binpacking estimator, first-fit-decreasing)."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -81,14 +81,20 @@ def estimate(
 
 def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
     """Return the groups by the share of the template that one pod requests, largest first; ties keep their order."""
+    share = share_of(node)
+    return sorted(groups, key=lambda group: share(group.pod_class), reverse=True)
+
+
+def share_of(node: Node) -> Callable[[PodClass], float]:
+    """Return a function from a class to the share of the node's CPU that one of its pods requests, plus that of its memory."""
     offered = node_amounts(node.allocatable)
     cpu, memory = (offered.get(name) or math.inf for name in ("cpu", "memory"))
 
-    def score(group: PodGroup) -> float:
-        asked = group.pod_class.requests
+    def share(pod_class: PodClass) -> float:
+        asked = pod_class.requests
         return asked.get("cpu", 0) / cpu + asked.get("memory", 0) / memory
 
-    return sorted(groups, key=score, reverse=True)
+    return share
 
 
 def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:

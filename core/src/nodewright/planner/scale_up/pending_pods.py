@@ -8,6 +8,7 @@ from itertools import groupby
 import numpy as np
 from msgspec.structs import replace
 
+from nodewright.estimator.binpacking import share_of
 from nodewright.estimator.round_robin import dealt_in_turn, round_robin
 from nodewright.model.duration import parse_duration
 from nodewright.model.pod import Pod, PodSpec
@@ -230,8 +231,8 @@ def take_fitting_classes(
     """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
 
     Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go
-    together, in the order of classes. With ``bought``, pods whose place depends on others go to rows that were bought for
-    them first, and are tried again after the others; CA does neither.
+    together, in the order of classes. With ``bought``, pods go to rows that were bought for them first, and those whose
+    place depends on others are tried again after the others; CA does neither.
     """
     fitting, left = _take_fitting_once(snapshot, by_class, hints, bought)
     while bought is not None:
@@ -254,6 +255,8 @@ def _take_fitting_once(
         open_classes = list(classes)
         if hints is not None:
             open_classes = [(held, _follow(snapshot, held, alike, hints, fitting)) for held, alike in open_classes]
+        if bought is not None:
+            open_classes = _fill_bought(snapshot, open_classes, bought, fitting)
         for pod_class, alike in open_classes:
             if is_countable(snapshot, pod_class):
                 rows, cursor = _deal(snapshot, pod_class, alike, cursor)
@@ -311,8 +314,31 @@ def _learn(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: 
             hints.set(pod, name)
 
 
+def _fill_bought(
+    snapshot: Snapshot, classes: Sequence[tuple[PodClass, list[Pod]]], bought: Bought, fitting: list[Pod]
+) -> list[tuple[PodClass, list[Pod]]]:
+    """Place pods that only amounts keep apart on the rows that were bought for them, adding them to ``fitting``; return the
+    others.
+
+    As they were packed when the machines were bought: the largest first, one row after the other. Else pods of one class
+    would fill what was bought for another one, which would then be bought anew.
+    """
+    own = {held: rows for held, alike in classes if alike and is_countable(snapshot, held) and (rows := bought(held))}
+    shares = {held: share_of(snapshot.node(rows[0]))(held) for held, rows in own.items()}
+    pods = dict(classes)
+    for pod_class in sorted(own, key=lambda held: shares[held], reverse=True):
+        chosen, alike = np.asarray(own[pod_class]), pods[pod_class]
+        room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)[chosen]
+        counts = np.clip(len(alike) - (np.cumsum(room) - room), 0, room)
+        _place_on(snapshot, pod_class, alike, np.repeat(chosen, counts).tolist())
+        placed = int(counts.sum())
+        fitting += alike[:placed]
+        pods[pod_class] = alike[placed:]
+    return [(held, pods[held]) for held, _ in classes]
+
+
 def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
-    """Place pods that only amounts keep apart, in closed form; answers the rows of those that have room, and where
+    """Place pods that only amounts keep apart, in closed form; return the rows of those that have room, and where
     the scan stands.
     """
     if not len(snapshot) or not pods:
@@ -323,14 +349,21 @@ def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: 
     rows = np.flatnonzero(counts)
     if not len(rows):
         return [], cursor
-    snapshot.place_many(pod_class, rows, counts[rows])
     turns = dealt_in_turn(rows, counts[rows], start, len(room))
+    _place_on(snapshot, pod_class, pods, turns)
+    return turns, cursor
+
+
+def _place_on(snapshot: Snapshot, pod_class: PodClass, pods: Iterable[Pod], turns: Iterable[int]) -> None:
+    """Place the pods of a class on the rows of ``turns``, one each, as far as these go."""
     by_row: dict[int, list[Pod]] = {}
     for pod, row in zip(pods, turns, strict=False):
         by_row.setdefault(row, []).append(pod)
+    if by_row:
+        rows = np.fromiter(by_row, int)
+        snapshot.place_many(pod_class, rows, np.fromiter(map(len, by_row.values()), int))
     for row, arrived in by_row.items():
         snapshot.name_pods(pod_class, row, arrived)
-    return turns, cursor
 
 
 def _place_in_turn(
