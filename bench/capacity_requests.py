@@ -88,8 +88,8 @@ class Course:
         self.nodes += sum(action.target - action.expected_target for action in increases)
         fresh = {write.request.key: write.request for write in report.writes}
         self.world.requests = [fresh.get(request.key, request) for request in self.world.requests]
-        assert report.memory is not None
-        self.world.memory = replace(self.world.memory, provisioning=report.memory)
+        assert plan.provisioning_memory is not None
+        self.world.memory = replace(self.world.memory, provisioning=plan.provisioning_memory)
         return True
 
 

@@ -18,7 +18,7 @@ from nodewright.adapters.kube.connection import connect
 from nodewright.expander.priority import CONFIG_MAP
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota
 from nodewright.model.provisioning_request import PROVISIONED
-from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
+from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
 from nodewright.planner.scale_up.limits import read_quotas, with_status
 from nodewright.snapshot.observation import Observation
 from nodewright.testkit.world import World, settings_with
@@ -103,11 +103,11 @@ def test_what_a_class_notes_of_a_request_outlives_later_writes(served: ControlPl
     found = seen(cluster).provisioning
     (request,) = found.requests
     assert [held.spec.limits.nodes for held in found.classes] == [4]
-    docket = ProvisioningRequestState(World().state(), ON)
-    waiting = docket.condition(request, (PROVISIONED, "False"), "Provisioning", "2 nodes are asked for")
+    requests = ProvisioningRequestState.of(World().state(), ON)
+    waiting = requests.condition(request, (PROVISIONED, "False"), "Provisioning", "2 nodes are asked for")
     noted = request.with_details(provisioner="somebody", nodes="2").with_condition(waiting)
     cluster.write_conditions(noted, (waiting,), is_apply=True)
-    done = docket.condition(noted, (PROVISIONED, "True"), "CapacityIsProvisioned", "2 nodes were provisioned")
+    done = requests.condition(noted, (PROVISIONED, "True"), "CapacityIsProvisioned", "2 nodes were provisioned")
     cluster.write_conditions(noted.with_condition(done), (done,), is_apply=True)
     held = served.request(f"{REQUESTS}/r")["status"]
     assert held["provisioningClassDetails"] == {"provisioner": "somebody", "nodes": "2"}

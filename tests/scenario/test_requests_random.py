@@ -188,7 +188,7 @@ def check_never_sold_twice(asking: Asking) -> None:
         snapshot = state.observation.snapshot
         running = sum(not pod.is_daemonset_pod for row, _ in snapshot.nodes() for pod in snapshot.pods(row))
         machines = sum(group.seen.target or 0 for group in state.groups.values())
-        held = sum(plan.provisioning.booked.values())
+        held = sum(plan.provisioning.reserved.values())
         assert held + running <= machines, f"at {state.now}: {held} held and {running} running on {machines}"
 
 

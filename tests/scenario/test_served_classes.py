@@ -21,7 +21,7 @@ def make(minutes: float = 30, settings: dict[str, Any] | None = None, **cloud: A
 def questions(asking: Asking) -> list[float]:
     """When a provider was asked, or would have been."""
     assert asking.story.result
-    return [state.now for state, plan in asking.story.loops if plan.provisioning.questions]
+    return [state.now for state, plan in asking.story.loops if plan.provisioning.calls]
 
 
 def test_the_provider_makes_the_machines_and_its_pods_use_them_up() -> None:

@@ -109,5 +109,5 @@ def test_what_a_request_holds_is_not_the_room_of_a_buffer() -> None:
     book(world, "train", "chunk", 3)
     add_buffer(world, replicas=4)
     plan = world.plan(**ON, enable_provisioning_requests=True)
-    assert plan.provisioning.booked == {"shop/train": 3}
+    assert plan.provisioning.reserved == {"shop/train": 3}
     assert (allocation(plan).held, allocation(plan).missing) == (1, 3)

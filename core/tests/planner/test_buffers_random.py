@@ -78,7 +78,7 @@ def test_pods_and_requests_get_what_they_would_get_without_buffers(case: Case) -
     _, shared = plan_with(case, spare=True)
     assert shared.fitting == alone.fitting
     assert shared.scale_up == alone.scale_up
-    assert shared.provisioning.booked == alone.provisioning.booked
+    assert shared.provisioning.reserved == alone.provisioning.reserved
     assert [one for one in shared.actions if isinstance(one, IncreaseSize)][: len(alone.scale_up.expansions)] == [
         one for one in alone.actions if isinstance(one, IncreaseSize)
     ]
@@ -91,7 +91,7 @@ def test_no_room_is_counted_twice(case: Case) -> None:
     running = sum(
         cpu for pod in world.running for cpu in [pod.spec.containers[0].resources.requests["cpu"].nano // 10**9]
     )
-    held = sum(case.booked[int(key.rpartition("r")[2])] * count for key, count in plan.provisioning.booked.items())
+    held = sum(case.booked[int(key.rpartition("r")[2])] * count for key, count in plan.provisioning.reserved.items())
     pods = sum(waiting[pod.name] for pod in (*plan.fitting, *plan.scale_up.triggered))
     spare = sum(map(cpu_of, plan.buffers.allocations))
     nodes = len(world.nodes) + nodes_bought(plan)

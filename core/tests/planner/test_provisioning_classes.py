@@ -91,7 +91,7 @@ def test_where_they_are_off_nobody_reads_them(changes: dict[str, Any]) -> None:
     kind = request(kind=BEST_EFFORT_ATOMIC)
     plan = world(kind, request("named"), classes=(make_class(pods=0),)).plan(**{**ON, **changes})
     assert grown(plan) == {"g": (0, 3)}
-    written = [*plan.provisioning.writes, *plan.provisioning.verdicts]
+    written = [*plan.provisioning.writes, *plan.provisioning.results]
     assert {write.request.name for write in written} == {"r"}
     assert not any(write.request.own_details for write in written)
 
@@ -229,8 +229,8 @@ def test_classes_of_providers_are_asked_under_their_own_name_with_what_is_preset
     made = world(request("a", kind="fast"), request("b", kind="fast", own="1"), classes=classes)
     made.provider = ProviderSeen(name="cloud", provisioning_classes=("fast.example.com",))
     plan = made.plan(**ON)
-    (question,) = plan.provisioning.questions
-    assert (question.terms.class_name, question.terms.parameters) == ("fast.example.com", {"zone": "a"})
+    (call,) = plan.provisioning.calls
+    assert (call.request_class.class_name, call.request_class.parameters) == ("fast.example.com", {"zone": "a"})
     assert said(plan, PROVISIONED, "default/b").startswith("False/ClassLimitReached")
 
 
@@ -238,14 +238,14 @@ def test_limits_of_nodes_are_not_for_classes_of_providers() -> None:
     made = world(request(kind="fast"), classes=(make_class("fast", "fast.example.com", nodes=4),))
     made.provider = ProviderSeen(name="cloud", provisioning_classes=("fast.example.com",))
     plan = made.plan(**ON)
-    assert plan.provisioning.questions == ()
+    assert plan.provisioning.calls == ()
     assert "limits.nodes is for classes of nodewright" in said(plan, PROVISIONED)
 
 
 def test_a_request_comes_to_its_end_also_if_its_class_goes() -> None:
     held = allocation(request("a", 3), 3)
     plan = world(held, request("b"), classes=(make_class("batch"),), size=3).plan(**ON)
-    assert plan.provisioning.booked == {"default/a": 3}
+    assert plan.provisioning.reserved == {"default/a": 3}
     waiting = held.with_condition(Condition(type=PROVISIONED, status="False", reason="CapacityIsNotFound"))
     told = world(waiting, classes=(make_class("batch"),)).plan(**ON)
     assert said(told, FAILED, "default/a").startswith("True/ClassNotAllowed: there is no ProvisioningClass train")

@@ -16,8 +16,8 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
-from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
-from nodewright.planner.provisioning_requests.housekeeping import keep_house
+from nodewright.planner.provisioning_requests.expiry import expire_requests
+from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
 from nodewright.testkit.world import NOW, World, settings_with
 
 DAY = 86_400.0
@@ -40,10 +40,10 @@ def request_with(kind: str, *said: tuple[str, str, float]) -> ProvisioningReques
 def kept(request: ProvisioningRequest, profile: str = "nodewright") -> tuple[bool, bool]:
     """Is it still there after one look, and has it failed?"""
     settings = settings_with(enable_provisioning_requests=True, profile=profile)
-    docket = ProvisioningRequestState(World(requests=[request]).state(settings), settings)
-    keep_house(docket)
-    held = docket.get(request.key)
-    return held is not None and not docket.expired, held is not None and held.has(FAILED)
+    requests = ProvisioningRequestState.of(World(requests=[request]).state(settings), settings)
+    changes = expire_requests(requests)
+    held = requests.apply(changes).requests.get(request.key)
+    return held is not None and not changes.expired, held is not None and held.has(FAILED)
 
 
 def test_what_was_tried_in_vain_for_a_week_is_told_so_and_kept() -> None:

@@ -12,9 +12,9 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
+from nodewright.planner.provisioning_requests.arbitration import in_turn
 from nodewright.planner.provisioning_requests.classes import Mode
-from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
-from nodewright.planner.provisioning_requests.fair import in_turn
+from nodewright.planner.provisioning_requests.state import ProvisioningRequestState
 from nodewright.testkit.world import NOW, World, settings_with
 
 SETTINGS = settings_with(enable_provisioning_requests=True)
@@ -31,9 +31,9 @@ def wish(name: str, count: int = 1, sets: int = 1, age: float = 60.0) -> Provisi
 
 def turn(world: World, most: int = 500) -> tuple[list[str], bool]:
     """The names of those whose turn it is, and whether others wait for the next loop."""
-    docket = ProvisioningRequestState(world.state(SETTINGS), SETTINGS)
-    taken = in_turn(docket, Mode.CHECK, most)
-    return [request.name for request in taken], docket.next_change == NOW
+    requests = ProvisioningRequestState.of(world.state(SETTINGS), SETTINGS)
+    taken, next_change = in_turn(requests, Mode.CHECK, most)
+    return [request.name for request in taken], next_change == NOW
 
 
 def looked_at(world: World, **ago: float) -> None:

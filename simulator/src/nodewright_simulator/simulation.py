@@ -305,7 +305,7 @@ class Simulation:
         self._recorder.take(report)
         due, timer = map(self._engine_clock.true_time, (engine.next_loop_at(report), report.next_timer))
         self._pacing.ran(due, settled=report.is_settled, timer=timer)
-        asked = report.plan is not None and bool(report.plan.provisioning.questions)
+        asked = report.plan is not None and bool(report.plan.provisioning.calls)
         self._after_writes(wrote=asked or bool(report.outcomes))
 
     def _step_removals(self) -> None:

@@ -17,7 +17,7 @@ from nodewright.model.action import (
 )
 from nodewright.model.condition import Condition
 from nodewright.model.provisioning_request import PROVISIONED
-from nodewright.planner.provisioning_requests.docket import ProviderCall
+from nodewright.planner.plan import ProviderCall
 
 Write = SizeWrite | GroupWrite
 
@@ -96,15 +96,15 @@ def request_record(action: Write, *, time: float, loop: str, request: str) -> Au
     )
 
 
-def provision_record(question: ProviderCall, *, time: float, loop: str) -> AuditRecord:
+def provision_record(call: ProviderCall, *, time: float, loop: str) -> AuditRecord:
     """Return the record of a ProvisioningRequest that a provider is about to be asked to serve."""
-    request = question.request
+    request = call.request
     return AuditRecord(
         time=time,
         loop=loop,
         request=f"{loop}/{request.id}",
         action=SERVE,
-        group=question.provider,
+        group=call.provider,
         expected_target=0,
         target=request.pod_count,
         reason=f"ProvisioningRequest {request.key} of class {request.spec.provisioning_class_name}",

@@ -20,8 +20,7 @@ from nodewright.model.clock import Clock
 from nodewright.model.condition import MOST_TEXT, Condition
 from nodewright.model.errors import KubeApiError, ProviderError
 from nodewright.model.provisioning_request import CAPACITY_REVOKED, FAILED, ProvisioningRequest
-from nodewright.planner.plan import Plan, PlannedAction
-from nodewright.planner.provisioning_requests.docket import PendingEvent, ProviderCall, ProvisioningReport
+from nodewright.planner.plan import PendingEvent, Plan, PlannedAction, ProviderCall, ProvisioningReport
 
 _REQUEST_KIND = "ProvisioningRequest"
 _QUOTA_KIND = "CapacityQuota"
@@ -48,12 +47,12 @@ class StatusWriter:
         Return the plan without the actions and provider calls of requests whose acceptance could not be written.
         """
         report = plan.provisioning
-        self._events += map(_event_of, report.notes)
+        self._events += map(_event_of, report.events)
         failed_requests = set()
         for write in report.writes:
-            if plan.paused and write.opens and write.is_apply:
+            if plan.paused and write.is_acceptance and write.is_apply:
                 continue  # no cloud is called during a pause, so the request is not accepted yet
-            if not self._write(write.request, write.conditions, is_apply=write.is_apply) and write.opens:
+            if not self._write(write.request, write.conditions, is_apply=write.is_apply) and write.is_acceptance:
                 failed_requests.add(write.request.id)
         for request in report.expired:
             self._delete(request)
@@ -63,17 +62,17 @@ class StatusWriter:
         ]
         if not failed_requests:
             return plan
-        verdicts = tuple(verdict for verdict in report.verdicts if verdict.request.id not in failed_requests)
+        results = tuple(result for result in report.results if result.request.id not in failed_requests)
         actions = tuple(action for action in plan.actions if _request_id(action) not in failed_requests)
-        calls = tuple(call for call in report.questions if call.request.id not in failed_requests)
-        return replace(plan, actions=actions, provisioning=replace(report, verdicts=verdicts, questions=calls))
+        calls = tuple(call for call in report.calls if call.request.id not in failed_requests)
+        return replace(plan, actions=actions, provisioning=replace(report, results=results, calls=calls))
 
     def call_providers(self, report: ProvisioningReport, loop: str) -> None:
         """Call the providers that serve requests of their own classes, and write their answers.
 
         ``loop`` names the loop in the audit.
         """
-        for call in report.questions:
+        for call in report.calls:
             record = provision_record(call, time=self._clock.now(), loop=loop)
             self._audit.record(record)
             condition = self._call_provider(call)
@@ -85,14 +84,14 @@ class StatusWriter:
     def write_results(self, report: ProvisioningReport, outcomes: Sequence[WriteOutcome]) -> None:
         """Write the result of each examined request, now that the outcomes of the cloud calls are known."""
         grown = grown_groups(outcomes)
-        for verdict in report.verdicts:
-            if all(group in grown for group in verdict.groups):
-                self._write(verdict.request, verdict.conditions, is_apply=verdict.is_apply)
+        for result in report.results:
+            if all(group in grown for group in result.groups):
+                self._write(result.request, result.conditions, is_apply=result.is_apply)
             else:
-                before = verdict.request
-                for condition in verdict.otherwise:
+                before = result.request
+                for condition in result.otherwise:
                     before = before.with_condition(condition)
-                self._write(before, verdict.otherwise, is_apply=verdict.is_apply)
+                self._write(before, result.otherwise, is_apply=result.is_apply)
 
     def take_events(self) -> list[Event]:
         """Return the events since the last call, those of quotas and buffers last."""
@@ -105,19 +104,19 @@ class StatusWriter:
         request = call.request
         asked = spec.CloudProvisioningRequest(
             key=request.id,
-            class_name=call.terms.class_name,
+            class_name=call.request_class.class_name,
             pod_count=request.pod_count,
-            parameters=call.terms.parameters,
+            parameters=call.request_class.parameters,
             resources=call.resources,
         )
         try:
-            verdict = self._providers[call.provider].provision(asked)
+            result = self._providers[call.provider].provision(asked)
         except ProviderError as error:
             return changed(call.waiting, reason="ProviderFailed", message=str(error)[:MOST_TEXT])
-        if verdict is None:
+        if result is None:
             return None
-        held = call.met if verdict.accepted else call.unmet
-        return changed(held, reason=verdict.reason, message=verdict.message[:MOST_TEXT])
+        held = call.met if result.accepted else call.unmet
+        return changed(held, reason=result.reason, message=result.message[:MOST_TEXT])
 
     def _write(self, request: ProvisioningRequest, conditions: tuple[Condition, ...], *, is_apply: bool = True) -> bool:
         try:

@@ -252,8 +252,8 @@ class WriteGate:
             writes = (*plan.actions, *(_as_planned([removal], state) for removal in plan.scale_down.removals))
             held = tuple(HeldBack(action=action, reason=self.paused, until=self.paused_until) for action in writes)
             report = _reduced(plan.scale_down, ())
-            unasked = replace(plan.provisioning, questions=())
-            plan = replace(plan, actions=(), scale_down=report, provisioning=unasked, held_back=held)
+            uncalled = replace(plan.provisioning, calls=())
+            plan = replace(plan, actions=(), scale_down=report, provisioning=uncalled, held_back=held)
             return replace(plan, paused=self.paused), charged
         if not plan.scale_down.removals and not any(isinstance(action, DeleteInstances) for action in plan.actions):
             return plan, charged

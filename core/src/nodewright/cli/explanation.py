@@ -170,8 +170,8 @@ def _group(dry_run: DryRun, name: str) -> GroupExplanation | None:
 def _request(dry_run: DryRun, key: str) -> RequestExplanation | None:
     for one in requests_planned(dry_run.state, dry_run.plan):
         if one.request == key:
-            notes = (note for note in dry_run.plan.provisioning.notes if note.request == key)
-            told = [(note.pod.key if note.pod is not None else key, note.message) for note in notes]
+            events = (event for event in dry_run.plan.provisioning.events if event.request == key)
+            told = [(event.pod.key if event.pod is not None else key, event.message) for event in events]
             told += [] if dry_run.settings.provisioning.enable_provisioning_requests else [(key, _REQUESTS_OFF)]
             return RequestExplanation(now=dry_run.state.now, facts=one, notes=tuple(told))
     return None

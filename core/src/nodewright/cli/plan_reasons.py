@@ -12,8 +12,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
-from nodewright.planner.plan import Plan, ScaleUpReport
-from nodewright.planner.provisioning_requests.docket import ProvisioningReport
+from nodewright.planner.plan import Plan, ProvisioningReport, ScaleUpReport
 from nodewright.planner.provisioning_requests.pods import consumed_request, is_stand_in
 from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
 
@@ -99,15 +98,15 @@ def _of_round(report: ScaleUpReport) -> Iterator[PodVerdict]:
 
 def _consumers(report: ProvisioningReport) -> Iterator[PodVerdict]:
     """Pods for which their request is to provide; in what they are told it says whether it can."""
-    told = {note.pod.key: note for note in report.notes if note.pod is not None}
+    events = {event.pod.key: event for event in report.events if event.pod is not None}
     for pod in report.consumers:
-        note = told.get(pod.key)
-        if note is None:  # not so many are told in one loop
+        event = events.get(pod.key)
+        if event is None:  # a loop emits only so many events
             reason = f"waits for ProvisioningRequest {pod.metadata.namespace}/{consumed_request(pod)}"
             yield PodVerdict(pod=pod, outcome=PodOutcome.WAITS, reason=reason)
         else:
             yield PodVerdict(
-                pod=pod, outcome=PodOutcome.UNHELPED if note.is_warning else PodOutcome.WAITS, reason=note.message
+                pod=pod, outcome=PodOutcome.UNHELPED if event.is_warning else PodOutcome.WAITS, reason=event.message
             )
 
 

@@ -30,8 +30,7 @@ from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
-from nodewright.planner.plan import BufferReport, Plan, ScaleDownReport
-from nodewright.planner.provisioning_requests.docket import ProvisioningReport
+from nodewright.planner.plan import BufferReport, Plan, ProvisioningReport, ScaleDownReport, with_called
 from nodewright.validate import PlanViolation
 
 # How soon to see whether what holds removals up is over.
@@ -264,6 +263,7 @@ class Autoscaler:
                 actions=(),
                 scale_down=untouched,
                 provisioning=ProvisioningReport(),
+                provisioning_memory=None,
                 quotas=(),
                 misfits=(),
                 buffers=BufferReport(),
@@ -274,7 +274,7 @@ class Autoscaler:
         restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, charged = restraint.apply(plan, state)
         scale_down = plan.scale_down.memory or state.memory.scale_down
-        provisioning = plan.provisioning.when_asked() or state.memory.provisioning
+        provisioning = with_called(plan.provisioning_memory or state.memory.provisioning, plan.provisioning.calls)
         self._memory = replace(
             state.memory,
             deletions=charged.deletions,

@@ -1,6 +1,7 @@
 """Requests for the capacity of groups of pods (seed 004, behaviour/up.md §5.1): the API's words, as CA and Kueue use them."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -105,6 +106,13 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, status=msgspec.structs.replace(self.status, provisioning_class_details=details)
         )
+
+
+class RequestClass(NamedTuple):
+    """The class that serves a request, of the core or of a provider, and the parameters with which it does."""
+
+    class_name: str
+    parameters: Mapping[str, str]
 
 
 class PodTemplate(Object, frozen=True, kw_only=True):

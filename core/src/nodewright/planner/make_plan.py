@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
+from typing import NamedTuple
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
 from nodewright.clusterstate.readiness import describe_unhealthy
@@ -18,18 +19,17 @@ from nodewright.planner.autoprovisioning import delete_empty_groups, offer_group
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
 from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
-from nodewright.planner.provisioning_requests.as_ca import choose_request
-from nodewright.planner.provisioning_requests.booking import book_as_ca
-from nodewright.planner.provisioning_requests.consumers import set_aside
-from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
-from nodewright.planner.provisioning_requests.housekeeping import keep_house
-from nodewright.planner.provisioning_requests.promises import (
-    hold_room,
-    remove_partial,
-    settle_grants,
-    without_taken_back,
+from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
+from nodewright.planner.provisioning_requests.expiry import expire_requests
+from nodewright.planner.provisioning_requests.pods import split_consumers
+from nodewright.planner.provisioning_requests.provider_classes import report_unserved
+from nodewright.planner.provisioning_requests.reservations import (
+    keep_room,
+    remove_leftovers,
+    settle_reservations,
+    without_leftovers,
 )
-from nodewright.planner.provisioning_requests.served import tell_unserved
+from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges
 from nodewright.planner.rules.ca import correct_as_ca
 from nodewright.planner.rules.corrections import Corrections
 from nodewright.planner.rules.nodewright import correct_promptly
@@ -65,18 +65,30 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections
 }
 
 
+class _Objects(NamedTuple):
+    """The ProvisioningRequests and CapacityBuffers as they will be after the planning steps so far."""
+
+    requests: ProvisioningRequestState
+    buffers: CapacityBufferState
+
+    @classmethod
+    def of(cls, state: ClusterState, settings: Settings) -> "_Objects":
+        return cls(ProvisioningRequestState.of(state, settings), CapacityBufferState.of(state, settings))
+
+    def apply(self, changes: RequestChanges) -> "_Objects":
+        """Return the objects after these changes to requests."""
+        return self._replace(requests=self.requests.apply(changes))
+
+
 def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
     """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
-    docket, buffers, quotas = (
-        ProvisioningRequestState(state, settings),
-        CapacityBufferState.of(state, settings),
-        read_quotas(state.observation, settings),
-    )
+    quotas = read_quotas(state.observation, settings)
     limits = [read.limit for read in quotas if read.limit is not None]
-    plan, buffers = _make_plan(state, settings, random, docket, buffers, limits)
-    plan = replace(plan, buffers=buffers.report())
-    if docket.is_enabled:
-        plan = replace(plan, provisioning=docket.report())
+    plan, objects = _make_plan(state, settings, random, _Objects.of(state, settings), limits)
+    plan = replace(plan, buffers=objects.buffers.report())
+    if objects.requests.is_enabled:
+        requests = objects.requests
+        plan = replace(plan, provisioning=requests.report(), provisioning_memory=requests.next_memory())
     judged = [(read, with_status(read, state.observation)) for read in quotas]
     return replace(plan, quotas=tuple(fresh for read, fresh in judged if fresh is not read.quota))
 
@@ -85,28 +97,28 @@ def _make_plan(
     state: ClusterState,
     settings: Settings,
     random: Random,
-    docket: ProvisioningRequestState,
-    buffers: CapacityBufferState,
+    objects: _Objects,
     quotas: Sequence[NodeQuota],
-) -> tuple[Plan, CapacityBufferState]:
+) -> tuple[Plan, _Objects]:
     corrections = _RESTORE[settings.policy.rule](state, settings)
     state, actions = corrections.state, list[SizeWrite](corrections.actions)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
     if not is_unstaffed:
-        keep_house(docket)
+        objects = objects.apply(expire_requests(objects.requests))
     if state.is_halted and state.memory.unhealthy is not None:
         halted = describe_unhealthy(state.memory.unhealthy, state.now)
-        return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings)), buffers
+        return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings)), objects
     if is_unstaffed:
         kept = tuple(actions) if settings.policy.corrects_without_ready_nodes else ()
-        return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings)), buffers
+        return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings)), objects
     if corrections.cut_short:
-        return Plan(actions=tuple(actions), cut_short=corrections.cut_short), buffers
-    if docket.treats_fairly:
-        tell_unserved(state, docket)
-        settle_grants(state, docket)
-        partial = remove_partial(state, docket, [action.group for action in actions])
-        state, actions = without_taken_back(state, docket), [*actions, *partial]
+        return Plan(actions=tuple(actions), cut_short=corrections.cut_short), objects
+    if objects.requests.arbitrates:
+        objects = objects.apply(report_unserved(objects.requests, state.observation.providers))
+        objects = objects.apply(settle_reservations(state, objects.requests))
+        leftovers, changes = remove_leftovers(state, objects.requests, [action.group for action in actions])
+        objects = objects.apply(changes)
+        state, actions = without_leftovers(state, objects.requests), [*actions, *leftovers]
     snapshot = state.observation.snapshot
     waiting = find_pending(
         state.observation.pending,
@@ -118,13 +130,13 @@ def _make_plan(
     recreated = find_recreated(snapshot, state.observation.removing, settings.pods)
     waiting.add(recreated, snapshot.vocabulary.classes)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
-    if not (waiting.old or enforces or removes or docket.is_enabled or buffers.injects):
-        return Plan(actions=tuple(actions), waiting=tuple(waiting.young)), buffers
+    if not (waiting.old or enforces or removes or objects.requests.is_enabled or objects.buffers.injects):
+        return Plan(actions=tuple(actions), waiting=tuple(waiting.young)), objects
     awaits = settings.policy.awaits_corrections
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     context = _prepare(state, settings, corrected, quotas)
-    plan, buffers = _plan_loop(context, actions, waiting, random, docket, buffers)
-    return replace(plan, waiting=tuple(waiting.young)), buffers
+    plan, objects = _plan_loop(context, actions, waiting, random, objects)
+    return replace(plan, waiting=tuple(waiting.young)), objects
 
 
 def _plan_loop(
@@ -132,16 +144,17 @@ def _plan_loop(
     actions: list[SizeWrite],
     waiting: Waiting,
     random: Random,
-    docket: ProvisioningRequestState,
-    buffers: CapacityBufferState,
-) -> tuple[Plan, CapacityBufferState]:
+    objects: _Objects,
+) -> tuple[Plan, _Objects]:
     """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = context.settings
     removes = settings.scale_down.scale_down_enabled
     by_class, daemons = waiting.by_class, waiting.daemons
-    if docket.treats_fairly:
-        by_class = context.snapshot.vocabulary.classes.sort(set_aside(waiting.old, docket))
-        hold_room(context.snapshot, context.state, docket)
+    if objects.requests.arbitrates:
+        others, changes = split_consumers(waiting.old, objects.requests)
+        objects = objects.apply(changes)
+        by_class = context.snapshot.vocabulary.classes.sort(others)
+        objects = objects.apply(keep_room(context.snapshot, context.state, objects.requests))
     hints = Hints(before=context.state.memory.scale_down.pending_hints) if removes else None
     in_doubt = rows_in_doubt(context)
     fitting, left = take_fitting_classes(context.snapshot, by_class, hints, find_bought(context))
@@ -149,10 +162,12 @@ def _plan_loop(
     left = [pod for pod in left if id(pod) not in daemons] if daemons else left
     evaluation = evaluate_purchases(context.state, settings, left)
     context = replace(context, barred=evaluation.barred)
-    context = offer_groups(context, chain((pod.spec for pod in left), docket.specs_of_wholes(), buffers.specs), random)
-    growth = _grow(context, left, random, docket)
+    specs = chain((pod.spec for pod in left), objects.requests.atomic_specs(), objects.buffers.specs)
+    context = offer_groups(context, specs, random)
+    growth, requests = _grow(context, left, random, objects.requests)
     take_fitting(growth.context.snapshot, growth.held)
-    spare, buffers = fill_buffers(growth, buffers, hints or Hints(), random)
+    spare, buffers = fill_buffers(growth, objects.buffers, hints or Hints(), random)
+    objects = _Objects(requests=requests, buffers=buffers)
     reports = [*growth.reports, *spare.reports]
     actions += [*growth.actions, *spare.actions]
     hedge: ScaleUpReport | None = None
@@ -190,7 +205,7 @@ def _plan_loop(
         purchases=purchases,
         scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
     )
-    return plan, buffers
+    return plan, objects
 
 
 def _gives_way(action: SizeWrite, settings: Settings) -> bool:
@@ -206,15 +221,22 @@ def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrit
     return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
 
 
-def _grow(context: ScaleUpContext, pods: list[Pod], random: Random, docket: ProvisioningRequestState) -> Growth:
-    if not docket.is_enabled:
-        return grow(context, pods, random)
-    if docket.treats_fairly:
-        return grow_fairly(context, pods, docket, random)
-    pods = set_aside(pods, docket)
-    chosen = choose_request(docket)
-    book_as_ca(context.snapshot, docket)
-    return grow_as_ca(context, pods, chosen, docket, random)
+def _grow(
+    context: ScaleUpContext, pods: list[Pod], random: Random, requests: ProvisioningRequestState
+) -> tuple[Growth, ProvisioningRequestState]:
+    """Plan growth for pods and requests; return it, and the requests after it."""
+    if not requests.is_enabled:
+        return grow(context, pods, random), requests
+    if requests.arbitrates:
+        growth = grow_fairly(context, pods, requests, random)
+        return growth, requests.apply(growth.changes)
+    others, changes = split_consumers(pods, requests)
+    requests = requests.apply(changes)
+    chosen, changes = choose_request(requests)
+    requests = requests.apply(changes)
+    requests = requests.apply(reserve_room(context.snapshot, requests))
+    growth = grow_as_ca(context, others, chosen, requests, random)
+    return growth, requests.apply(growth.changes)
 
 
 def _scale_down(

@@ -1,19 +1,21 @@
 """The result of planning: actions, and the reasons for them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nodewright.clusterstate.memory import Purchases, ScaleDownMemory
+from nodewright.clusterstate.memory import ProvisioningMemory, Purchases, Retry, ScaleDownMemory
 from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
+from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass
+from nodewright.model.quantity import Quantity
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
-from nodewright.planner.provisioning_requests.docket import ProvisioningReport
 
 PlannedAction = SizeWrite | GroupWrite
 
@@ -98,6 +100,85 @@ class ScaleDownReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatusWrite:
+    """Conditions to be written to a ProvisioningRequest.
+
+    ``is_apply``: by server-side apply, which leaves the conditions of others alone; else the whole status is written, as
+    CA does. ``is_acceptance``: it says that the request is accepted; unless it is written nothing is done for the request.
+    If one of ``groups`` has not grown, ``otherwise`` is written instead of ``conditions``.
+    """
+
+    request: ProvisioningRequest
+    conditions: tuple[Condition, ...]
+    is_apply: bool = True
+    is_acceptance: bool = False
+    groups: tuple[GroupRef, ...] = ()
+    otherwise: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingEvent:
+    """An event that is still to be emitted: of ``pod``, or without one of the request (``namespace/name``)."""
+
+    request: str
+    reason: str
+    message: str
+    pod: Pod | None = None
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderCall:
+    """Call ``provider`` to serve a request; ``resources`` are those of all of its pods together.
+
+    One of the conditions is written, with the provider's reason and message: ``met`` if the capacity is there, else
+    ``unmet``; ``waiting`` if the call fails. ``retry`` is remembered if the call is made.
+    """
+
+    request: ProvisioningRequest
+    provider: str
+    request_class: RequestClass
+    resources: Mapping[str, Quantity]
+    met: Condition
+    unmet: Condition
+    waiting: Condition
+    retry: Retry
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvisioningReport:
+    """What was decided about ProvisioningRequests.
+
+    ``writes`` are written before a cloud is called, ``results`` afterwards, when the outcomes of ``calls`` and of the
+    increases are known. ``expired`` requests are deleted. ``consumers`` are pods that wait for the capacity of their
+    request. ``reserved`` says for how many pods of each request (``namespace/name``) room is reserved, and
+    ``reservation_seconds`` for how long at most. ``examined``: capacity was looked for. Time alone changes the decisions
+    at ``next_change`` (seconds since the epoch; inf: never).
+    """
+
+    writes: tuple[StatusWrite, ...] = ()
+    results: tuple[StatusWrite, ...] = ()
+    calls: tuple[ProviderCall, ...] = ()
+    expired: tuple[ProvisioningRequest, ...] = ()
+    consumers: tuple[Pod, ...] = ()
+    events: tuple[PendingEvent, ...] = ()
+    reserved: Mapping[str, int] = field(default_factory=dict)
+    reservation_seconds: float | None = None
+    examined: bool = False
+    next_change: float = math.inf
+
+    @property
+    def has_writes(self) -> bool:
+        return bool(self.writes or self.results or self.calls or self.expired)
+
+
+def with_called(memory: ProvisioningMemory, calls: Iterable[ProviderCall]) -> ProvisioningMemory:
+    """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
+    retries = {call.request.id: call.retry for call in calls}
+    return replace(memory, retries={**memory.retries, **retries}) if retries else memory
+
+
+@dataclass(frozen=True, kw_only=True)
 class BufferAllocation:
     """One CapacityBuffer with the status it will have, and its virtual pods.
 
@@ -164,7 +245,7 @@ class Plan:
     whose status is to be written, with it. ``misfits`` are machines that came and do not take the pods they were bought
     for, ``purchases`` what to remember of such things (None: what is known already). ``room_by`` is when room that is
     counted on must be there (epoch seconds). ``held_back`` is no part of ``actions``; ``paused`` says why all of it
-    waits, and until when.
+    waits, and until when. ``provisioning_memory`` is what to remember of requests (None: it stays as it was).
     """
 
     actions: tuple[PlannedAction, ...] = ()
@@ -183,6 +264,7 @@ class Plan:
     quotas: tuple[CapacityQuota, ...] = ()
     misfits: tuple[MisfitNode, ...] = ()
     purchases: Purchases | None = None
+    provisioning_memory: ProvisioningMemory | None = None
     room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""

@@ -254,7 +254,7 @@ class Metrics:
         self._capacity.clear()
         for one in requests_seen(state, plan):
             self._capacity.labels(one.class_name, one.phase.value).inc()
-        self._booked.set(sum(plan.provisioning.booked.values()))
+        self._booked.set(sum(plan.provisioning.reserved.values()))
 
     def _observe_buffers(self, plan: Plan) -> None:
         self._buffers.clear()

@@ -18,8 +18,7 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
-from nodewright.planner.plan import Plan
-from nodewright.planner.provisioning_requests.docket import ProvisioningReport
+from nodewright.planner.plan import Plan, ProvisioningReport
 
 
 class RequestPhase(StrEnum):
@@ -65,11 +64,11 @@ def requests_seen(state: ClusterState, plan: Plan | None) -> tuple[RequestFacts,
 def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...]:
     """Return the requests as they would be once the plan's status writes are done."""
     report = plan.provisioning
-    after = {write.request.key: write.request for write in (*report.writes, *report.verdicts)}
+    after = {write.request.key: write.request for write in (*report.writes, *report.results)}
     gone = {request.key for request in report.expired}
     held = [after.get(one.key, one) for one in state.observation.provisioning.requests if one.key not in gone]
-    asked = {question.request.key: question.provider for question in report.questions}
-    facts = facts_of_requests(held, report.memory or state.memory.provisioning, report)
+    asked = {call.request.key: call.provider for call in report.calls}
+    facts = facts_of_requests(held, plan.provisioning_memory or state.memory.provisioning, report)
     return tuple(
         msgspec.structs.replace(one, message=f"provider {asked[one.request]} is asked to serve it")
         if one.request in asked
@@ -90,7 +89,7 @@ def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, report: Pro
     phase, said = _phase(request)
     since = said.since if said is not None else request.created
     window = report.reservation_seconds
-    is_booked, waits = phase == RequestPhase.BOOKED, phase in (RequestPhase.WAITING, RequestPhase.ACCEPTED)
+    is_reserved, waits = phase == RequestPhase.BOOKED, phase in (RequestPhase.WAITING, RequestPhase.ACCEPTED)
     retry = memory.retries.get(request.id) if waits else None
     return RequestFacts(
         request=request.key,
@@ -100,8 +99,8 @@ def _facts(request: ProvisioningRequest, memory: ProvisioningMemory, report: Pro
         since=since,
         reason=said.reason if said is not None else "",
         message=said.message if said is not None else "",
-        booked_until=since + window if is_booked and window is not None else None,
-        held=report.booked.get(request.key) if is_booked else None,
+        booked_until=since + window if is_reserved and window is not None else None,
+        held=report.reserved.get(request.key) if is_reserved else None,
         next_try=retry.at + retry.wait if retry is not None else None,
     )
 

@@ -1,1 +1,4 @@
-"""Requests for the capacity of groups of pods: who gets what, and what is written about it (docs/provisioning-requests.md)."""
+"""ProvisioningRequests, capacity for groups of pods: which request gets what, and its status.
+
+See docs/provisioning-requests.md. ``arbitration`` is nodewright's way, ``ca`` cluster-autoscaler's.
+"""

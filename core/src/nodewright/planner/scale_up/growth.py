@@ -13,11 +13,16 @@ from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
 from nodewright.planner.plan import Expansion, ScaleUpReport
-from nodewright.planner.provisioning_requests.as_ca import Chosen, examine
+from nodewright.planner.provisioning_requests.arbitration import find_due, serve
+from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode
-from nodewright.planner.provisioning_requests.docket import ProvisioningRequestState
-from nodewright.planner.provisioning_requests.fair import due_requests, serve
-from nodewright.planner.provisioning_requests.served import ask_providers
+from nodewright.planner.provisioning_requests.provider_classes import call_providers
+from nodewright.planner.provisioning_requests.state import (
+    NO_CHANGES,
+    ProvisioningRequestState,
+    RequestChanges,
+    join_changes,
+)
 from nodewright.planner.scale_up.context import ScaleUpContext, grown
 from nodewright.planner.scale_up.options import skip_reason
 from nodewright.planner.scale_up.orchestrator import ScaleUp, increases, plan_rounds
@@ -28,11 +33,11 @@ from nodewright.planner.scale_up.pending_pods import split_young
 class Growth:
     """``reports`` has at least one; ``is_put_off``: all that waits is very new, and more may come.
 
-    ``ground`` is the picture with room that was found for requests and needs no machine, ``held`` are pods of others
+    ``context`` is the picture with room that was found for requests and needs no machine, ``held`` are pods of others
     for which that is so; ``finds_room``: some request was granted by that alone.
 
     ``bought`` is the picture with machines for requests (None: with none), without those of ``unplaced``. ``is_over``: as
-    far as one loop can tell, nobody waits for its turn to get machines.
+    far as one loop can tell, nobody waits for its turn to get machines. ``changes`` are what was decided about requests.
     """
 
     context: ScaleUpContext
@@ -44,6 +49,7 @@ class Growth:
     bought: ScaleUpContext | None = None
     unplaced: Sequence[ScaleUpReport] = ()
     is_over: bool = True
+    changes: RequestChanges = NO_CHANGES
 
 
 def picture_after(growth: Growth) -> ScaleUpContext | None:
@@ -69,37 +75,41 @@ def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth
 
 
 def grow_fairly(
-    context: ScaleUpContext, pods: Sequence[Pod], docket: ProvisioningRequestState, random: Random
+    context: ScaleUpContext, pods: Sequence[Pod], requests: ProvisioningRequestState, random: Random
 ) -> Growth:
-    """For pods and for requests, each beside what the others get.
+    """Plan growth for pods and for requests, each beside what the others get.
 
-    Room that is there already is no use to these pods, so that whoever asks for such room is served first. Where both
-    want machines, who goes first alternates.
+    Existing room is no use to these pods, so requests for such room are served first. If both want new nodes, they take
+    turns in going first.
     """
-    ask_providers(docket)
-    checked = serve(context, docket, random, Mode.CHECK)
-    context = checked.ground
-    if not any(docket.mode(request) == Mode.ATOMIC for request in due_requests(docket)):
-        return replace(grow(context, pods, random), finds_room=checked.finds_room)
-    goes_first = not pods or docket.prefers_requests
+    called = call_providers(requests)
+    requests = requests.apply(called)
+    checked = serve(context, requests, random, Mode.CHECK)
+    requests, context = requests.apply(checked.changes), checked.context
+    due, next_change = find_due(requests)
+    before = join_changes([called, checked.changes, RequestChanges(next_change=next_change)])
+    if not any(requests.mode(request) == Mode.ATOMIC for request in due):
+        return replace(grow(context, pods, random), finds_room=checked.finds_room, changes=before)
+    goes_first = not pods or requests.memory.prefers_requests
     if goes_first:
-        service = serve(context, docket, random, Mode.ATOMIC)
-        growth = grow(service.ground, pods, random)
-        actions, unplaced, is_told = [*service.actions, *growth.actions], growth.unplaced, True
+        served = serve(context, requests, random, Mode.ATOMIC)
+        growth = grow(served.context, pods, random)
+        actions, unplaced, is_told = [*served.actions, *growth.actions], growth.unplaced, True
     else:
         growth = grow(context, pods, random)
         after, is_told = _with_growth(context, growth.reports)
-        service = serve(after, docket, random, Mode.ATOMIC)
-        actions, unplaced = [*growth.actions, *service.actions], ()
-    docket.prefers_requests = bool(pods) and not goes_first
+        served = serve(after, requests, random, Mode.ATOMIC)
+        actions, unplaced = [*growth.actions, *served.actions], ()
+    turn = RequestChanges(prefers_requests=bool(pods) and not goes_first)
     return Growth(
+        changes=join_changes([before, served.changes, turn]),
         context=context,
         actions=actions,
-        reports=[*growth.reports, *service.reports],
+        reports=[*growth.reports, *served.reports],
         is_put_off=growth.is_put_off,
-        held=tuple(service.held),
-        finds_room=checked.finds_room or service.finds_room,
-        bought=service.ground,
+        held=tuple(served.held),
+        finds_room=checked.finds_room or served.finds_room,
+        bought=served.context,
         unplaced=unplaced,
         is_over=is_told,
     )
@@ -116,26 +126,32 @@ def _with_growth(context: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> t
 
 
 def grow_as_ca(
-    context: ScaleUpContext, pods: Sequence[Pod], chosen: Chosen, docket: ProvisioningRequestState, random: Random
+    context: ScaleUpContext,
+    pods: Sequence[Pod],
+    chosen: ChosenRequest | None,
+    requests: ProvisioningRequestState,
+    random: Random,
 ) -> Growth:
-    """For pods or for the chosen request, in turn. Where there is a request, nothing keeps CA from trying either."""
-    injected, _ = split_young(chosen.pods, context.settings.pods, context.state.now)
-    if not injected:
+    """Plan growth for pods or for the chosen request, in turn, as CA does. With a request it never waits."""
+    prefers = requests.memory.prefers_requests
+    injected, _ = split_young(chosen.pods if chosen else (), context.settings.pods, context.state.now)
+    if chosen is None or not injected:
         growth = grow(context, pods, random)
         tried = growth.reports[0].result not in (ScaleUpResult.NODE_LIMIT, ScaleUpResult.IN_COOLDOWN)
-        docket.prefers_requests = docket.prefers_requests or (bool(pods) and tried)
-        return growth
+        return replace(growth, changes=RequestChanges(prefers_requests=prefers or (bool(pods) and tried)))
     wait = reason_to_wait(context, [*pods, *injected])
-    turn = not pods or docket.prefers_requests
+    turn = not pods or prefers
+    changes, actions = [RequestChanges(prefers_requests=not turn)], list[IncreaseSize]()
     if turn:
-        actions, report = examine(context, chosen, docket, random)
-        reports = [report]
+        examined = examine(context, chosen, requests, random)
+        actions, reports = list(examined.actions), [examined.report]
+        changes.append(examined.changes)
     else:
         actions, reports = plan_rounds(context, pods, random)
-    docket.prefers_requests = not turn
     found = turn and reports[0].result == ScaleUpResult.SUCCESSFUL and not actions
     is_new = wait == ScaleUpResult.IN_COOLDOWN
     return Growth(
+        changes=join_changes(changes),
         context=context,
         actions=actions,
         reports=reports,

@@ -1,4 +1,4 @@
-"""Growth of all or nothing (behaviour/up.md §4.3 with all-or-nothing): never less than what was asked for, never probed."""
+"""Scale-up of all or nothing: never fewer nodes than the pods need, and never a trial with a part of them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +9,14 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.backoff import allowance
 from nodewright.estimator.limits import UNLIMITED
 from nodewright.expander.option import Option
-from nodewright.model.action import IncreaseSize
+from nodewright.model.action import ForRequest, IncreaseSize
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.reason import Rejection, ScaleUpResult
 from nodewright.planner.plan import Expansion, ScaleUpReport
-from nodewright.planner.provisioning_requests.class_rules import NodeCap
+from nodewright.planner.provisioning_requests.classes import ClassNodeLimit
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.failover import Probation
@@ -28,8 +29,8 @@ NOT_WHOLE = Rejection(
 )
 
 
-class WholeScaleUp(ScaleUp):
-    """One scale-up that helps all of its pods, or none: CA's way, in which each limit cuts before the sum is looked at."""
+class AllOrNothingScaleUp(ScaleUp):
+    """One scale-up that helps all of its pods or none, as CA plans it: limits cut the options before they are compared."""
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
         options = self._options()
@@ -41,35 +42,38 @@ class WholeScaleUp(ScaleUp):
             self._postponed = NOT_WHOLE
             return [], self._report(ScaleUpResult.NO_OPTIONS, options)
         actions = increases(expansions, chosen.pods)
-        whole = [changed(action, atomic=self._is_atomic(action.group)) for action in actions]
-        return whole, self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
+        atomic = [changed(action, atomic=self._is_atomic(action.group)) for action in actions]
+        return atomic, self._report(ScaleUpResult.SUCCESSFUL, options, chosen, expansions)
 
     def _options(self) -> list[Option]:
-        """Those that help every pod."""
+        """Return the options that help every pod."""
         return [option for option in super()._options() if len(option.pods) == self._wanted]
 
     @property
     def _wanted(self) -> int:
         return sum(len(group.pods) for group in self._groups)
 
-    def _make_probation(self, may_grow: Collection[GroupRef]) -> Probation:  # noqa: ARG002 - a part of a whole proves nothing
+    def _make_probation(self, may_grow: Collection[GroupRef]) -> Probation:  # noqa: ARG002 - a part of it proves nothing
         return Probation(self._context, (), self._fit)
 
     def _is_atomic(self, ref: GroupRef) -> bool:
-        """Does its cloud grant all of an increase or nothing?"""
+        """Return whether the group's cloud resizes atomically: all of an increase or nothing."""
         return Capability.ATOMIC_RESIZE in self._context.state.groups[ref].seen.capabilities
 
 
-class SizedScaleUp(WholeScaleUp):
-    """One that is sized without any limit, and then granted or refused by them; ``refusals`` says why, group by group.
+class AtomicScaleUp(AllOrNothingScaleUp):
+    """One scale-up for a request, as nodewright plans it: first sized without limits, then allowed or refused by them.
 
-    It is spread over groups alike where those are balanced, and also where one alone has not room enough.
+    ``refusals`` says for each group why it is refused. Nodes are spread over similar groups if groups are balanced, or if
+    one group alone has not enough room.
     """
 
-    def __init__(self, ground: ScaleUpContext, pods: Sequence[Pod], random: Random, cap: NodeCap | None) -> None:
-        super().__init__(ground, pods, random)
+    def __init__(
+        self, context: ScaleUpContext, pods: Sequence[Pod], random: Random, limit: ClassNodeLimit | None
+    ) -> None:
+        super().__init__(context, pods, random)
         self.refusals: Mapping[GroupRef, str] = {}
-        self._cap = cap
+        self._limit = limit
 
     def _options(self) -> list[Option]:
         self.refusals = {ref: str(reason) for ref, reason in self._skipped.items()}
@@ -93,7 +97,7 @@ class SizedScaleUp(WholeScaleUp):
         return [option for option in options if allowance(state.groups[option.group].backoff, state.now) is None]
 
     def _size_up(self, ref: GroupRef) -> tuple[Option | None, str]:
-        """What it takes, and the limit that is in the way."""
+        """Return the option of a group (None: the pods do not fit its nodes), and why it is refused (empty: it is not)."""
         for group in self._groups:
             rejection = self._fit.rejection(group.pod_class, ref)
             if rejection is not None:
@@ -105,19 +109,19 @@ class SizedScaleUp(WholeScaleUp):
         return option, self._limit_in_the_way(option)
 
     def _limit_in_the_way(self, option: Option) -> str:
-        ground, wanted = self._context, option.node_count
-        if self._cap is not None and self._cap.left < wanted:
-            return f"it takes {wanted} nodes, and {self._cap}"
-        rooms = {ref: ground.room(ref) for ref in (option.group, *self._alike(option.group))}
+        context, wanted = self._context, option.node_count
+        if self._limit is not None and self._limit.left < wanted:
+            return f"it takes {wanted} nodes, and {self._limit}"
+        rooms = {ref: context.room(ref) for ref in (option.group, *self._similar_groups(option.group))}
         if sum(rooms.values()) < wanted:
             return f"it takes {wanted} nodes, and the maximum size leaves {sum(rooms.values())}"
-        left = ground.nodes_left
+        left = context.nodes_left
         if left is not None and left < wanted:
             return f"it takes {wanted} nodes, and --max-nodes-total leaves {max(0, left)}"
-        allowed, exceeded = ground.quota.allowed(option.node, wanted)
+        allowed, exceeded = context.quota.allowed(option.node, wanted)
         if allowed < wanted:
             return f"it takes {wanted} nodes, and {_name(exceeded)} leave {allowed}"
-        expansions = balance_over(replace(ground, quota=ground.quota.fork()), self._refs(option), wanted, {})
+        expansions = balance_over(replace(context, quota=context.quota.fork()), self._refs(option), wanted, {})
         dealt = sum(expansion.added for expansion in expansions)
         return "" if dealt == wanted else f"it takes {wanted} nodes, and the cluster's limits leave {dealt}"
 
@@ -125,23 +129,32 @@ class SizedScaleUp(WholeScaleUp):
         return balance_over(self._context, self._refs(chosen), chosen.node_count, {}), False
 
     def _refs(self, option: Option) -> list[GroupRef]:
-        """The group, with those alike if they are balanced or it has not room enough for all."""
+        """Return the group, and the similar ones if groups are balanced or it has not enough room for all nodes."""
         balances = self._context.settings.scale_up.balance_similar_node_groups
         alone = not balances and self._context.room(option.group) >= option.node_count
-        refs = [option.group] if alone else [option.group, *self._alike(option.group)]
+        refs = [option.group] if alone else [option.group, *self._similar_groups(option.group)]
         return sorted(refs, key=list(self._context.state.groups).index)
 
-    def _alike(self, ref: GroupRef) -> list[GroupRef]:
+    def _similar_groups(self, ref: GroupRef) -> list[GroupRef]:
         settings = self._context.settings
         balancing = changed(settings, scale_up=changed(settings.scale_up, balance_similar_node_groups=True))
-        ground = replace(self._context, settings=balancing)
-        return [other for other in find_similar(ground, ref, self._groups, self._fit) if other not in self._skipped]
+        context = replace(self._context, settings=balancing)
+        return [other for other in find_similar(context, ref, self._groups, self._fit) if other not in self._skipped]
 
 
 def _name(exceeded: Iterable[Exceeded]) -> str:
-    """The limits in the way, in words that say where each is set."""
+    """Return the exceeded limits by name, with where each is set."""
     said = []
     for quota, resources in exceeded:
         where = "the cluster's limits" if quota == CLUSTER_WIDE else f"the limits of {quota}"
         said.append(f"{where} ({', '.join(resources)})")
     return " and ".join(said)
+
+
+def as_whole(request: ProvisioningRequest, actions: Iterable[IncreaseSize]) -> list[IncreaseSize]:
+    """Return the increases marked as parts of one request, which needs all of them together."""
+    parts = list(actions)
+    whole = ForRequest(
+        id=request.id, key=request.key, nodes=sum(action.target - action.expected_target for action in parts)
+    )
+    return [changed(action, request=whole) for action in parts]
