@@ -267,10 +267,10 @@ def serve(context: ScaleUpContext, requests: ProvisioningRequestState, random: R
     """
     if mode == Mode.ATOMIC:
         context = replace(context, snapshot=context.snapshot.fork())
-    return _Server(context, requests, random, mode).serve()
+    return _RequestServer(context, requests, random, mode).serve()
 
 
-class _Server:
+class _RequestServer:
     """Serves the due requests of one mode."""
 
     def __init__(self, context: ScaleUpContext, requests: ProvisioningRequestState, random: Random, mode: Mode) -> None:

@@ -43,7 +43,7 @@ class ChosenRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examined:
+class ExaminedRequests:
     """What the examined requests got."""
 
     changes: RequestChanges
@@ -80,7 +80,7 @@ def choose_request(requests: ProvisioningRequestState) -> tuple[ChosenRequest | 
 
 def examine(
     context: ScaleUpContext, chosen: ChosenRequest, requests: ProvisioningRequestState, random: Random
-) -> Examined:
+) -> ExaminedRequests:
     """Look for the capacity of the chosen request, and in a batch of others like it."""
     if requests.mode(chosen.request) == Mode.ATOMIC:
         return _provision(context, chosen, requests, random)
@@ -158,11 +158,11 @@ def _ask_whether_due(request: ProvisioningRequest, requests: ProvisioningRequest
 
 def _check(
     snapshot: Snapshot, batch: Sequence[ChosenRequest], requests: ProvisioningRequestState, before: RequestChanges
-) -> Examined:
+) -> ExaminedRequests:
     """Look for room for each request, besides those before it; ``before`` are the changes of choosing them."""
     changes = [before, RequestChanges(examined=True)]
     if not batch:
-        return Examined(changes=join_changes(changes), report=ScaleUpReport(result=ScaleUpResult.NOT_TRIED))
+        return ExaminedRequests(changes=join_changes(changes), report=ScaleUpReport(result=ScaleUpResult.NOT_TRIED))
     found = False
     for chosen in batch:
         request = chosen.request
@@ -176,7 +176,7 @@ def _check(
             snapshot, found = fork, True
         changes.append(_result(request, requests, fits=not left))
     result = ScaleUpResult.SUCCESSFUL if found else ScaleUpResult.NO_OPTIONS
-    return Examined(changes=join_changes(changes), report=ScaleUpReport(result=result))
+    return ExaminedRequests(changes=join_changes(changes), report=ScaleUpReport(result=result))
 
 
 def _result(request: ProvisioningRequest, requests: ProvisioningRequestState, *, fits: bool) -> RequestChanges:
@@ -191,7 +191,7 @@ def _result(request: ProvisioningRequest, requests: ProvisioningRequestState, *,
 
 def _provision(
     context: ScaleUpContext, chosen: ChosenRequest, requests: ProvisioningRequestState, random: Random
-) -> Examined:
+) -> ExaminedRequests:
     """Add the nodes that are missing for all pods, all of them or none."""
     request, examined = chosen.request, RequestChanges(examined=True)
     exists = requests.condition(request, (PROVISIONED, "True"), "CapacityIsFound", FOUND)
@@ -202,10 +202,10 @@ def _provision(
     if not left:
         result = requests.write_result(StatusWrite(request=request, conditions=(exists,)))
         report = ScaleUpReport(result=ScaleUpResult.NOT_NEEDED)
-        return Examined(changes=join_changes([examined, result]), report=report)
+        return ExaminedRequests(changes=join_changes([examined, result]), report=report)
     actions, report = AllOrNothingScaleUp(replace(context, snapshot=snapshot), left, random).plan()
     actions = as_whole(request, actions)
     groups = tuple(action.group for action in actions)
     conditions = (provisioned,) if groups else (refused,)
     write = StatusWrite(request=request, conditions=conditions, groups=groups, otherwise=(refused,))
-    return Examined(changes=join_changes([examined, requests.write_result(write)]), report=report, actions=actions)
+    return ExaminedRequests(changes=join_changes([examined, requests.write_result(write)]), report=report, actions=actions)
