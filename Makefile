@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 MANIFESTS := constraints.txt pyproject.toml core/pyproject.toml simulator/pyproject.toml $(wildcard plugins/*/pyproject.toml)
 
-.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check format pictures clean
+.PHONY: setup demo test test-slow test-all e2e control-plane soak leaders bench bench-failover bench-scale-down bench-mutants bench-refresh bench-beside-ca check format generate pictures clean
 
 setup: .venv/.dev
 
@@ -70,6 +70,10 @@ check: .venv/.dev
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Pages and schemas that are made from the sources; a test says which are stale.
+generate: .venv/.dev
+	$(BIN)/python docs/generate.py
 
 pictures: .venv/.dev
 	$(BIN)/python docs/images/draw.py

@@ -1,7 +1,6 @@
-"""Prints plugin-hooks.md: every hook with its signature, its rules and an example, from the sources themselves."""
+"""The text of plugin-hooks.md: every hook with its signature, its rules and an example, from the sources themselves."""
 
 import inspect
-import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -10,7 +9,7 @@ from nodewright_fake import FakeProvider
 
 HEAD = """# Every hook of the provider contract
 
-This page is printed from the sources: `python docs/hooks.py > docs/plugin-hooks.md`, and a test compares. Signatures and
+This page is made from the sources: `make generate` writes it, and a test compares. Signatures and
 rules are those of `nodewright.spec`, examples those of the plugin `nodewright-fake`, whose tests are the contract suite.
 In the examples `self.cloud` stands for your cloud's SDK, `self._view(group_id)` answers what the last `refresh` brought
 and raises `NodeGroupNotFound`, and `self._look_again(group_id)` reads a group anew after a write of our own.
@@ -19,8 +18,8 @@ How they make one plugin: [plugin guide](plugin-guide.md).
 """
 
 
-def main() -> None:
-    sys.stdout.write("\n".join([HEAD, *_pages()]))
+def page() -> str:
+    return "\n".join([HEAD, *_pages()])
 
 
 def _pages() -> Iterator[str]:
@@ -37,6 +36,3 @@ def _page(title: str, protocol: type) -> Iterator[str]:
             example = textwrap.dedent(inspect.getsource(vars(FakeProvider)[name]))
             yield f"### {name}\n\n```python\ndef {name}{inspect.signature(hook)}\n```\n"
             yield f"{inspect.cleandoc(hook.__doc__ or '')}\n\n```python\n{example}```\n"
-
-
-main()

@@ -2,10 +2,12 @@
 
 import inspect
 from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
 from nodewright import spec
+from nodewright.model.settings_base import Help
 
 PINNED = Path(__file__).with_name("spec_signatures.txt")
 
@@ -28,9 +30,15 @@ def fields_of(value: type[msgspec.Struct]) -> list[str]:
     """``name: type`` of every field, ``name?: type`` if it may be left out."""
     types = {name: kind for base in reversed(value.__mro__) for name, kind in inspect.get_annotations(base).items()}
     return [
-        f"{field.name}{'' if field.required else '?'}: {inspect.formatannotation(types[field.name])}"
+        f"{field.name}{'' if field.required else '?'}: {inspect.formatannotation(_without_help(types[field.name]))}"
         for field in msgspec.structs.fields(value)
     ]
+
+
+def _without_help(kind: Any) -> Any:
+    """Return a type without its description: another text is no other contract."""
+    described = get_origin(kind) is Annotated and any(isinstance(note, Help) for note in get_args(kind))
+    return get_args(kind)[0] if described else kind
 
 
 def test_hooks_and_values_are_as_pinned() -> None:

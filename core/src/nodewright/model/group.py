@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from nodewright.model.capability import Capability
 from nodewright.model.meta import Resources
 from nodewright.model.node import Taint
+from nodewright.model.settings_base import Help
 
 
 class GroupRef(NamedTuple):
@@ -41,17 +42,39 @@ class NodeGroup(Value, frozen=True, kw_only=True):
 
 
 class GroupOptions(Value, frozen=True, kw_only=True):
-    """Settings that may differ from group to group; a provider gets the defaults and answers its own."""
+    """Settings that may differ from group to group. A provider is given the defaults and returns those of a group."""
 
-    max_node_provision_seconds: float = 900.0
-    max_node_startup_seconds: float = 900.0
-    zero_or_max_node_scaling: bool = False
-    allow_non_atomic_scale_up_to_max: bool = False
-    scale_down_unneeded_seconds: float = 600.0
-    scale_down_unready_seconds: float = 1200.0
-    scale_down_utilization_threshold: float = 0.5
-    scale_down_gpu_utilization_threshold: float = 0.5
-    ignore_daemonsets_utilization: bool = False
+    max_node_provision_seconds: Annotated[
+        float, Help("A machine of the group that is not a node after this time is overdue.", unit="seconds")
+    ] = 900.0
+    max_node_startup_seconds: Annotated[
+        float, Help("A node of the group younger than this that is not ready is starting.", unit="seconds")
+    ] = 900.0
+    zero_or_max_node_scaling: Annotated[
+        bool,
+        Help(
+            "The group has no machines or its maximum: it grows to the maximum at once, and all its nodes go together."
+        ),
+    ] = False
+    allow_non_atomic_scale_up_to_max: Annotated[
+        bool, Help("It has no effect in nodewright; cluster-autoscaler keeps what came of a zero-or-max group.")
+    ] = False
+    scale_down_unneeded_seconds: Annotated[
+        float, Help("How long a ready node of the group must be unneeded before it is removed.", unit="seconds")
+    ] = 600.0
+    scale_down_unready_seconds: Annotated[
+        float, Help("How long an unready node of the group must be unneeded before it is removed.", unit="seconds")
+    ] = 1200.0
+    scale_down_utilization_threshold: Annotated[
+        float,
+        Help("A node of the group is examined for removal only if its utilization is not above this.", unit="share"),
+    ] = 0.5
+    scale_down_gpu_utilization_threshold: Annotated[
+        float, Help("The same for a node of the group that has GPUs.", unit="share")
+    ] = 0.5
+    ignore_daemonsets_utilization: Annotated[
+        bool, Help("Leave pods of DaemonSets out of the utilization of the group's nodes.")
+    ] = False
 
 
 class NodeTemplate(Value, frozen=True, kw_only=True):

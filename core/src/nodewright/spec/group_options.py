@@ -28,6 +28,8 @@ _FLOATS = {
     "scaledownutilizationthreshold": "scale_down_utilization_threshold",
     "scaledowngpuutilizationthreshold": "scale_down_gpu_utilization_threshold",
 }
+# Every option that a text may set, and the field that holds it.
+OPTION_NAMES = {**_DURATIONS, **_FLOATS, "ignoredaemonsetsutilization": "ignore_daemonsets_utilization"}
 
 # CA looks for an effect somewhere behind a colon and then takes everything behind the first colon for it.
 _HAS_EFFECT = re.compile(r":(NoSchedule|NoExecute|PreferNoSchedule)")

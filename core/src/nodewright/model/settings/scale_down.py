@@ -197,7 +197,7 @@ class DrainSettings(Section, frozen=True, kw_only=True):
     max_graceful_termination_sec: Annotated[
         Count,
         Help(
-            "Evicted pods get at most this long to end, whatever grace period they ask for. 0: as long as they ask for. Not together with "
+            "Evicted pods get at most this long to end, even if their grace period is longer. 0: their grace period. Not together with "
             "--drain-priority-config.",
             raised="Slow pods end in good order; removals take longer.",
             unit="seconds",
@@ -251,7 +251,7 @@ class DrainSettings(Section, frozen=True, kw_only=True):
 
 
 class SafetySettings(Section, frozen=True, kw_only=True):
-    """How many machines may be deleted, for whatever reason. What is beyond waits, and an event says so.
+    """How many machines may be deleted in a time. Deletions beyond that wait, and an event says so.
 
     Machines that never ran do not count.
     """
@@ -261,7 +261,7 @@ class SafetySettings(Section, frozen=True, kw_only=True):
         Help(
             "At most this many machines of a group, and of the cluster, are deleted within --deletion-window. Ready nodes without pods to "
             "move have a budget of their own. 0 stands for 10 or 5 % of the nodes, whichever is more.",
-            raised="A mistake, whoever made it, costs more machines.",
+            raised="A mistake of a person or a program costs more machines.",
             unit="machines",
             ca="",
         ),
