@@ -164,8 +164,8 @@ def test_groups_that_are_made_and_deleted_are_told() -> None:
         DeleteNodeGroup(group=B, reason="empty for 10m"),
     )
     CloudWriter([cloud], clock, Inbox(), log).act(actions, "loop")
-    told = [(record.action, record.group, record.target, record.reason, record.outcome) for record in log.records()]
-    assert told == [
+    recorded = [(record.action, record.group, record.target, record.reason, record.outcome) for record in log.records()]
+    assert recorded == [
         ("CreateNodeGroup", "p/a", 0, "machine type big", "done"),
         ("IncreaseSize", "p/a", 2, "enforced minimum size", "done"),
         ("DeleteNodeGroup", "p/b", 0, "empty for 10m", "done"),

@@ -131,11 +131,11 @@ def test_a_refusal_is_an_outcome(error: ProviderError, error_class: ErrorClass, 
 def test_a_busy_cloud_is_told_apart_unless_it_is_to_be_as_in_ca() -> None:
     provider = Provider()
     provider.raises["a"] = Throttled("slow down", retry_after=7)
-    for defers, told in ((True, 7.0), (False, None)):
+    for defers, retry_after in ((True, 7.0), (False, None)):
         actor = CloudWriter([provider], FakeClock(), Inbox(), AuditLog(), rules=CloudWriteRules(defers_busy=defers))
         (outcome,) = actor.act([increase(A)])
         assert isinstance(outcome, Failed)
-        assert (outcome.code, outcome.retry_after, outcome.is_busy) == ("throttled", told, defers)
+        assert (outcome.code, outcome.retry_after, outcome.is_busy) == ("throttled", retry_after, defers)
 
 
 def test_a_call_without_an_answer_is_unknown() -> None:

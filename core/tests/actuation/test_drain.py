@@ -67,19 +67,19 @@ class Run:
         self.now = START
         self.answers: Mapping[str, Eviction] = {}
         self.calls: list[tuple[float, str, int]] = []
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.ended: Finish | None = None
-        self.going = begin_removal(removal(*(pods if planned is None else planned)), NODE, START, self.settings)
+        self.active = begin_removal(removal(*(pods if planned is None else planned)), NODE, START, self.settings)
 
     def leave(self, *names: str) -> None:
         self.pods = [held for held in self.pods if held.name not in names]
 
     def until(self, moment: float) -> "Run":
         """Everything that is due up to a moment."""
-        while self.ended is None and self.going.next_at <= moment:
-            self.now = max(self.now, self.going.next_at)
+        while self.ended is None and self.active.next_at <= moment:
+            self.now = max(self.now, self.active.next_at)
             view = NodeView(node=self.node, pods=tuple(self.pods), workloads=self.workloads)
-            self.going, steps = next_step(self.going, view, self.now, self.settings)
+            self.active, steps = next_step(self.active, view, self.now, self.settings)
             for step in steps:
                 self._do(step)
         return self
@@ -87,26 +87,26 @@ class Run:
     def _do(self, step: Step) -> None:
         match step:
             case EmitEvent():
-                self.told.append(step.event.reason)
+                self.events.append(step.event.reason)
             case Finish():
                 self.ended = step
             case Evict():
                 self.calls.append((self.now - START, step.pod.name, step.grace_seconds))
                 answer = self.answers.get(step.pod.name, ACCEPTED)
-                self.going = after_eviction(self.going, step.pod.key, answer, self.now)
+                self.active = after_eviction(self.active, step.pod.key, answer, self.now)
 
 
 def test_nothing_before_the_delay_after_the_taint() -> None:
     run = Run(pod("a"))
     assert run.until(START + 4.9).calls == []
     assert run.until(START + 5).calls == [(5.0, "a", 30)]
-    assert run.going.stage == RemovalStage.DRAINING
+    assert run.active.stage == RemovalStage.DRAINING
 
 
 def test_an_empty_node_is_ready_at_once() -> None:
     run = Run().until(START + 5)
-    assert run.going.is_ready
-    assert run.going.ready_at == START + 5
+    assert run.active.is_ready
+    assert run.active.ready_at == START + 5
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_row_75_a_pod_that_does_not_end_is_awaited_for_its_groups_grace_and_30_s
     patient = pod("a", grace_seconds=3600)
     run = Run(patient, max_graceful_termination_sec=600).until(START + 5 + 629)
     assert run.calls == [(5.0, "a", 600)]
-    assert run.going.stage == RemovalStage.DRAINING
+    assert run.active.stage == RemovalStage.DRAINING
     run.until(START + 1000)
     assert run.now == START + 5 + 630
     assert run.ended is not None
@@ -135,9 +135,9 @@ def test_it_goes_on_within_five_seconds_of_the_last_pods_end() -> None:
     run.until(START + 20)
     run.leave("b")
     run.until(START + 25)
-    assert run.going.is_ready
-    assert run.going.ready_at == START + 25
-    assert run.going.evicted == ("default/a", "default/b")
+    assert run.active.is_ready
+    assert run.active.ready_at == START + 25
+    assert run.active.evicted == ("default/a", "default/b")
 
 
 def test_row_79_a_refused_eviction_is_tried_twelve_times_in_two_minutes() -> None:
@@ -149,8 +149,8 @@ def test_row_79_a_refused_eviction_is_tried_twelve_times_in_two_minutes() -> Non
     assert run.now == START + 125
     assert run.ended is not None
     assert run.ended.result == RemovalResult.FAILED_TO_EVICT
-    assert run.going.evicted == ("default/a",)  # it stays evicted
-    assert run.told.count("ScaleDownFailed") == 1
+    assert run.active.evicted == ("default/a",)  # it stays evicted
+    assert run.events.count("ScaleDownFailed") == 1
 
 
 def test_row_119_without_time_for_evictions_there_is_one_attempt() -> None:
@@ -175,14 +175,14 @@ def test_a_pod_that_is_gone_by_itself_needs_no_eviction() -> None:
     run.until(START + 6)
     run.leave("a", "b")
     run.until(START + 15)
-    assert run.going.is_ready
+    assert run.active.is_ready
 
 
 def test_row_77_a_daemons_pod_gets_the_call_and_is_not_awaited() -> None:
     run = Run(pod("a"), pod("d", owner=("DaemonSet", "ds"))).until(START + 6)
     assert {call[1] for call in run.calls} == {"a", "d"}
     run.leave("a")
-    assert run.until(START + 10).going.is_ready
+    assert run.until(START + 10).active.is_ready
 
 
 def test_a_daemons_pod_that_cannot_be_evicted_holds_the_step_up_but_does_not_stop_it() -> None:
@@ -191,17 +191,17 @@ def test_a_daemons_pod_that_cannot_be_evicted_holds_the_step_up_but_does_not_sto
     run.until(START + 6)
     run.leave("a")
     run.until(START + 124)
-    assert not run.going.is_ready
-    assert run.until(START + 125).going.is_ready
+    assert not run.active.is_ready
+    assert run.until(START + 125).active.is_ready
     assert run.ended is None
 
 
 def test_row_77_with_priorities_configured_daemons_are_awaited_too() -> None:
     run = Run(pod("a"), pod("d", owner=("DaemonSet", "ds")), drain_priority_config="0:60").until(START + 6)
     run.leave("a")
-    assert not run.until(START + 60).going.is_ready
+    assert not run.until(START + 60).active.is_ready
     run.leave("d")
-    assert run.until(START + 65).going.is_ready
+    assert run.until(START + 65).active.is_ready
 
 
 def test_each_priority_group_is_gone_before_the_next_is_told() -> None:
@@ -229,7 +229,7 @@ def test_who_came_since_was_promised_no_place() -> None:
     along = Run(first, late, planned=[first]).until(START + 5)
     assert {call[1] for call in along.calls} == {"a", "late"}
     run = Run(first, late, planned=[first])
-    run.going = replace(run.going, removal=replace(run.going.removal, places=("n-2",)))
+    run.active = replace(run.active, removal=replace(run.active.removal, places=("n-2",)))
     run.until(START + 5)
     assert run.ended == Finish(result=RemovalResult.INTERNAL, message=f"new pods run on it, {late.key} for one")
     assert not run.calls
@@ -238,7 +238,7 @@ def test_who_came_since_was_promised_no_place() -> None:
 def test_pods_are_evicted_in_the_order_of_the_plan() -> None:
     first, second = pod("a"), pod("b")
     run = Run(second, first, planned=[first, second])
-    run.going = replace(run.going, removal=replace(run.going.removal, places=("n-2", "n-3")))
+    run.active = replace(run.active, removal=replace(run.active.removal, places=("n-2", "n-3")))
     run.until(START + 5)
     assert [call[1] for call in run.calls] == ["a", "b"]
 
@@ -271,7 +271,7 @@ def test_a_node_that_is_gone_ends_its_removal() -> None:
 
 def test_after_a_call_without_an_answer_the_nodes_end_is_awaited() -> None:
     run = Run().until(START + 5)
-    run.going = after_unknown_deletion(run.going, START + 6)
+    run.active = after_unknown_deletion(run.active, START + 6)
     run.until(START + 100)
     assert run.ended is None
     run.node = None
@@ -281,7 +281,7 @@ def test_after_a_call_without_an_answer_the_nodes_end_is_awaited() -> None:
 
 def test_a_node_that_is_still_there_after_five_minutes_is_given_back() -> None:
     run = Run().until(START + 5)
-    run.going = after_unknown_deletion(run.going, START + 6)
+    run.active = after_unknown_deletion(run.active, START + 6)
     run.until(START + 1000)
     assert run.now == START + 306
     assert run.ended is not None
@@ -292,7 +292,7 @@ def test_time_may_stand_still() -> None:
     run = Run(pod("a"))
     run.answers = {"a": REFUSED}
     run.until(START + 60)
-    run.going = postponed(run.going, 500)
+    run.active = postponed(run.active, 500)
     run.until(START + 624)
     assert run.ended is None
     assert run.until(START + 625).ended is not None
@@ -303,7 +303,7 @@ def test_a_hold_that_came_after_the_taint_does_not_count() -> None:
     run = Run()
     held = {"delay-deletion.cluster-autoscaler.kubernetes.io/x": ""}
     run.node = replace(NODE, metadata=replace(NODE.metadata, annotations=held))
-    assert run.until(START + 5).going.is_ready
+    assert run.until(START + 5).active.is_ready
 
 
 def test_holds_may_be_ignored() -> None:
@@ -314,8 +314,8 @@ def test_holds_may_be_ignored() -> None:
 
 
 def test_the_first_question_is_asked_before_anything_is_due() -> None:
-    going: ActiveRemoval = begin_removal(removal(), NODE, START, settings())
-    assert next_step(going, NodeView(node=NODE), START, settings()) == (going, ())
+    active: ActiveRemoval = begin_removal(removal(), NODE, START, settings())
+    assert next_step(active, NodeView(node=NODE), START, settings()) == (active, ())
 
 
 # Waves

@@ -187,7 +187,9 @@ def removing(*removals: NodeRemoval, state: ClusterState, restraint: WriteGate) 
     return plan, len(charged.deletions)
 
 
-def going(state: ClusterState, *removals: NodeRemoval, **settings: Any) -> tuple[list[str], Plan, ChargedDeletions]:
+def allowed_removals(
+    state: ClusterState, *removals: NodeRemoval, **settings: Any
+) -> tuple[list[str], Plan, ChargedDeletions]:
     report = ScaleDownReport(result=ScaleDownResult.STARTED, removals=removals)
     plan, charged = WriteGate(settings=SafetySettings(**settings)).apply(Plan(scale_down=report), state)
     return [one.node for one in plan.scale_down.removals], plan, charged
@@ -199,7 +201,7 @@ def empty_nodes(count: int, start: int = 0) -> list[NodeRemoval]:
 
 def test_empty_nodes_have_a_budget_of_their_own() -> None:
     used = {(A, f"gone-{n}"): NOW for n in range(10)}
-    nodes, _, charged = going(state_of(a=60, deletions=used), *empty_nodes(50), removal(55))
+    nodes, _, charged = allowed_removals(state_of(a=60, deletions=used), *empty_nodes(50), removal(55))
     assert nodes == [f"n{number}" for number in range(50)]
     assert charged.deletions == used
     assert charged.empty.keys() == {(A, f"cloud:///a/{number}") for number in range(50)}
@@ -207,25 +209,27 @@ def test_empty_nodes_have_a_budget_of_their_own() -> None:
 
 def test_an_unready_node_without_pods_is_no_empty_node() -> None:
     used = {(A, f"gone-{n}"): NOW for n in range(10)}
-    nodes, _, _ = going(state_of(a=60, deletions=used), removal(0, reason=RemovalReason.UNREADY))
+    nodes, _, _ = allowed_removals(state_of(a=60, deletions=used), removal(0, reason=RemovalReason.UNREADY))
     assert nodes == []
 
 
 def test_a_quarter_of_the_nodes_of_late_goes_within_a_minute() -> None:
     """Of those of late: the share does not shrink with each deletion."""
-    nodes, plan, charged = going(state_of(a=400), *empty_nodes(150))
+    nodes, plan, charged = allowed_removals(state_of(a=400), *empty_nodes(150))
     assert (len(nodes), len(charged.empty)) == (100, 100)
     (held,) = plan.held_back
     assert held.reason == "the deletion budget for empty nodes of the cluster is used up: 100 machines within 1m"
     assert (held.until, held.event) == (NOW + 60, "")
     memory = ScaleDownMemory(most_nodes=MostNodes(nodes=600, at=NOW - 300))
-    assert len(going(state_of(a=400, scale_down=memory), *empty_nodes(200))[0]) == 150
+    assert len(allowed_removals(state_of(a=400, scale_down=memory), *empty_nodes(200))[0]) == 150
 
 
 def test_the_budget_of_empty_nodes_is_a_setting() -> None:
-    nodes, plan, _ = going(state_of(a=400), *empty_nodes(5), max_empty_deletions_per_window=3, empty_deletion_window=90)
+    nodes, plan, _ = allowed_removals(
+        state_of(a=400), *empty_nodes(5), max_empty_deletions_per_window=3, empty_deletion_window=90
+    )
     assert (len(nodes), plan.held_back[0].until) == (3, NOW + 90)
-    nodes, plan, charged = going(state_of(a=400), *empty_nodes(300), empty_deletion_window=0)
+    nodes, plan, charged = allowed_removals(state_of(a=400), *empty_nodes(300), empty_deletion_window=0)
     assert (len(nodes), plan.held_back, charged.empty) == (300, (), {})
 
 

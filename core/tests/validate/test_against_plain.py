@@ -83,7 +83,7 @@ BUDGETS = st.lists(
 def test_violations_are_those_of_a_plain_check(
     pods: list[tuple[int, int, int, int, bool]],
     shapes: list[dict[str, Any]],
-    going: list[int],
+    removed: list[int],
     budgets: list[tuple[dict[str, str], int]],
     profile: str,
 ) -> None:
@@ -101,11 +101,11 @@ def test_violations_are_those_of_a_plain_check(
             places[pod.metadata.uid if number % 2 else pod.key] = names[to]
     chosen = settings_with(profile=profile)
     seen = made.state(chosen).observation
-    removals = [removal(names[n], *planned.get(names[n], ())) for n in going]
+    removals = [removal(names[n], *planned.get(names[n], ())) for n in removed]
     found = [(v.action, v.rule) for v in check_removals(seen, removals, places, chosen)]
-    told = [(action.node, _without_example(rule)) for action, rule in found if hasattr(action, "node")]
+    reported = [(action.node, _without_example(rule)) for action, rule in found if hasattr(action, "node")]
     expected = [entry for entry in broken_by_pods(seen, removals, places, chosen) if entry[0]]
-    assert sorted(told) == sorted(expected)
+    assert sorted(reported) == sorted(expected)
 
 
 def _pod(number: int, node: str, quarters: int, shape: dict[str, Any]) -> Pod:

@@ -39,8 +39,8 @@ def was_ready(after: float = 50.0) -> Node:
 def rules(cause: DeletionCause, node: Node | None, *, pod: bool = False, rule: str = "prompt") -> list[str]:
     """What is wrong with deleting a machine that is this node."""
     world = World(nodes=[node] if node is not None else [])
-    told = (FailedInstance(failure_id="f", instance_id=ID),) if cause == FAILED else ()
-    world.add_group("g", 0, target=1, instances=(), failed=told)
+    reported = (FailedInstance(failure_id="f", instance_id=ID),) if cause == FAILED else ()
+    world.add_group("g", 0, target=1, instances=(), failed=reported)
     if cause != FAILED:
         world.add_group("g", 1)
         world.nodes = world.nodes[:-1]
@@ -51,7 +51,7 @@ def rules(cause: DeletionCause, node: Node | None, *, pod: bool = False, rule: s
         expected_target=1,
         instance_ids=(ID,),
         cause=cause,
-        failure_ids=("f",) if told else (),
+        failure_ids=("f",) if reported else (),
         reason="",
     )
     state = world.state(settings_with(size_correction="ca"))  # the observation as the cloud told it

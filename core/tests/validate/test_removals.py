@@ -171,9 +171,11 @@ def test_pods_alike_but_for_their_times_are_told_apart() -> None:
     old, young = (
         on_node(name, namespace="kube-system", created_at=NOW - age) for name, age in (("a", 2 * HOUR), ("b", 9))
     )
-    gone, going = (on_node(name, owner=("Job", "j"), deleted_at=NOW - age) for name, age in (("c", 100.0), ("d", 10.0)))
-    given = world(old, young, gone, going)
-    pods = [pod.key for pod in (old, young, gone, going)]
+    gone, terminating = (
+        on_node(name, owner=("Job", "j"), deleted_at=NOW - age) for name, age in (("c", 100.0), ("d", 10.0))
+    )
+    given = world(old, young, gone, terminating)
+    pods = [pod.key for pod in (old, young, gone, terminating)]
     assert rules(given, removal("g-0", *pods), places=dict.fromkeys(pods[:3], "g-1")) == [
         "pod kube-system/b may not be moved: it is a young system pod",
         "pod default/d has no place: the plan names no node for it",

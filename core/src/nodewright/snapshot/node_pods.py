@@ -1,4 +1,4 @@
-"""The pods of a node, and what is asked of each of them again and again: looked up once, until they change.
+"""The pods of one node, with what is computed from them again and again: computed once, until the pods change.
 
 Pods lie far apart in memory, so that a pass over them costs more than what is done with them.
 """
@@ -16,21 +16,21 @@ SYSTEM_NAMESPACE = "kube-system"
 
 
 class PodRepresentative(NamedTuple):
-    """A pod that stands for those of its class and phase that have the very same annotations and owners."""
+    """A pod that stands for all pods of its class and phase with the same annotations and owners."""
 
     pod: Pod
     pod_class: PodClass
 
 
 class NodePods:
-    """``pods`` in the order of their node; ``which`` tells for each the place of its sample.
+    """Pods of one node, in order; ``which[i]`` is the index in ``representatives`` of the representative of ``pods[i]``.
 
-    Pods that rules judge by their times, those that are ending and those of the system, are each a sample of their own.
+    Pods that rules judge by their times (terminating pods and system pods) each represent only themselves.
     """
 
     def __init__(self, classes: Sequence[PodClass], pods: Sequence[Pod]) -> None:
         self.pods = pods
-        self.samples: list[PodRepresentative] = []
+        self.representatives: list[PodRepresentative] = []
         self.which: list[int] = []
         self._known: dict[object, Any] = {}
         metas = [pod.metadata for pod in pods]
@@ -42,17 +42,17 @@ class NodePods:
         )
         own = {pod_class for pod_class in set(classes) if is_judged_by_its_times(pod_class)}
         if not own and all(len(set(part)) == 1 for part in parts):
-            self.samples, self.which = [PodRepresentative(pods[0], classes[0])], [0] * len(pods)
+            self.representatives, self.which = [PodRepresentative(pods[0], classes[0])], [0] * len(pods)
             return
         places: dict[Hashable, int] = {}
         for pod, part in zip(pods, zip(*parts, strict=True), strict=True):
             place = places.setdefault(id(pod) if part[0] in own else part, len(places))
             self.which.append(place)
-            if place == len(self.samples):
-                self.samples.append(PodRepresentative(pod, part[0]))
+            if place == len(self.representatives):
+                self.representatives.append(PodRepresentative(pod, part[0]))
 
     def once(self, compute: Callable[["NodePods"], T]) -> T:
-        """What follows from the roll and from nothing else."""
+        """Return ``compute(self)``, computed once; it must depend on nothing else."""
         if compute not in self._known:
             self._known[compute] = compute(self)
         found: T = self._known[compute]
@@ -60,20 +60,20 @@ class NodePods:
 
     @cached_property
     def keys(self) -> list[str]:
-        """``namespace/name`` of each."""
+        """Return the ``namespace/name`` of each pod."""
         return [pod.key for pod in self.pods]
 
     @cached_property
     def ids(self) -> list[str]:
-        """The uid of each, or without one its key."""
+        """Return the uid of each pod or, without one, its key."""
         return [pod.metadata.uid or pod.key for pod in self.pods]
 
 
 def is_judged_by_its_times(pod_class: PodClass) -> bool:
-    """Whether rules ask when pods of the class came or were deleted."""
+    """Return whether rules depend on when pods of the class were created or deleted."""
     return pod_class.terminating or pod_class.namespace == SYSTEM_NAMESPACE
 
 
 def find_node_pods(snapshot: Snapshot, rows: Iterable[int]) -> list[NodePods]:
-    """Those of nodes; pods are gone through again only if they change."""
+    """Return the pods of nodes; computed again only for nodes whose pods changed."""
     return [snapshot.of_pods(NodePods, (row,), partial(NodePods, snapshot.pod_classes(row)))[0] for row in rows]

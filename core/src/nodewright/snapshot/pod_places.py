@@ -28,15 +28,16 @@ class PodPlaces(Mapping[str, str]):
     def __getitem__(self, known_as: str) -> str:
         return self._by_id[known_as]
 
-    def of(self, roll: NodePods) -> Sequence[str]:
+    def of(self, node_pods: NodePods) -> Sequence[str]:
         """The place of each pod of a roll, empty for one without."""
-        found = self._rolls.get(roll)
-        return found if found is not None else [self._by_id.get(known_as, "") for known_as in roll.ids]
+        found = self._rolls.get(node_pods)
+        return found if found is not None else [self._by_id.get(known_as, "") for known_as in node_pods.ids]
 
     def updated(self, later: "PodPlaces") -> "PodPlaces":
         """With what was found out later."""
         rolls = {
-            roll: [new or old for new, old in zip(later.of(roll), self.of(roll), strict=True)] for roll in self._rolls
+            node_pods: [new or old for new, old in zip(later.of(node_pods), self.of(node_pods), strict=True)]
+            for node_pods in self._rolls
         }
         return PodPlaces({**later._rolls, **rolls})
 
@@ -44,7 +45,7 @@ class PodPlaces(Mapping[str, str]):
     def _by_id(self) -> dict[str, str]:
         return {
             known_as: place
-            for roll, places in self._rolls.items()
-            for known_as, place in zip(roll.ids, places, strict=True)
+            for node_pods, places in self._rolls.items()
+            for known_as, place in zip(node_pods.ids, places, strict=True)
             if place
         }

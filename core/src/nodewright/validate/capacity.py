@@ -83,8 +83,8 @@ class CapacityCheck:
 
     def _held(self, name: str) -> dict[PodProfile, int]:
         """Return how many pods of each profile run on a node and count."""
-        (roll,) = find_node_pods(self._snapshot, (self._snapshot.row(name),))
-        profiles = Counter(roll.once(find_profiles))
+        (node_pods,) = find_node_pods(self._snapshot, (self._snapshot.row(name),))
+        profiles = Counter(node_pods.once(find_profiles))
         return {profile: count for profile, count in profiles.items() if not self.is_void(profile)}
 
     def _taken(self, name: str) -> list[ContainerPort]:

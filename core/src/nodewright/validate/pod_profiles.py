@@ -71,18 +71,18 @@ class ProfiledPods:
 
 def find_pods(snapshot: Snapshot, row: int) -> ProfiledPods:
     """Return the pods of a node."""
-    (roll,) = find_node_pods(snapshot, (row,))
-    return roll.once(_crew)
+    (node_pods,) = find_node_pods(snapshot, (row,))
+    return node_pods.once(_crew)
 
 
-def _crew(roll: NodePods) -> ProfiledPods:
-    return ProfiledPods(roll.pods, roll.once(find_profiles), roll.keys, roll.ids)
+def _crew(node_pods: NodePods) -> ProfiledPods:
+    return ProfiledPods(node_pods.pods, node_pods.once(find_profiles), node_pods.keys, node_pods.ids)
 
 
-def find_profiles(roll: NodePods) -> list[PodProfile]:
+def find_profiles(node_pods: NodePods) -> list[PodProfile]:
     """Return the profile of each pod of a node."""
-    profiles = [_find_kind(pod, pod_class) for pod, pod_class in roll.samples]
-    return profiles * len(roll.which) if len(profiles) == 1 else [profiles[place] for place in roll.which]
+    profiles = [_find_kind(pod, pod_class) for pod, pod_class in node_pods.representatives]
+    return profiles * len(node_pods.which) if len(profiles) == 1 else [profiles[place] for place in node_pods.which]
 
 
 _KINDS: WeakValueDictionary[Hashable, PodProfile] = WeakValueDictionary()

@@ -64,33 +64,33 @@ def resized(pod: Pod, given_now: str) -> Pod:
 def test_who_has_room_together_has_it_one_after_the_other(
     nodes: list[tuple[int, dict[str, Any]]], running: list[Any], coming: list[Any]
 ) -> None:
-    board, asked = Snapshot(), dict[PodClass, list[int]]()
-    board.add_nodes([build_node(f"n{at}", cpu=cores, pods=6, **extras) for at, (cores, extras) in enumerate(nodes)])
+    snapshot, asked = Snapshot(), dict[PodClass, list[int]]()
+    snapshot.add_nodes([build_node(f"n{at}", cpu=cores, pods=6, **extras) for at, (cores, extras) in enumerate(nodes)])
     pods = [
         build_pod(f"r{k}", f"{quarters * 250}m", node_name="x", **extras)
         for k, (_, quarters, extras) in enumerate(running)
     ]
     for pod, (at, *_) in zip(pods, running, strict=True):
-        board.place(board.class_of(pod, placed=True), at % len(nodes), pod=pod)
+        snapshot.place(snapshot.class_of(pod, placed=True), at % len(nodes), pod=pod)
     for k, (at, quarters, extras, given_now) in enumerate(coming):
         pod = build_pod(f"p{k}", f"{quarters * 250}m", node_name="x", **extras)
-        pod_class = board.class_of(resized(pod, given_now) if given_now else pod, placed=True)
+        pod_class = snapshot.class_of(resized(pod, given_now) if given_now else pod, placed=True)
         asked.setdefault(pod_class, []).append(at % len(nodes))
     # Where what a pod holds and what it asks for differ, the larger counts.
     doubtful = {at % len(nodes) for at, *_, given_now in coming if given_now}
-    found = BulkFit().rows_fitting_all(board, asked)
+    found = BulkFit().rows_fitting_all(snapshot, asked)
     for row in set(chain.from_iterable(asked.values())):
         guests = [pod_class for pod_class, rows in asked.items() for _ in range(rows.count(row))]
-        fits = [all_fit(board.fork(), row, order) for order in (guests, guests[::-1])]
+        fits = [all_fit(snapshot.fork(), row, order) for order in (guests, guests[::-1])]
         if row in found:
             assert all(fits)
         elif row not in doubtful:
             assert not any(fits)
 
 
-def all_fit(board: Snapshot, row: int, guests: list[PodClass]) -> bool:
+def all_fit(snapshot: Snapshot, row: int, guests: list[PodClass]) -> bool:
     for pod_class in guests:
-        if explain(board, pod_class, row) is not None:
+        if explain(snapshot, pod_class, row) is not None:
             return False
-        board.place(pod_class, row)
+        snapshot.place(pod_class, row)
     return True

@@ -70,12 +70,12 @@ def run(state: ClusterState, names: Sequence[str], hints: PodPlaces, ahead: int)
     picture = state.observation.snapshot
     simulation = DrainSimulation(picture.fork(), destination_rows(picture, state), hints, state.now)
     simulator = RemovalSimulator(simulation, state, Settings())
-    told: dict[str, object] = {}
+    results: dict[str, object] = {}
     for index, name in enumerate(names):
         verdict = simulator.try_removal(name, names[index : index + ahead])
-        told[name] = verdict if isinstance(verdict, Unremovable) else [pod.key for pod in verdict.moving.pods]
-    places, board = simulator.finish(), simulation.snapshot
-    return told, places, [board.free[row].tolist() for row, _ in board.nodes()]
+        results[name] = verdict if isinstance(verdict, Unremovable) else [pod.key for pod in verdict.moving.pods]
+    places, snapshot = simulator.finish(), simulation.snapshot
+    return results, places, [snapshot.free[row].tolist() for row, _ in snapshot.nodes()]
 
 
 @settings(max_examples=500)
@@ -91,8 +91,8 @@ def test_looking_ahead_changes_nothing(
     """Two loops: the second takes the first at its word, node by node or ahead, also where pods came and went."""
     names = [f"g{number}-0" for number in range(len(nodes))]
     state = world_of(nodes, before, allowed).state()
-    told, hints, _ = run(state, names, PodPlaces(), 1)
-    could_go = [name for name in names if not isinstance(told[name], Unremovable)]
+    results, hints, _ = run(state, names, PodPlaces(), 1)
+    could_go = [name for name in names if not isinstance(results[name], Unremovable)]
     if not unchanged:
         later = world_of(nodes, before + come[:4], allowed)
         later.running = [pod for number, pod in enumerate(later.running) if number not in gone]
@@ -118,15 +118,15 @@ def test_whatever_is_remembered(
 ) -> None:
     """Places on nodes that could go themselves, that are too small, that refuse a pod by now, or that have others."""
     names = [f"g{number}-0" for number in range(len(nodes))]
-    going = max(2, len(nodes) // 2)
-    pods = [(at % going, quarters, shape) for at, quarters, shape, _ in hinted]
+    unneeded_count = max(2, len(nodes) // 2)
+    pods = [(at % unneeded_count, quarters, shape) for at, quarters, shape, _ in hinted]
     state = world_of(nodes, pods + others[:4], allowed).state()
-    memory = ScaleDownMemory(unneeded_since=dict.fromkeys(names[:going], 1.0))
+    memory = ScaleDownMemory(unneeded_since=dict.fromkeys(names[:unneeded_count], 1.0))
     state = replace(state, memory=replace(state.memory, scale_down=memory))
     places = {f"p{k}": names[to % len(nodes)] if to >= 0 else "" for k, (*_, to) in enumerate(hinted)}
-    rolls = find_node_pods(state.observation.snapshot, range(len(nodes)))
-    hints = PodPlaces({roll: [places.get(pod.name, "") for pod in roll.pods] for roll in rolls})
-    ordered = [*names[:going], *(names[at] for at in order if going <= at < len(names))]
+    all_pods = find_node_pods(state.observation.snapshot, range(len(nodes)))
+    hints = PodPlaces({node_pods: [places.get(pod.name, "") for pod in node_pods.pods] for node_pods in all_pods})
+    ordered = [*names[:unneeded_count], *(names[at] for at in order if unneeded_count <= at < len(names))]
     assert run(state, ordered, hints, LOOK_AHEAD) == run(state, ordered, hints, 1)
 
 
@@ -138,6 +138,6 @@ def test_pods_come_to_a_node_in_the_order_in_which_they_leave_another(ahead: int
     state = world_of([(4, {})] * 4, pods, 0).state()
     memory = ScaleDownMemory(unneeded_since={"g0-0": 1.0, "g1-0": 1.0})
     state = replace(state, memory=replace(state.memory, scale_down=memory))
-    hints = PodPlaces({roll: ["g2-0"] * 4 for roll in find_node_pods(state.observation.snapshot, (0, 1))})
-    told, _, _ = run(state, ["g0-0", "g1-0", "g2-0"], hints, ahead)
-    assert told["g2-0"] == [f"default/p{number}" for number in (3, 0, 1, 2, 7, 4, 5, 6)]
+    hints = PodPlaces({node_pods: ["g2-0"] * 4 for node_pods in find_node_pods(state.observation.snapshot, (0, 1))})
+    results, _, _ = run(state, ["g0-0", "g1-0", "g2-0"], hints, ahead)
+    assert results["g2-0"] == [f"default/p{number}" for number in (3, 0, 1, 2, 7, 4, 5, 6)]

@@ -45,8 +45,8 @@ def keep(loops: Loops, name: str) -> None:
 def test_row_17_a_node_that_left_the_picture_is_told() -> None:
     loops = loops_of(g=1)
     state = loops.world.state()
-    found = simulate_removals(state.observation.snapshot, ["ghost"], PodPlaces(), state, Settings(), never)
-    assert str(found.unremovable["ghost"].code) == "NoNodeInfo"
+    found = simulate_removals(state.observation.snapshot, ["unknown"], PodPlaces(), state, Settings(), never)
+    assert str(found.unremovable["unknown"].code) == "NoNodeInfo"
 
 
 def test_row_32_what_one_node_takes_another_cannot_have() -> None:

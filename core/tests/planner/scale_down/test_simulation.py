@@ -153,9 +153,9 @@ def test_what_could_go_is_what_a_plain_simulation_finds(
         pods.append(build_pod(f"p{number}", cpu=f"{quarters * 250}m", node_name=node.name, **more))
     closed = {f"n{i}" for i, shape in enumerate(shapes) if shape[3] and i % 2}
     plain = Plain(nodes=nodes, open={node.name for node, _ in nodes} - closed)
-    board = plain.snapshot()
-    destinations = np.array([name in plain.open for name in (board.name(row) for row in range(len(board)))])
-    fast = DrainSimulation(board, destinations, PodPlaces(), NOW)
+    snapshot = plain.snapshot()
+    destinations = np.array([name in plain.open for name in (snapshot.name(row) for row in range(len(snapshot)))])
+    fast = DrainSimulation(snapshot, destinations, PodPlaces(), NOW)
     for index in [i for i in order if i < len(nodes)] * (1 + again):
         name = f"n{index}"
         if name not in {node.name for node, _ in plain.nodes}:
@@ -190,13 +190,13 @@ def free(snapshot: Snapshot, name: str) -> list[int]:
 
 @pytest.mark.parametrize("count", [1, 200, 3000])
 def test_a_place_is_found_however_far_away_it_is(count: int) -> None:
-    board = Snapshot()
-    board.add_nodes([build_node(f"full-{n}", cpu=0) for n in range(count)])
-    first = board.add_node(build_node("leaving"))
-    board.add_nodes([build_node("room")])
+    snapshot = Snapshot()
+    snapshot.add_nodes([build_node(f"full-{n}", cpu=0) for n in range(count)])
+    first = snapshot.add_node(build_node("leaving"))
+    snapshot.add_nodes([build_node("room")])
     pod = build_pod("p", node_name="leaving")
-    board.place(board.class_of(pod, placed=True), first, pod=pod)
-    simulation = DrainSimulation(board, np.ones(len(board), dtype=np.bool_), PodPlaces(), NOW)
-    load = simulation.subset(first)
-    assert simulation.drain(first, load, load) is None
+    snapshot.place(snapshot.class_of(pod, placed=True), first, pod=pod)
+    simulation = DrainSimulation(snapshot, np.ones(len(snapshot), dtype=np.bool_), PodPlaces(), NOW)
+    subset = simulation.subset(first)
+    assert simulation.drain(first, subset, subset) is None
     assert list(simulation.finish().values()) == ["room"]

@@ -169,7 +169,7 @@ def subset_of(pods: Sequence[Pod]) -> PodSubset:
 
 def find_kinds(node_pods: NodePods) -> list[PodKind]:
     """Return the kind of each representative pod of a node."""
-    return [_find_kind(pod, pod_class) for pod, pod_class in node_pods.samples]
+    return [_find_kind(pod, pod_class) for pod, pod_class in node_pods.representatives]
 
 
 _KINDS: WeakValueDictionary[Hashable, PodKind] = WeakValueDictionary()
