@@ -12,7 +12,8 @@ from beside_ca_report import PROMISES, ROWS, Measured, broken_promises, busiest_
 
 BURST = {
     "last_request": 5.4,
-    "last_request_after_last_pod": 2.0,
+    "decided_after_last_pod": 2.0,
+    "decided_nodes": 36,
     "all_run": 12.5,
     "nodes": 36,
     "dollars_per_hour": 10.724,
@@ -62,7 +63,7 @@ def test_figures_within_their_limits_break_no_promise() -> None:
     fine = [
         measured("burst", "ca", {**BURST, "api_requests": 401, "nodes_left": 28}),
         measured("burst", "nodewright", BURST),
-        measured("planned", "nodewright", {"nodes": 36}),
+        measured("planned", "nodewright", {"decided_nodes": 36}),
         measured("crash", "nodewright-ca", {"other_asks": 25.0}),
         measured("crash", "nodewright", {"error": "AssertionError"}),
     ]
@@ -80,7 +81,7 @@ def test_a_figure_above_its_limit_breaks_a_promise(promise: Any) -> None:
 
 
 def test_more_nodes_than_one_decision_buys_break_a_promise() -> None:
-    planned = measured("planned", "nodewright", {"nodes": 35})
+    planned = measured("planned", "nodewright", {"decided_nodes": 35})
     [told] = broken_promises([planned, measured("burst", "nodewright", BURST)])
     assert told == "nodewright, burst: 36 nodes, where one decision buys 35"
 
