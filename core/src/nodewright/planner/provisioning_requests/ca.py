@@ -208,4 +208,6 @@ def _provision(
     groups = tuple(action.group for action in actions)
     conditions = (provisioned,) if groups else (refused,)
     write = StatusWrite(request=request, conditions=conditions, groups=groups, otherwise=(refused,))
-    return ExaminedRequests(changes=join_changes([examined, requests.write_result(write)]), report=report, actions=actions)
+    return ExaminedRequests(
+        changes=join_changes([examined, requests.write_result(write)]), report=report, actions=actions
+    )
