@@ -1,7 +1,6 @@
-"""Prints differences.md: how nodewright differs from cluster-autoscaler, from ``nodewright.model.policy``."""
+"""The text of differences.md: how nodewright differs from cluster-autoscaler, from ``nodewright.model.policy``."""
 
 import re
-import sys
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -9,15 +8,15 @@ from nodewright.model.policy import Difference, differences
 
 HEAD = """# How nodewright differs from cluster-autoscaler
 
-This page is printed from `nodewright/model/policy.py`: `python docs/differences.py > docs/differences.md`, and a test compares.
+This page is made from `nodewright/model/policy.py`: `make generate` writes it, and a test compares.
 Each row is a switch of `Policy`. `--profile=ca` decides everything as cluster-autoscaler does. `--size-correction` chooses the
 rule for groups that do not deliver: `prompt` is the default, `seed` and `ca` are older rules ([ADR 6](adr/0006-size-correction.md)).
 """
 
 
-def main() -> None:
-    """Print the page."""
-    sys.stdout.write("\n".join([HEAD, *_sections()]))
+def page() -> str:
+    """Return the text of the page."""
+    return "\n".join([HEAD, *_sections()])
 
 
 def _sections() -> Iterator[str]:
@@ -43,7 +42,3 @@ def _code(text: str) -> str:
 def _linked(text: str) -> str:
     """Return the text with links to the decisions that it names."""
     return _code(re.sub(r"docs/adr/(\d+)-[\w-]+\.md", lambda match: f"[ADR {int(match[1])}]({match[0][5:]})", text))
-
-
-if __name__ == "__main__":
-    main()

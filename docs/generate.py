@@ -1,4 +1,4 @@
-"""Write what is made from the sources: settings.md, plugin-hooks.md, the JSON Schemas, the chart's schema of settings.
+"""Write what is made from the sources: settings.md, differences.md, plugin-hooks.md, the JSON Schemas, the chart's schema of settings.
 
 ``python docs/generate.py`` writes all of them (``make generate``); a test compares.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import differences
 import hooks
 from object_keys import OBJECT_KEYS, ObjectKey
 from schemas import chart_schema, scenario_schema, settings_schema
@@ -75,6 +76,7 @@ def pages() -> dict[Path, str]:
     return {
         docs / "settings.md": settings_page(),
         docs / "plugin-hooks.md": hooks.page(),
+        docs / "differences.md": differences.page(),
         docs / "schemas/settings.schema.json": _json(settings_schema()),
         docs / "schemas/scenario.schema.json": _json(scenario_schema()),
         CHART: _json(chart_schema(json.loads(CHART.read_text()))),

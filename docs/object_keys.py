@@ -88,6 +88,7 @@ OBJECT_KEYS = (
         f"{CA}provisioning-class-name",
         "as above",
         "The older name of `autoscaling.x-k8s.io/provisioning-class-name`.",
+        NONE,
     ),
     ObjectKey(
         "pods",

@@ -123,7 +123,7 @@ class ScaleDownSettings(Section, frozen=True, kw_only=True):
     max_bulk_soft_taint_time: Annotated[
         Duration,
         Help(
-            "After this time, no further node is marked in a loop. See --max-bulk-soft-taint-count.",
+            "After this time, no further node is marked in a loop. 0: no node is marked. See --max-bulk-soft-taint-count.",
             raised="Marks follow changes faster while the API server is slow; the loop takes longer.",
         ),
     ] = 3.0
