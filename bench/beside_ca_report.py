@@ -45,14 +45,15 @@ def _restart(figures: Figures) -> str:
 
 ROWS = (
     Row("burst", "300 pods: last resize asked, s", _figure("last_request")),
-    Row("burst", "last resize before a machine was ready, after the last pod, s", _figure("decided_after_last_pod")),
+    Row("burst", "kube-scheduler has tried the last pod, s", _figure("last_pod")),
+    Row("burst", "last resize before a machine was ready, after that, s", _figure("decided_after_last_pod")),
     Row("burst", "all run, s", _figure("all_run")),
     Row("burst", "nodes", _figure("nodes", 0)),
     Row("burst", "nodes asked for before one was ready", _figure("decided_nodes", 0)),
     Row("planned", "the same where all 300 pods waited before the start", _figure("decided_nodes", 0)),
     Row("burst", "$/h", _figure("dollars_per_hour", 2)),
     Row("burst", "writes to the cloud", _figure("writes", 0)),
-    Row("burst", "writes for one group, at most", _figure("writes_of_one_group", 0)),
+    Row("burst", "writes for one group before a machine was ready, at most", _figure("decided_writes_of_one_group", 0)),
     Row("burst", "requests to the API server within 90 s", _figure("api_requests", 0)),
     Row("burst", "pods gone: last deletion, s", _figure("last_deletion")),
     Row("burst", "nodes left after 240 s", _figure("nodes_left", 0)),
@@ -110,7 +111,7 @@ class Promise(NamedTuple):
 
 # Batches of pending pods are no part of --profile=ca, which waits for its scan as cluster-autoscaler does.
 PROMISES = (
-    Promise("burst", "writes_of_one_group", 2),
+    Promise("burst", "decided_writes_of_one_group", 2),
     Promise("burst", "decided_after_last_pod", 3.0),
     Promise("burst", "nodes_left", 0, in_both=True),
     Promise("failure", "next_group", 2.0, in_both=True),

@@ -189,7 +189,7 @@ def _waves(bench: Bench, system: str, folder: Path) -> Figures:
             for number in range(2 * wave):
                 _create_job(stage, f"wave-{wave}-{number}", 20)
             pods += 40 * wave
-            last_pod = _wait_for_pods(stage, pods)
+            last_pod = _wait_until_tried(stage, pods)
             CLOCK.sleep(max(0.0, begin + 20.0 - CLOCK.now()))
             waves.append(_describe_writes(stage, begin, last_pod))
         ended = _wait(lambda: _count_in_phase(stage, "Succeeded") == pods)
@@ -233,10 +233,11 @@ _SCENARIOS: dict[str, Callable[[Bench, str, Path], Figures]] = {
 
 def _watch_growth(stage: Stage, begin: float, pods: int) -> Figures:
     """Wait until so many pods run, and for requests that come then. Times count from ``begin``."""
-    last_pod = _wait_for_pods(stage, pods)
+    last_pod = _wait_until_tried(stage, pods)
     all_run = _wait(lambda: _count_in_phase(stage, "Running") >= pods, every=0.5)
     CLOCK.sleep(_LINGERS)
     return {
+        "last_pod": None if last_pod is None else round(last_pod - begin, 2),
         "all_run": None if all_run is None else round(all_run - begin, 1),
         **_describe_writes(stage, begin, last_pod),
         **_describe_sizes(stage),
@@ -269,7 +270,7 @@ def _watch_next_group(stage: Stage) -> Figures:
 
 
 def _describe_writes(stage: Stage, begin: float, last_pod: float | None) -> Figures:
-    """What was asked of the cloud since ``begin``; ``last_pod`` is when the last pod was seen, None for never.
+    """What was asked of the cloud since ``begin``; ``last_pod`` is when the last pod was tried, None for never.
 
     ``decided`` is what was asked for before the first machine was ready. What is asked for later may be due to where
     kube-scheduler put the pods, which no autoscaler knows before.
@@ -279,6 +280,7 @@ def _describe_writes(stage: Stage, begin: float, last_pod: float | None) -> Figu
     decided = [one for one in asked if one.at < asked[0].at + _BOOTS + _REGISTERS + _IS_READY]
     return {
         "decided_nodes": sum(one.after - one.before for one in decided),
+        "decided_writes_of_one_group": max(Counter(one.group for one in decided).values(), default=0),
         "decided_after_last_pod": None if not decided or last_pod is None else round(decided[-1].at - last_pod, 2),
         "first_request": round(asked[0].at - begin, 2) if asked else None,
         "last_request": None if last is None else round(last - begin, 2),
@@ -311,14 +313,14 @@ def _wait(probe: Callable[[], object], *, every: float = 0.1) -> float | None:
     return CLOCK.now()
 
 
-def _wait_for_pods(stage: Stage, pods: int) -> float | None:
-    """As _wait, until there are so many. Cheap: one pod is transferred."""
+def _wait_until_tried(stage: Stage, pods: int) -> float | None:
+    """As _wait, until there are so many pods and kube-scheduler has tried each: an autoscaler sees none before that."""
 
-    def are_there() -> bool:
-        found = stage.plane.request(f"{_PODS}?limit=1")
-        return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0)) >= pods
+    def are_tried() -> bool:
+        conditions = [one["type"] for pod in _list_pods(stage) for one in pod["status"].get("conditions", ())]
+        return conditions.count("PodScheduled") >= pods
 
-    return _wait(are_there)
+    return _wait(are_tried, every=0.2)
 
 
 def _count_in_phase(stage: Stage, phase: str) -> int:

@@ -12,7 +12,9 @@ from beside_ca_report import PROMISES, ROWS, Measured, broken_promises, busiest_
 
 BURST = {
     "last_request": 5.4,
+    "last_pod": 1.5,
     "decided_after_last_pod": 2.0,
+    "decided_writes_of_one_group": 2,
     "decided_nodes": 36,
     "all_run": 12.5,
     "nodes": 36,
