@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from nodewright.cli.daemon.reload import Reloader
+from nodewright.cli.daemon.reload import watch_settings
 from nodewright.cli.main import cli, run
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.model.settings import Settings
@@ -94,7 +94,7 @@ def test_a_bad_file_ends_with_2_and_names_the_key(
 
 def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
     source = SettingsSource({"expander": "random"}, str(file))
-    reloader = Reloader(source, source.load().settings)
+    reloader = watch_settings(source, source.load().settings)
     assert reloader.look() is None
     file.write_text(TEXT.replace("30s", "40s").replace("price", "most-pods").replace("false", "true"))
     change = reloader.look()
@@ -119,7 +119,7 @@ def test_a_running_process_takes_over_what_is_safe(file: Path) -> None:
 def test_kinds_are_followed_from_the_start_or_not_at_all(file: Path, flag: str) -> None:
     """Else a quota that nobody reads would seem to be in force."""
     source = SettingsSource({}, str(file))
-    reloader = Reloader(source, source.load().settings)
+    reloader = watch_settings(source, source.load().settings)
     file.write_text(f"{TEXT}\n{flag}: true\n")
     change = reloader.look()
     assert change is not None
@@ -128,7 +128,7 @@ def test_kinds_are_followed_from_the_start_or_not_at_all(file: Path, flag: str) 
 
 def test_a_file_that_cannot_be_used_changes_nothing(file: Path) -> None:
     source = SettingsSource({}, str(file))
-    reloader = Reloader(source, source.load().settings)
+    reloader = watch_settings(source, source.load().settings)
     for text, said in (("scan-interval: [", "settings.yaml"), ("scan-intervall: 1s", "scan-intervall")):
         file.write_text(text)
         change = reloader.look()
@@ -159,7 +159,7 @@ def test_what_could_not_be_started_with_changes_nothing(file: Path, text: str, s
     """An editor empties a file before it writes it: no limit is lifted meanwhile."""
     file.write_text(f"{TEXT}\nmax-nodes-total: 7\n")
     source = SettingsSource({}, str(file))
-    reloader = Reloader(source, source.load().settings)
+    reloader = watch_settings(source, source.load().settings)
     file.write_text(text)
     change = reloader.look()
     assert change is not None
@@ -168,4 +168,4 @@ def test_what_could_not_be_started_with_changes_nothing(file: Path, text: str, s
 
 
 def test_without_a_file_there_is_nothing_to_look_at() -> None:
-    assert Reloader(SettingsSource({}, None), Settings()).look() is None
+    assert watch_settings(SettingsSource({}, None), Settings()).look() is None

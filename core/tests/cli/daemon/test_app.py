@@ -15,7 +15,7 @@ from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.clocks import SystemClock
 from nodewright.adapters.kube.api import ApiError, Request
-from nodewright.cli.daemon.app import DaemonApp, DaemonOptions
+from nodewright.cli.daemon.build import DaemonOptions, build_daemon
 from nodewright.cli.settings.flags import SettingsSource
 from nodewright.model.timestamps import format_moment
 
@@ -139,7 +139,7 @@ def running(folder: Path, address: str, wall: WallClock, log: Log) -> Iterator[N
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
     (folder / "config.yaml").write_text(json.dumps(settings))
     source = SettingsSource({}, str(folder / "config.yaml"))
-    app = DaemonApp(source, source.load().settings, DaemonOptions(wall=wall), log)
+    app = build_daemon(source, source.load().settings, DaemonOptions(wall=wall), log)
     with app:
         thread = threading.Thread(target=app.run)
         thread.start()

@@ -11,7 +11,7 @@ from nodewright.adapters.kube.caches import CacheOptions, Caches
 from nodewright.adapters.metrics import Metrics
 from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.adapters.web import HealthCheck, Pages
-from nodewright.cli.daemon.app import health_limits, make_servers, public_pages, usual_address
+from nodewright.cli.daemon.build import health_limits, make_servers, public_pages, usual_address
 from nodewright.cli.daemon.debug_server import DebugServer
 from nodewright.model.settings import ServingSettings, Settings
 

@@ -7,7 +7,8 @@ from queue import SimpleQueue
 
 import click
 
-from nodewright.cli.daemon.app import DaemonApp, DaemonOptions
+from nodewright.cli.daemon.app import DaemonApp
+from nodewright.cli.daemon.build import DaemonOptions, build_daemon
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
 
@@ -38,7 +39,7 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
     loaded = source.load()
     check_daemon(loaded.settings)
     options = DaemonOptions(dry_run=dry_run, shadow=shadow, once=once, seed=seed)
-    engine = DaemonApp(source, loaded.settings, options, sys.stderr.buffer)
+    engine = build_daemon(source, loaded.settings, options, sys.stderr.buffer)
     for note in loaded.idle:
         engine.log.say(note, level="warning")
     threading.excepthook = engine.log.thread_ended

@@ -31,12 +31,17 @@ class Change(NamedTuple):
 
 
 class Reloader:
-    """Watches the file of ``source``; ``settings`` are those that the process runs with."""
+    """Watches the settings file of ``source``. ``text`` is what the file held when ``settings`` were read from it."""
 
-    def __init__(self, source: SettingsSource, settings: Settings) -> None:
+    def __init__(self, source: SettingsSource, settings: Settings, text: bytes | str | None) -> None:
         self._source = source
         self._settings = settings
-        self._text = _read(source)
+        self._text = text
+
+    @property
+    def settings(self) -> Settings:
+        """Return the settings that the process runs with."""
+        return self._settings
 
     def look(self) -> Change | None:
         """None: the file says what it said."""
@@ -65,6 +70,11 @@ class Reloader:
         check_daemon(wanted)
         if self._settings.providers and not wanted.providers:
             raise ConfigError(f"{self._source.config}: it names no providers any more")
+
+
+def watch_settings(source: SettingsSource, settings: Settings) -> Reloader:
+    """Read the settings file and return what watches it from now on."""
+    return Reloader(source, settings, _read(source))
 
 
 def is_safe(setting: Setting) -> bool:

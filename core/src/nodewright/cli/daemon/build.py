@@ -1,0 +1,284 @@
+"""Build what ``nodewright run`` runs: all that reads files, opens connections or loads plugins happens here."""
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import BinaryIO, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from nodewright.actuation.ports import STATUS_KIND
+from nodewright.adapters.clocks import BootClock, SteadyClock, SystemClock, ThreadAlarm
+from nodewright.adapters.kube.api import GuardedApi, MeteredApi
+from nodewright.adapters.kube.caches import CacheOptions, Caches, optional_kinds
+from nodewright.adapters.kube.cluster import KubeCluster
+from nodewright.adapters.kube.config_maps import ConfigMaps
+from nodewright.adapters.kube.connection import connect
+from nodewright.adapters.kube.dry_run import DryCluster, DryStore
+from nodewright.adapters.kube.events import KubeEvents, OwnMaps
+from nodewright.adapters.kube.lease import Leadership, LeaseOptions
+from nodewright.adapters.kube.node_cleanup import NodeCleaner
+from nodewright.adapters.kube.status_config_map import StatusMap
+from nodewright.adapters.kube.store import PAUSE_NAME, ConfigMapStore, read_pause_text
+from nodewright.adapters.logs import ConditionLog, JsonLog, LoggedEvents
+from nodewright.adapters.metrics import Metrics, Sources
+from nodewright.adapters.provider import ProviderClient
+from nodewright.adapters.web import HealthCheck, HealthLimits, Page, Pages, Query, WebServer
+from nodewright.cli.connect import Connector
+from nodewright.cli.daemon.app import ClusterParts, DaemonApp, EngineParts, ProcessParts, ReportParts
+from nodewright.cli.daemon.call_meter import CallMeter
+from nodewright.cli.daemon.debug_server import DebugServer
+from nodewright.cli.daemon.dry_run_planning import DryRunPlanning
+from nodewright.cli.daemon.leader_state import LeaderState
+from nodewright.cli.daemon.reload import watch_settings
+from nodewright.cli.daemon.shadow import ShadowTeller
+from nodewright.cli.settings.flags import SettingsSource
+from nodewright.engine.ports import Ports
+from nodewright.expander.priority import CONFIG_MAP
+from nodewright.model.clock import Clock
+from nodewright.model.errors import ConfigError
+from nodewright.model.settings import Settings
+from nodewright.model.write_fence import WriteFence
+
+_IN_A_POD = "KUBERNETES_SERVICE_HOST"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaemonOptions:
+    """What the command line says about this run, beside the settings.
+
+    ``shadow``: compare with another autoscaler that manages this cluster. It writes nothing, as with ``dry_run``.
+    ``once``: run one loop. ``seed`` makes the random expander repeatable; None: a new seed each time. ``wall`` tells the
+    time of day.
+    """
+
+    dry_run: bool = False
+    shadow: bool = False
+    once: bool = False
+    seed: int | None = None
+    wall: Clock = field(default_factory=SystemClock)
+
+    @property
+    def only_looks(self) -> bool:
+        """Return whether this process writes nothing anywhere."""
+        return self.dry_run or self.shadow
+
+
+class _Seeds(NamedTuple):
+    """Drawn in this order from the seed of the command line, so that a run can be repeated."""
+
+    shadow: int
+    providers: int
+
+
+def build_daemon(source: SettingsSource, settings: Settings, options: DaemonOptions, log: BinaryIO) -> DaemonApp:
+    """Return the daemon, ready to be entered. ``settings`` are what ``source`` holds now.
+
+    Raises ConfigError and PluginError: for a kubeconfig, an address or a plugin that cannot be used, or without
+    providers.
+    """
+    process = _build_process(source, settings, options, log)
+    cluster = _build_cluster(process, settings, options)
+    seeds = _Seeds(
+        shadow=process.random.randrange(2**32) if options.shadow else 0, providers=process.random.randrange(2**32)
+    )
+    providers = _connect_providers(process, cluster, settings, options, seeds.providers)
+    planning = DryRunPlanning() if options.only_looks else None
+    report = _build_report(process, cluster, settings, providers, shadow_seed=seeds.shadow if options.shadow else None)
+    kind = DryCluster if options.only_looks else KubeCluster
+    ports = Ports(
+        cluster=kind(cluster.guarded, cluster.caches, max_age=settings.cluster.max_cache_age),
+        providers=providers,
+        store=DryStore(cluster.store) if options.only_looks else cluster.store,
+        events=cluster.events,
+        audit=process.log,
+        gate=cluster.fence,
+    )
+    engine = EngineParts(ports=ports, dry_run=planning, once=options.once, shadows=options.shadow)
+    return DaemonApp(process, cluster, report, engine)
+
+
+def _build_process(source: SettingsSource, settings: Settings, options: DaemonOptions, log: BinaryIO) -> ProcessParts:
+    # Logs, events and the lease show the time of day. Decisions and waiting use the steady clock.
+    wall, boot = options.wall, BootClock()
+    json_log = JsonLog(log, wall)
+    return ProcessParts(
+        log=json_log,
+        conditions=ConditionLog(json_log),
+        wall=wall,
+        boot=boot,
+        clock=SteadyClock(wall.now, boot.now, wall.sleep),
+        alarm=ThreadAlarm(),
+        random=Random(options.seed),
+        reloader=watch_settings(source, settings),
+    )
+
+
+def _build_cluster(process: ProcessParts, settings: Settings, options: DaemonOptions) -> ClusterParts:
+    cluster, looks = settings.cluster, options.only_looks
+    connection = connect(kubeconfig=cluster.kubeconfig, server=cluster.kubernetes, user_agent=cluster.user_agent)
+    api = MeteredApi(connection)
+    elects = settings.leader.leader_elect and not looks
+    leadership = _make_leadership(process, api, settings, lambda: not store.exists()) if elects else None
+    leader = LeaderState(leadership, process.log, only_looks=looks)
+    # The engine writes through this client. The lease and events are written without being the leader.
+    guarded = GuardedApi(api, leader.remaining)
+    caches = _make_caches(process, api, settings, follows_status=options.shadow)
+    maps = ConfigMaps(guarded, cluster.namespace)
+    shows = cluster.write_status_configmap and not looks
+    status = StatusMap(maps, cluster.status_config_map_name) if shows else None
+
+    def read_pause() -> str | None:
+        held = next(iter(caches.config_map(PAUSE_NAME).all()), None)
+        return read_pause_text(held.data) if held is not None else None
+
+    def find_uid(kind: str, name: str) -> str:
+        if (kind, name) == (STATUS_KIND, f"{cluster.namespace}/{cluster.status_config_map_name}"):
+            return status.uid if status is not None else ""
+        return caches.uid_of(kind, name)
+
+    store = ConfigMapStore(maps, read_pause)
+    kube_events = None if looks else KubeEvents(api, process.wall, find_uid)
+    logged = LoggedEvents(process.log, kube_events)
+    return ClusterParts(
+        api=api,
+        guarded=guarded,
+        leader=leader,
+        fence=WriteFence(process.boot.now, leader.remaining),
+        caches=caches,
+        store=store,
+        status=status,
+        kube_events=kube_events,
+        events=OwnMaps(logged, cluster.namespace, cluster.status_config_map_name),
+        cleaner=None if looks else NodeCleaner(guarded, cluster.node_object_cleanup_delay),
+    )
+
+
+def _make_leadership(
+    process: ProcessParts, api: MeteredApi, settings: Settings, is_first: Callable[[], bool]
+) -> Leadership:
+    options = lease_options(settings, is_first)
+    tell = partial(process.conditions.see, "the lease")
+    return Leadership(api, options, process.boot, process.wall, process.random, tell)
+
+
+def _make_caches(process: ProcessParts, api: MeteredApi, settings: Settings, *, follows_status: bool) -> Caches:
+    cluster = settings.cluster
+    names = (CONFIG_MAP, PAUSE_NAME, *((cluster.status_config_map_name,) if follows_status else ()))
+    followed = CacheOptions(namespace=cluster.namespace, config_maps=names, optional=optional_kinds(settings))
+
+    def see_unschedulable() -> None:
+        if process.reloader.settings.loop.frequent_loops_enabled:
+            process.alarm.ring()
+
+    return Caches(api, process.clock, process.random, followed, see_unschedulable)
+
+
+def _connect_providers(
+    process: ProcessParts, cluster: ClusterParts, settings: Settings, options: DaemonOptions, seed: int
+) -> tuple[ProviderClient, ...]:
+    if not settings.providers:
+        raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
+    connector = Connector(
+        clock=process.clock,
+        seed=seed,
+        dry_run=options.only_looks,
+        honours_retry_after=settings.policy.waits_for_busy_clouds,
+        gate=cluster.fence,
+    )
+    return connector.connect_all(settings.providers)
+
+
+def _build_report(
+    process: ProcessParts,
+    cluster: ClusterParts,
+    settings: Settings,
+    providers: tuple[ProviderClient, ...],
+    *,
+    shadow_seed: int | None,
+) -> ReportParts:
+    meter, events = CallMeter(providers), cluster.kube_events
+    sources = Sources(
+        kube_requests=cluster.api.counts,
+        lease=cluster.leader.counts,
+        hooks=meter.hooks,
+        cloud_calls=meter.cloud_calls,
+        dropped_events=lambda: events.dropped if events is not None else 0,
+        state_writes=lambda: cluster.store.writes,
+    )
+    metrics = Metrics(settings, sources)
+    health = HealthCheck(health_limits(settings), process.clock)
+    debug_server = DebugServer(process.clock, cluster.leader.excuse)
+    name = settings.cluster.status_config_map_name
+    shadow = None if shadow_seed is None else ShadowTeller(cluster.caches, name, process.log, metrics, shadow_seed)
+    private = {**debug_server.pages(), **(shadow.pages() if shadow is not None else {})}
+    return ReportParts(
+        meter=meter,
+        metrics=metrics,
+        health=health,
+        debug_server=debug_server,
+        shadow=shadow,
+        servers=make_servers(settings, public_pages(metrics, health, cluster.caches), private),
+    )
+
+
+def lease_options(settings: Settings, is_first: Callable[[], bool]) -> LeaseOptions:
+    """Return what the settings say about the lease, under a name that no other process has."""
+    leader = settings.leader
+    return LeaseOptions(
+        namespace=leader.leader_elect_resource_namespace or settings.cluster.namespace,
+        name=leader.leader_elect_resource_name,
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        duration=leader.leader_elect_lease_duration,
+        renew_deadline=leader.leader_elect_renew_deadline,
+        retry_period=leader.leader_elect_retry_period,
+        is_first=is_first,
+    )
+
+
+def make_servers(settings: Settings, public: Pages, private: Pages) -> tuple[WebServer, ...]:
+    """Return the servers of the public pages and, where an address is set, of the private ones.
+
+    Anyone who reaches the pod may read the public pages. Raises ConfigError for an address that cannot be used.
+    """
+    serving = settings.serving
+    address = serving.address or usual_address(os.environ)
+    servers: tuple[WebServer, ...] = (WebServer("address", address, public),)
+    if serving.debug_address:
+        servers += (WebServer("debug_address", serving.debug_address, private),)
+    return servers
+
+
+def usual_address(environ: Mapping[str, str]) -> str:
+    """Return cluster-autoscaler's address inside a pod, and one that only this machine reaches elsewhere."""
+    return ":8085" if _IN_A_POD in environ else "127.0.0.1:8085"
+
+
+def health_limits(settings: Settings) -> HealthLimits:
+    """Return after how many seconds without a loop or without success the process counts as unhealthy."""
+    serving = settings.serving
+    return HealthLimits(
+        inactivity=serving.max_inactivity, failing=serving.max_failing_time, startup=serving.max_startup_time
+    )
+
+
+def public_pages(metrics: Metrics, health: HealthCheck, caches: Caches) -> Pages:
+    """Return /metrics, /health-check and /readyz: pages that show nothing of pods or nodes."""
+
+    def check(_: Query) -> Page:
+        problem = health.problem()
+        return Page(f"Error: {problem}\n".encode(), 500) if problem else Page(b"OK\n")
+
+    def ready(_: Query) -> Page:
+        missing = caches.missing()
+        return Page(f"not listed yet: {', '.join(missing)}\n".encode(), 503) if missing else Page(b"OK\n")
+
+    return {
+        "/metrics": lambda _: Page(metrics.page(), content_type=CONTENT_TYPE_LATEST),
+        "/health-check": check,
+        "/readyz": ready,
+    }
