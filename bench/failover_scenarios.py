@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodewright_simulator.scenario import Crash, DeploymentSpec, PodTemplate, Scenario, Seconds
+from nodewright_simulator.scenario import Crash, DeploymentSpec, PodShape, Scenario, TimeSpan
 from nodewright_simulator.scenario_file import check_scenario
 
 MINUTE = 60.0
@@ -12,7 +12,7 @@ MINUTE = 60.0
 FAILURE = 60 * MINUTE
 HORIZON = 8 * 60 * MINUTE
 _GROUP = {"cpu": 4, "memory": "16Gi", "max_size": 200, "provision_delay": {"lognormal": ["60s", 0.3]}}
-_POD = PodTemplate(cpu=3, memory="4Gi")  # one to a machine
+_POD = PodShape(cpu=3, memory="4Gi")  # one to a machine
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def build(name: str, mode: Mode, seed: int = 1) -> Scenario:
     scenario = Scenario(
         name=name,
         description=case.title,
-        duration=Seconds(FAILURE + HORIZON),
+        duration=TimeSpan(FAILURE + HORIZON),
         seed=seed,
         settings={"expander": "price", "scale-down-enabled": False, **mode.settings},
         providers={"fake": cloud},
@@ -68,7 +68,7 @@ def build(name: str, mode: Mode, seed: int = 1) -> Scenario:
 
 def _pods(name: str, count: int, at: float) -> DeploymentSpec:
     """Pods that come just before a loop."""
-    return DeploymentSpec(name=name, replicas=count, at=Seconds(max(0.0, at - 5)), pod=_POD)
+    return DeploymentSpec(name=name, replicas=count, at=TimeSpan(max(0.0, at - 5)), pod=_POD)
 
 
 def _group(name: str, price: float, **more: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def seed_3() -> Case:
         demand=(_pods("web", 5, FAILURE),),
         delivers=frozenset({"b"}),
         warm=False,
-        timeline=(Crash(at=Seconds(FAILURE - 10), after_effect=True, down=Seconds(30), keeps_memory=False),),
+        timeline=(Crash(at=TimeSpan(FAILURE - 10), after_effect=True, down=TimeSpan(30), keeps_memory=False),),
     )
 
 

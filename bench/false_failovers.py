@@ -15,7 +15,7 @@ from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.journal import What
-from nodewright_simulator.scenario import DeploymentSpec, PodTemplate, Scenario, Seconds
+from nodewright_simulator.scenario import DeploymentSpec, PodShape, Scenario, TimeSpan
 
 PROVISION_SECONDS = 900.0
 ARRIVALS = 10_000
@@ -110,15 +110,15 @@ def _scenario(settings: Mapping[str, Any], place: str, seed: int) -> Scenario:
     ]
     # The cloud keeps its word: what was asked for comes, though it was given up.
     keeps = {"kind": "partial", "hook": "decrease_target_size", "at_most": 0}
-    pod = PodTemplate(cpu=3, memory="4Gi")
+    pod = PodShape(cpu=3, memory="4Gi")
     return Scenario(
         name=f"false failovers, {place}",
-        duration=Seconds(len(_BATCHES) * _EVERY + 4 * 3600),
+        duration=TimeSpan(len(_BATCHES) * _EVERY + 4 * 3600),
         seed=seed,
         settings={"expander": "price", "scale-down-enabled": False, **settings},
         providers={"fake": {"groups": groups, "faults": [keeps], "switched_off": ["fast_failure_detection"]}},
         deployments=tuple(
-            DeploymentSpec(name=f"batch-{n}", replicas=size, at=Seconds(n * _EVERY + 5), pod=pod)
+            DeploymentSpec(name=f"batch-{n}", replicas=size, at=TimeSpan(n * _EVERY + 5), pod=pod)
             for n, size in enumerate(_BATCHES)
         ),
     )

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 
 from nodewright.cli.settings.known_flags import KNOWN, PROVIDER_FIELDS, SECTIONS, SETTINGS
-from nodewright.cli.settings.values import Kind, Setting, write_value
+from nodewright.cli.settings.values import Setting, SettingKind, write_value
 from nodewright.model.settings import Settings
 from nodewright.model.settings_base import Help
-from nodewright_simulator.scenario import Scenario, Seconds
+from nodewright_simulator.scenario import Scenario, TimeSpan
 
 _DURATION = r"^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -66,7 +66,7 @@ def _value_schema(setting: Setting, *, seconds: bool = False) -> dict[str, Any]:
     """Return the schema of one setting's value as it stands in YAML. ``seconds``: a time may be a number of them."""
     told, default = setting.help, setting.default
     text = f"{told.text} Raised: {told.raised[0].lower()}{told.raised[1:]}" if told.raised else told.text
-    default = write_value(setting, default) if setting.kind is Kind.DURATION else default
+    default = write_value(setting, default) if setting.kind is SettingKind.DURATION else default
     return {
         "description": text,
         "default": list(default) if isinstance(default, tuple) else default,
@@ -75,15 +75,24 @@ def _value_schema(setting: Setting, *, seconds: bool = False) -> dict[str, Any]:
 
 
 def _kind(setting: Setting, *, seconds: bool) -> dict[str, Any]:
-    if get_origin(setting.type) is not None and setting.kind is Kind.TEXT and get_args(setting.type)[0] is not str:
+    if (
+        get_origin(setting.type) is not None
+        and setting.kind is SettingKind.TEXT
+        and get_args(setting.type)[0] is not str
+    ):
         return {"enum": list(get_args(setting.type))}
-    if setting.kind is Kind.DURATION:
+    if setting.kind is SettingKind.DURATION:
         words = "".join(f"|{word}" for word in setting.words)
         number = {"type": "number", "minimum": 0} if seconds else {"const": 0}
         return {"anyOf": [{"type": "string", "pattern": _DURATION[:-1] + words + "$"}, number]}
-    if setting.kind is Kind.LIST:
+    if setting.kind is SettingKind.LIST:
         return {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-    kinds = {Kind.BOOLEAN: "boolean", Kind.INTEGER: "integer", Kind.NUMBER: "number", Kind.MAPPING: "object"}
+    kinds = {
+        SettingKind.BOOLEAN: "boolean",
+        SettingKind.INTEGER: "integer",
+        SettingKind.NUMBER: "number",
+        SettingKind.MAPPING: "object",
+    }
     return {"type": kinds.get(setting.kind, "string"), **_bounds(setting.type)}
 
 
@@ -132,7 +141,7 @@ _PLAIN_TYPES: dict[Any, dict[str, Any]] = {
     float: {"type": "number"},
     bool: {"type": "boolean"},
     type(None): {"type": "null"},
-    Seconds: {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DURATION}]},
+    TimeSpan: {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DURATION}]},
 }
 
 

@@ -7,7 +7,7 @@ from nodewright.model.meta import ObjectMeta
 from nodewright.testkit import build_node, build_pod, build_taint
 from nodewright_simulator.agenda import Agenda
 from nodewright_simulator.cluster import SimulatedCluster
-from nodewright_simulator.controllers import Deployment, Jobs, start_daemons
+from nodewright_simulator.controllers import DeploymentController, Jobs, start_daemons
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.scheduler import Scheduler
 
@@ -22,8 +22,8 @@ def world() -> World:
     return cluster, Agenda(), journal
 
 
-def deploy(cluster: SimulatedCluster, replicas: int) -> Deployment:
-    deployment = Deployment(cluster, "web", build_pod("web", cpu="1", unschedulable=False))
+def deploy(cluster: SimulatedCluster, replicas: int) -> DeploymentController:
+    deployment = DeploymentController(cluster, "web", build_pod("web", cpu="1", unschedulable=False))
     deployment.scale(replicas, 0.0)
     cluster.schedule(0.0)
     return deployment

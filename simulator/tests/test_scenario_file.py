@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodewright.model.errors import ConfigError
-from nodewright_simulator.scenario import Crash, Outage, PauseWrites, Restart, ResumeWrites, Scale, Seconds
+from nodewright_simulator.scenario import Crash, Outage, PauseWrites, Restart, ResumeWrites, Scale, TimeSpan
 from nodewright_simulator.scenario_file import load_scenario, read_flat_settings, read_scenario
 
 MINIMAL = "name: x\nduration: 1h\nproviders: {fake: {}}\n"
@@ -49,12 +49,12 @@ timeline:
     assert scenario.deployments[0].at == 90.0
     assert scenario.jobs[0].every == 90.0
     assert scenario.timeline == (
-        Scale(at=Seconds(300), deployment="web", replicas=6),
-        Crash(at=Seconds(360), after_effect=True),
-        Restart(at=Seconds(420), down=Seconds(5), keeps_memory=False),
-        Outage(at=Seconds(480), lasts=Seconds(900), nodes=2),
-        PauseWrites(at=Seconds(540), lasts=Seconds(60)),
-        ResumeWrites(at=Seconds(600)),
+        Scale(at=TimeSpan(300), deployment="web", replicas=6),
+        Crash(at=TimeSpan(360), after_effect=True),
+        Restart(at=TimeSpan(420), down=TimeSpan(5), keeps_memory=False),
+        Outage(at=TimeSpan(480), lasts=TimeSpan(900), nodes=2),
+        PauseWrites(at=TimeSpan(540), lasts=TimeSpan(60)),
+        ResumeWrites(at=TimeSpan(600)),
     )
 
 

@@ -14,7 +14,7 @@ from nodewright.engine.brain import Planning
 from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import Capability, NodeStart, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock, build_pod
-from nodewright_simulator.controllers import Deployment
+from nodewright_simulator.controllers import DeploymentController
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.simulation import RunOptions, Simulation
 
@@ -95,7 +95,7 @@ class EnginePlay:
         chosen = settings or Settings(scale_up=ScaleUpSettings(expander="price"))
         options = RunOptions(end=end, settings=chosen, brain=Planning(strict=True))
         self._simulation = Simulation(clock, [client], options)
-        web = Deployment(self._simulation.cluster, "web", build_pod("web", cpu="1500m", unschedulable=False))
+        web = DeploymentController(self._simulation.cluster, "web", build_pod("web", cpu="1500m", unschedulable=False))
         self._simulation.agenda.at(PODS_AT, lambda at: web.scale(3, at))
 
     def at(self, moment: float, happening: Callable[[], object]) -> None:

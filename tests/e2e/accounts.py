@@ -13,7 +13,7 @@ from tests.e2e.daemon import wait_until
 from tests.e2e.helm import render_mode
 from tests.e2e.rights import path_of, read_roles
 
-from nodewright.adapters.kube.connection import Pod
+from nodewright.adapters.kube.connection import PodEnvironment
 
 CORE = "/api/v1/namespaces/kube-system"
 _ACCOUNTS = f"{CORE}/serviceaccounts"
@@ -85,9 +85,9 @@ class PodFolder:
             (folder / name).symlink_to(f"..data/{name}")
 
     @property
-    def pod(self) -> Pod:
+    def pod(self) -> PodEnvironment:
         host, port = self._plane.server.removeprefix("https://").split(":")
-        return Pod(self.path, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
+        return PodEnvironment(self.path, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
 
     def mount(self, account: Account) -> None:
         """A new token, of whichever account."""

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from nodewright.cli.settings.known_flags import KNOWN, PROVIDER_FIELDS, SETTINGS, SHORT_FORM
-from nodewright.cli.settings.values import Kind, list_settings
+from nodewright.cli.settings.values import SettingKind, list_settings
 from nodewright.model.group import GroupOptions
 from nodewright.model.settings_base import SAME, Help
 from nodewright_simulator.scenario import Event, Scenario
@@ -50,8 +50,10 @@ def test_a_description_is_sentences_and_names_only_what_there_is(flag: str) -> N
 @pytest.mark.parametrize("flag", sorted(DESCRIBED))
 def test_of_what_can_be_raised_it_is_said_what_that_changes(flag: str) -> None:
     setting = DESCRIBED[flag]
-    assert bool(setting.help.raised) >= (setting.kind in (Kind.DURATION, Kind.INTEGER, Kind.NUMBER))
-    assert bool(setting.help.unit) >= (setting.kind in (Kind.INTEGER, Kind.NUMBER))
+    assert bool(setting.help.raised) >= (
+        setting.kind in (SettingKind.DURATION, SettingKind.INTEGER, SettingKind.NUMBER)
+    )
+    assert bool(setting.help.unit) >= (setting.kind in (SettingKind.INTEGER, SettingKind.NUMBER))
 
 
 @pytest.mark.parametrize("flag", sorted(DESCRIBED))

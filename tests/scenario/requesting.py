@@ -18,7 +18,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
-from nodewright_simulator.scenario import PodTemplate as PodShape
+from nodewright_simulator.scenario import PodShape
 from nodewright_simulator.workloads import pod_of
 
 ON = {"enable-provisioning-requests": True}

@@ -23,10 +23,10 @@ from nodewright.planner.plan import Plan, PlannedAction
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider, fixed
-from nodewright_simulator.controllers import Deployment
+from nodewright_simulator.controllers import DeploymentController
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import Decision, SimulationResult
-from nodewright_simulator.scenario import PodTemplate
+from nodewright_simulator.scenario import PodShape
 from nodewright_simulator.scenario_file import read_flat_settings
 from nodewright_simulator.simulation import RunOptions, Simulation
 from nodewright_simulator.workloads import pod_of
@@ -78,8 +78,8 @@ class Story:
 
     def deploy(self, name: str, *steps: tuple[float, int], **template: Any) -> None:
         """A deployment, and how many pods it has from when on."""
-        pod = pod_of(name, PodTemplate(**{"cpu": "1", "memory": "1Gi", **template}))
-        deployment = Deployment(self.simulation.cluster, name, pod)
+        pod = pod_of(name, PodShape(**{"cpu": "1", "memory": "1Gi", **template}))
+        deployment = DeploymentController(self.simulation.cluster, name, pod)
         for at, count in steps:
             self.simulation.agenda.at(at, partial(deployment.scale, count))
 

@@ -21,10 +21,10 @@ from nodewright.planner.plan import Plan
 from nodewright.predicates import explain
 from nodewright_simulator.api_server import BudgetRule, Refusal
 from nodewright_simulator.cluster import SimulatedPod
-from nodewright_simulator.controllers import Deployment, named
+from nodewright_simulator.controllers import DeploymentController, named
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import SimulationResult
-from nodewright_simulator.scenario import PodTemplate, SpreadSpec
+from nodewright_simulator.scenario import PodShape, SpreadSpec
 from nodewright_simulator.workloads import pod_of
 
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -89,12 +89,12 @@ class Watched(Story):
 
     def create(self, kind: str, first: int, later: int) -> None:
         cluster, agenda = self.simulation.cluster, self.simulation.agenda
-        template = pod_of(kind, PodTemplate(cpu="1", memory="1Gi", **{"grace": GRACE, **KINDS[kind]}))
+        template = pod_of(kind, PodShape(cpu="1", memory="1Gi", **{"grace": GRACE, **KINDS[kind]}))
         if kind == "bare":
             for number in range(first):
                 cluster.submit(SimulatedPod(pod=named(template, f"bare-{number}", 0.0), arrived=0.0))
             return
-        deployment = Deployment(cluster, kind, template)
+        deployment = DeploymentController(cluster, kind, template)
         agenda.at(1.0, partial(deployment.scale, first))
         agenda.at(LATER, partial(deployment.scale, later))
 

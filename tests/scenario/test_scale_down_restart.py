@@ -15,7 +15,7 @@ from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import ProviderSettings
 from nodewright_simulator.journal import What
 from nodewright_simulator.result import SimulationResult
-from nodewright_simulator.scenario import PodTemplate, Seconds
+from nodewright_simulator.scenario import PodShape, TimeSpan
 from nodewright_simulator.simulation import Simulation
 from nodewright_simulator.workloads import engine_pod
 
@@ -135,7 +135,7 @@ def test_the_engine_moves_with_its_pod() -> None:
     Pods of a half emptied node that are ending need no place, so that the next engine goes on at once.
     """
     story = make()
-    pod = engine_pod(PodTemplate(cpu="100m", namespace="nodewright", grace=Seconds(10)))
+    pod = engine_pod(PodShape(cpu="100m", namespace="nodewright", grace=TimeSpan(10)))
     story.simulation.host_engine(pod)
     result = story.result
     moves = [fact.at for fact in result.journal if fact.what == What.ENGINE_STOPPED]

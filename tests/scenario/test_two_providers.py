@@ -11,7 +11,7 @@ from nodewright.model.settings import ScaleUpSettings, Settings
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import build_pod
 from nodewright_fake import FakeProvider
-from nodewright_simulator.controllers import Deployment
+from nodewright_simulator.controllers import DeploymentController
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.simulation import RunOptions, Simulation
 
@@ -52,7 +52,7 @@ def run(faults: list[dict[str, Any]]) -> SimulationResult:
     providers = [connect("cheap", clock, 0.1, faults), connect("dear", clock, 0.2, [])]
     settings = Settings(scale_up=ScaleUpSettings(expander="price"))
     simulation = Simulation(clock, providers, RunOptions(end=1800.0, settings=settings, brain=Planning(strict=True)))
-    web = Deployment(simulation.cluster, "web", build_pod("web", cpu="1", memory="1Gi", unschedulable=False))
+    web = DeploymentController(simulation.cluster, "web", build_pod("web", cpu="1", memory="1Gi", unschedulable=False))
     simulation.agenda.at(5.0, lambda at: web.scale(8, at))
     return simulation.run()
 

@@ -11,7 +11,7 @@ import pytest
 from kubernetes.config.config_exception import ConfigException
 
 from nodewright.adapters.kube.api import MERGE_PATCH, ApiError, Request
-from nodewright.adapters.kube.connection import Connection, Pod, connect, load_credentials, load_pod
+from nodewright.adapters.kube.connection import Connection, PodEnvironment, connect, load_credentials, load_pod
 from nodewright.model.errors import ConfigError
 
 EXEC = "client.authentication.k8s.io/v1"
@@ -213,8 +213,8 @@ def test_a_pod_that_is_not_told_everything_is_none(tmp_path: Path, missing: str)
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     for name in ("token", "ca.crt"):
         (tmp_path / name).write_text("x")
-    assert load_credentials("", Pod(tmp_path, environ)).configuration.host == "https://10.0.0.1:443"
+    assert load_credentials("", PodEnvironment(tmp_path, environ)).configuration.host == "https://10.0.0.1:443"
     environ.pop(missing, None)
     (tmp_path / missing).unlink(missing_ok=True)
     with pytest.raises(ConfigException):
-        load_pod(Pod(tmp_path, environ))
+        load_pod(PodEnvironment(tmp_path, environ))

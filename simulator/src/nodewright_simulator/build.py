@@ -17,7 +17,7 @@ from nodewright.model.errors import ConfigError
 from nodewright.model.pod import Pod
 from nodewright.spec.context import ProviderContext
 from nodewright_simulator.api_server import EDIT, Refusal
-from nodewright_simulator.controllers import Deployment, named
+from nodewright_simulator.controllers import DeploymentController, named
 from nodewright_simulator.openb import Trace, group_options, load_openb, load_packaged_cut
 from nodewright_simulator.scenario import (
     Crash,
@@ -236,7 +236,7 @@ def _add_buffer(simulation: Simulation, spec: SpareSpec, scenario: Scenario) -> 
 
 def _add_deployments(simulation: Simulation, scenario: Scenario) -> None:
     for spec in scenario.deployments:
-        deployment = Deployment(simulation.cluster, spec.name, pod_of(spec.name, spec.pod))
+        deployment = DeploymentController(simulation.cluster, spec.name, pod_of(spec.name, spec.pod))
         steps = [(spec.at, spec.replicas)]
         steps += [(s.at, s.replicas) for s in scenario.timeline if isinstance(s, Scale) and s.deployment == spec.name]
         for at, replicas in steps:

@@ -36,7 +36,7 @@ _DAEMON_TOLERATIONS = tuple(
 )
 
 
-class Deployment:
+class DeploymentController:
     """Keeps ``replicas`` pods of one template; a lost one is replaced at once. Others may want to know of both."""
 
     def __init__(

@@ -20,7 +20,7 @@ import msgspec
 
 from nodewright.model.errors import ConfigError
 from nodewright.model.printable import printable
-from nodewright_simulator.scenario import Scenario, Seconds, TraceSpec
+from nodewright_simulator.scenario import Scenario, TimeSpan, TraceSpec
 
 GPU_RESOURCE = "nvidia.com/gpu"
 
@@ -122,7 +122,7 @@ def _load(folder: Path | Traversable) -> Trace:
     return Trace(shapes=dict(shapes), pods=tuple(sorted(pods, key=lambda pod: (pod.created, pod.name))))
 
 
-class _Row:
+class _TraceRow:
     """A line of a table and where it stands."""
 
     def __init__(self, place: str, values: Mapping[str, str]) -> None:
@@ -133,7 +133,7 @@ class _Row:
         return self._values[column]
 
 
-def _pod(row: _Row) -> TracePod:
+def _pod(row: _TraceRow) -> TracePod:
     created, deleted = _number(row, "creation_time"), _number(row, "deletion_time")
     began = _number(row, "scheduled_time") if row["scheduled_time"] else created
     return TracePod(
@@ -146,7 +146,7 @@ def _pod(row: _Row) -> TracePod:
     )
 
 
-def _rows(folder: Path | Traversable, table: str, columns: Sequence[str]) -> Iterator[_Row]:
+def _rows(folder: Path | Traversable, table: str, columns: Sequence[str]) -> Iterator[_TraceRow]:
     found = _find(folder, table)
     if found is None:
         raise ConfigError(f"{folder}: holds neither {table} nor {table}.gz")
@@ -160,7 +160,7 @@ def _rows(folder: Path | Traversable, table: str, columns: Sequence[str]) -> Ite
             place = f"{found} line {lines.line_num}"
             if len(values) != len(header):
                 raise ConfigError(f"{place}: has {len(values)} values for {len(header)} columns")
-            yield _Row(place, dict(zip(header, values, strict=True)))
+            yield _TraceRow(place, dict(zip(header, values, strict=True)))
     except csv.Error as error:
         raise ConfigError(f"{found} line {lines.line_num}: {error}") from error
 
@@ -184,14 +184,14 @@ def _text(found: Path | Traversable) -> str:
         raise ConfigError(f"{found}: not UTF-8 text") from None
 
 
-def _whole(row: _Row, column: str) -> int:
+def _whole(row: _TraceRow, column: str) -> int:
     text = row[column]
     if not (text.isascii() and text.isdecimal() and len(text) <= 15):
         raise ConfigError(f"{row.place}: {column} is '{printable(text, 40)}', not a whole number")
     return int(text)
 
 
-def _number(row: _Row, column: str) -> float:
+def _number(row: _TraceRow, column: str) -> float:
     text = row[column]
     if not (text.isascii() and text.replace(".", "", 1).isdecimal() and len(text) <= 20):
         raise ConfigError(f"{row.place}: {column} is '{printable(text, 40)}', not a time in seconds")
@@ -209,7 +209,7 @@ def demo_scenario() -> Scenario:
     return Scenario(
         name="Rush hour on a GPU cluster, with a stock-out",
         description="400 pods of a production trace (openb) within an hour; one kind of node is sold out in between.",
-        duration=Seconds(100 * 60),
+        duration=TimeSpan(100 * 60),
         settings={"expander": "least-waste"},
         providers={"fake": {"stock_outs": [stock_out]}},
         trace=TraceSpec(rush=12),
@@ -220,7 +220,7 @@ def trace_scenario(folder: str, *, compression: float = 1.0, all_at_once: bool =
     """A whole trace, replayed until its last pod has ended."""
     return Scenario(
         name=f"trace {folder}",
-        duration=Seconds(3650 * _DAY),
+        duration=TimeSpan(3650 * _DAY),
         stops_idle=True,
         settings={"expander": "least-waste"},
         providers={"fake": {}},

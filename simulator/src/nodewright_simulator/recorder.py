@@ -40,7 +40,7 @@ from nodewright_simulator.result import (
 _HOUR = 3600.0
 
 
-class Meter:
+class UsageMeter:
     """Takes a sample after every change. Amounts between two samples are as at the first."""
 
     def __init__(self, cluster: SimulatedCluster, start: float, resources: tuple[str, ...]) -> None:
@@ -219,7 +219,7 @@ class Recorder:
         title: str,
         span: tuple[float, float],
         happenings: int,
-        meter: Meter,
+        meter: UsageMeter,
         cluster: SimulatedCluster,
         journal: Journal,
     ) -> SimulationResult:

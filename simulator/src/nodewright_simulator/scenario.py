@@ -16,7 +16,7 @@ Amount = str | int | float
 IntOrPercent = Count | Annotated[str, Meta(pattern="^([0-9]|[1-9][0-9]|100)%$")]
 
 
-class Seconds(float):
+class TimeSpan(float):
     """A length of time: a number of seconds, or text like ``90s`` or ``1h30m``."""
 
     __slots__ = ()
@@ -51,7 +51,7 @@ class SpreadSpec(Strict, frozen=True, kw_only=True):
     ] = "DoNotSchedule"
 
 
-class PodTemplate(Strict, frozen=True, kw_only=True):
+class PodShape(Strict, frozen=True, kw_only=True):
     """What each pod of a workload asks for."""
 
     cpu: Annotated[Amount, Help("Requested CPU, as a Kubernetes quantity.")] = "100m"
@@ -65,7 +65,7 @@ class PodTemplate(Strict, frozen=True, kw_only=True):
     spread: Annotated[tuple[SpreadSpec, ...], Help("Topology spread constraints.")] = ()
     apart: Annotated[bool, Help("No two pods of the workload run on one node.")] = False
     priority: Annotated[int | None, Help("The priority of the pods.")] = None
-    grace: Annotated[Seconds, Help("How long an evicted pod runs on before it ends.")] = Seconds(30)
+    grace: Annotated[TimeSpan, Help("How long an evicted pod runs on before it ends.")] = TimeSpan(30)
     local_storage: Annotated[bool, Help("The pods have an emptyDir on disk, which is lost with them.")] = False
 
 
@@ -73,10 +73,10 @@ class Workload(Strict, frozen=True, kw_only=True):
     """Pods of one kind."""
 
     name: Annotated[Name, Help("The name of the workload, unique in the scenario.")]
-    pod: Annotated[PodTemplate, Help("What each of its pods asks for.")] = PodTemplate()
+    pod: Annotated[PodShape, Help("What each of its pods asks for.")] = PodShape()
 
 
-class DaemonSetSpec(Workload, frozen=True, kw_only=True):
+class ScenarioDaemonSet(Workload, frozen=True, kw_only=True):
     """One pod on every node that takes it."""
 
 
@@ -84,18 +84,18 @@ class DeploymentSpec(Workload, frozen=True, kw_only=True):
     """Pods that run until the end. A lost one is replaced."""
 
     replicas: Annotated[Count, Help("How many pods there are.")]
-    at: Annotated[Seconds, Help("When the deployment is created.")] = Seconds(0)
+    at: Annotated[TimeSpan, Help("When the deployment is created.")] = TimeSpan(0)
 
 
 class JobsSpec(Workload, frozen=True, kw_only=True):
     """Pods that end by themselves and come one after the other."""
 
     count: Annotated[Count, Help("How many pods come.")] = 1
-    at: Annotated[Seconds, Help("When the first one comes.")] = Seconds(0)
-    every: Annotated[Seconds, Help("Time between two of them, on average with random_arrivals.")] = Seconds(0)
+    at: Annotated[TimeSpan, Help("When the first one comes.")] = TimeSpan(0)
+    every: Annotated[TimeSpan, Help("Time between two of them, on average with random_arrivals.")] = TimeSpan(0)
     random_arrivals: Annotated[bool, Help("The pods come at random times.")] = False
-    duration: Annotated[Seconds, Help("How long each pod runs, or at least with longest.")]
-    longest: Annotated[Seconds | None, Help("Each pod runs for a random time from duration to this.")] = None
+    duration: Annotated[TimeSpan, Help("How long each pod runs, or at least with longest.")]
+    longest: Annotated[TimeSpan | None, Help("Each pod runs for a random time from duration to this.")] = None
 
 
 class BudgetSpec(Strict, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class PodSetSpec(Strict, frozen=True, kw_only=True):
     """Pods of one kind in a request."""
 
     count: Annotated[Count, Help("How many pods.")]
-    pod: Annotated[PodTemplate, Help("What each of them asks for.")] = PodTemplate()
+    pod: Annotated[PodShape, Help("What each of them asks for.")] = PodShape()
 
 
 class RequestSpec(Strict, frozen=True, kw_only=True):
@@ -128,23 +128,23 @@ class RequestSpec(Strict, frozen=True, kw_only=True):
     namespace: Annotated[Name, Help("The namespace of the request.")] = "default"
     parameters: Annotated[dict[str, str], Help("Parameters of the class.")] = {}
     pod_sets: Annotated[tuple[PodSetSpec, ...], Help("The pods for which it asks for capacity.")]
-    at: Annotated[Seconds, Help("When the user creates it.")] = Seconds(0)
-    deleted_at: Annotated[Seconds | None, Help("When the user deletes it.")] = None
+    at: Annotated[TimeSpan, Help("When the user creates it.")] = TimeSpan(0)
+    deleted_at: Annotated[TimeSpan | None, Help("When the user deletes it.")] = None
 
 
 class SpareSpec(Strict, frozen=True, kw_only=True):
     """A CapacityBuffer. Its pods are like those of deployment, or like pod."""
 
     name: Annotated[Name, Help("The name of the buffer.")]
-    pod: Annotated[PodTemplate | None, Help("A pod template of its own.")] = None
+    pod: Annotated[PodShape | None, Help("A pod template of its own.")] = None
     deployment: Annotated[Name | None, Help("The deployment whose pods it is for.")] = None
     replicas: Annotated[Count | None, Help("How many pods it holds room for.")] = None
     percentage: Annotated[Count | None, Help("The same as a share of the deployment, in percent.")] = None
     limits: Annotated[
         dict[str, Amount] | None, Help("The most resources that its pods may ask for together, by name.")
     ] = None
-    at: Annotated[Seconds, Help("When the user creates it.")] = Seconds(0)
-    deleted_at: Annotated[Seconds | None, Help("When the user deletes it.")] = None
+    at: Annotated[TimeSpan, Help("When the user creates it.")] = TimeSpan(0)
+    deleted_at: Annotated[TimeSpan | None, Help("When the user deletes it.")] = None
 
 
 class TraceSpec(Strict, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class TraceSpec(Strict, frozen=True, kw_only=True):
 class Happening(Strict, frozen=True, kw_only=True, tag_field="do"):
     """Something that happens at a time."""
 
-    at: Annotated[Seconds, Help("When it happens.")]
+    at: Annotated[TimeSpan, Help("When it happens.")]
 
 
 class Scale(Happening, frozen=True, kw_only=True, tag="scale"):
@@ -176,14 +176,14 @@ class Crash(Happening, frozen=True, kw_only=True, tag="crash"):
 
     write: Annotated[int, Meta(ge=1), Help("Which write after at: 1 is the first.")] = 1
     after_effect: Annotated[bool, Help("It dies after the write took effect, not before the call.")] = False
-    down: Annotated[Seconds, Help("How long it is down.")] = Seconds(30)
+    down: Annotated[TimeSpan, Help("How long it is down.")] = TimeSpan(30)
     keeps_memory: Annotated[bool, Help("It finds its saved state again.")] = True
 
 
 class Restart(Happening, frozen=True, kw_only=True, tag="restart"):
     """The engine dies between two loops, and starts again later."""
 
-    down: Annotated[Seconds, Help("How long it is down.")] = Seconds(30)
+    down: Annotated[TimeSpan, Help("How long it is down.")] = TimeSpan(30)
     keeps_memory: Annotated[bool, Help("It finds a saved state again.")] = True
     saved: Annotated[
         str,
@@ -203,27 +203,27 @@ class Kill(Happening, frozen=True, kw_only=True, tag="kill"):
         Meta(ge=1),
         Help("Which point after at: 1 is the first. There is one before and one after each write."),
     ] = 1
-    down: Annotated[Seconds, Help("How long it is down.")] = Seconds(30)
+    down: Annotated[TimeSpan, Help("How long it is down.")] = TimeSpan(30)
     keeps_memory: Annotated[bool, Help("It finds its saved state again.")] = True
 
 
 class FullDisk(Happening, frozen=True, kw_only=True, tag="full_disk"):
     """No state can be saved for a time."""
 
-    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("For how long.")] = msgspec.field(name="for")
 
 
 class Outage(Happening, frozen=True, kw_only=True, tag="unready"):
     """The oldest ready nodes are not ready for a time."""
 
     nodes: Annotated[Count, Help("How many nodes.")] = 1
-    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("For how long.")] = msgspec.field(name="for")
 
 
 class PauseWrites(Happening, frozen=True, kw_only=True, tag="pause"):
     """An operator runs nodewright pause: nothing is written to any cloud for a time."""
 
-    lasts: Annotated[Seconds, Help("For how long, more than nothing.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("For how long, more than nothing.")] = msgspec.field(name="for")
 
     def __post_init__(self) -> None:
         if not self.lasts > 0:
@@ -237,21 +237,21 @@ class ResumeWrites(Happening, frozen=True, kw_only=True, tag="resume"):
 class RefuseEvictions(Happening, frozen=True, kw_only=True, tag="refuse_evictions"):
     """The API server refuses evictions for a time."""
 
-    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("For how long.")] = msgspec.field(name="for")
     namespace: Annotated[Name | None, Help("Of pods of this namespace only.")] = None
 
 
 class RefuseEdits(Happening, frozen=True, kw_only=True, tag="refuse_edits"):
     """The API server refuses edits of nodes for a time."""
 
-    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("For how long.")] = msgspec.field(name="for")
     takes_effect: Annotated[bool, Help("The edits take effect; only the response is lost.")] = False
 
 
 class Misread(Happening, frozen=True, kw_only=True, tag="misread"):
     """The list of the cluster is wrong for a time."""
 
-    lasts: Annotated[Seconds, Help("For how long.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("For how long.")] = msgspec.field(name="for")
     shows: Annotated[
         str,
         Meta(pattern="^(no_pods|half_of_the_pods|stale|stale_nodes)$"),
@@ -275,15 +275,15 @@ class TouchNodes(Happening, frozen=True, kw_only=True, tag="touch_nodes"):
         Help("What is done: cordon, taint, delete, rename or double."),
     ]
     nodes: Annotated[Count, Help("How many nodes.")] = 1
-    lasts: Annotated[Seconds, Help("After what time it is undone.")] = msgspec.field(name="for")
+    lasts: Annotated[TimeSpan, Help("After what time it is undone.")] = msgspec.field(name="for")
 
 
 class JumpClock(Happening, frozen=True, kw_only=True, tag="jump_clock"):
     """The wall clock of the engine's machine is set to another time."""
 
     by: Annotated[float, Help("By how many seconds. Below zero: back.")]
-    lasts: Annotated[Seconds | None, Help("After what time it is set right again. Without it: never.")] = msgspec.field(
-        name="for", default=None
+    lasts: Annotated[TimeSpan | None, Help("After what time it is set right again. Without it: never.")] = (
+        msgspec.field(name="for", default=None)
     )
 
 
@@ -309,21 +309,23 @@ class Scenario(Strict, frozen=True, kw_only=True):
 
     name: Annotated[str, Help("The name of the scenario.")]
     description: Annotated[str, Help("What it shows.")] = ""
-    duration: Annotated[Seconds, Help("How long it lasts, in virtual time.")]
+    duration: Annotated[TimeSpan, Help("How long it lasts, in virtual time.")]
     seed: Annotated[int, Help("The seed of everything that is left to chance.")] = 0
     settings: Annotated[dict[str, Any], Help("Settings of nodewright, by flag without dashes (docs/settings.md).")] = {}
     providers: Annotated[dict[Name, dict[str, Any]], Help("The clouds: each provider's options, by its name.")]
     scheduler: Annotated[Preference, Help("Which nodes kube-scheduler prefers.")] = Preference.LEAST_ALLOCATED
     stops_idle: Annotated[bool, Help("The run ends when nothing is left to happen, before duration is over.")] = False
-    startup_taints_last: Annotated[Seconds, Help("How long start-up taints stay on a node that is ready.")] = Seconds(0)
-    daemon_sets: Annotated[tuple[DaemonSetSpec, ...], Help("Workloads with one pod on every node.")] = ()
+    startup_taints_last: Annotated[TimeSpan, Help("How long start-up taints stay on a node that is ready.")] = TimeSpan(
+        0
+    )
+    daemon_sets: Annotated[tuple[ScenarioDaemonSet, ...], Help("Workloads with one pod on every node.")] = ()
     deployments: Annotated[tuple[DeploymentSpec, ...], Help("Workloads that run until the end.")] = ()
     jobs: Annotated[tuple[JobsSpec, ...], Help("Pods that end by themselves.")] = ()
     disruption_budgets: Annotated[tuple[BudgetSpec, ...], Help("PodDisruptionBudgets.")] = ()
     provisioning_requests: Annotated[tuple[RequestSpec, ...], Help("ProvisioningRequests.")] = ()
     capacity_buffers: Annotated[tuple[SpareSpec, ...], Help("CapacityBuffers.")] = ()
     engine_pod: Annotated[
-        PodTemplate | None,
+        PodShape | None,
         Help(
             "The pod in which the engine runs, in kube-system unless it says otherwise. When it is evicted "
             "or lost, the engine goes on in the pod that replaces it."
@@ -333,6 +335,6 @@ class Scenario(Strict, frozen=True, kw_only=True):
     timeline: Annotated[tuple[Event, ...], Help("What happens besides.")] = ()
 
 
-def amounts_of(pod: PodTemplate) -> Mapping[str, Amount]:
+def amounts_of(pod: PodShape) -> Mapping[str, Amount]:
     """Everything that the pod requests, by resource name."""
     return {"cpu": pod.cpu, "memory": pod.memory, **pod.resources}

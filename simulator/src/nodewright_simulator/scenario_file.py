@@ -17,11 +17,11 @@ from nodewright.model.yaml_text import load_yaml
 from nodewright.spec.options import decode_options
 from nodewright_simulator.scenario import (
     BudgetSpec,
-    PodTemplate,
+    PodShape,
     Scale,
     Scenario,
-    Seconds,
     SpareSpec,
+    TimeSpan,
     Workload,
     amounts_of,
 )
@@ -98,7 +98,7 @@ def _check_budget(budget: BudgetSpec, workloads: Sequence[str], where: str) -> N
         raise ConfigError(f"{where}: no workload is called {budget.workload}{suggest(budget.workload, workloads)}")
 
 
-def _check_amounts(pod: PodTemplate, where: str) -> None:
+def _check_amounts(pod: PodShape, where: str) -> None:
     for resource, amount in amounts_of(pod).items():
         try:
             Quantity.of(amount)
@@ -107,15 +107,15 @@ def _check_amounts(pod: PodTemplate, where: str) -> None:
 
 
 def _decode(kind: type, raw: Any) -> Any:
-    """msgspec's hook for ``Seconds``; raises ValueError."""
-    if kind is not Seconds:
+    """msgspec's hook for ``TimeSpan``; raises ValueError."""
+    if kind is not TimeSpan:
         raise TypeError(f"a scenario holds no {kind.__name__}")
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         raise ValueError("must be a length of time like 90s or 1h30m")  # noqa: TRY004 - msgspec passes this kind on
     seconds = parse_duration(raw) if isinstance(raw, str) else float(raw)
     if not 0 <= seconds <= _MAX_SECONDS:
         raise ValueError("must be a length of time from 0 to 100 years")
-    return Seconds(seconds)
+    return TimeSpan(seconds)
 
 
 _AT = re.compile(r" - at `\$.*`$")

@@ -21,12 +21,12 @@ from nodewright.spec.simulation import NodeStart
 from nodewright_simulator.agenda import Agenda, Happening
 from nodewright_simulator.api_server import ApiServer
 from nodewright_simulator.cluster import SimulatedCluster
-from nodewright_simulator.controllers import Deployment, Jobs
+from nodewright_simulator.controllers import DeploymentController, Jobs
 from nodewright_simulator.engine_process import EngineClock, EngineLife
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.kubelets import Kubelets
 from nodewright_simulator.node_faults import RENAME, ready_nodes, touch, turn, undo
-from nodewright_simulator.recorder import Meter, Recorder
+from nodewright_simulator.recorder import Recorder, UsageMeter
 from nodewright_simulator.result import SimulationResult
 from nodewright_simulator.scheduler import Preference, Scheduler
 
@@ -135,7 +135,7 @@ class Simulation:
         self._engine_clock = EngineClock(clock)
         self._options = options
         self._start = clock.now()
-        self._meter = Meter(self.cluster, self._start, options.resources)
+        self._meter = UsageMeter(self.cluster, self._start, options.resources)
         self._recorder = Recorder(clock)
         guarded = tuple(self.engine.wire.guard(provider) for provider in providers)
         self._world = Ports(
@@ -154,9 +154,9 @@ class Simulation:
         """The engine runs in a pod like this one from when that first runs. It ends with its pod, once it has done
         what it was about to do, and goes on where the next one runs.
         """
-        Deployment(self.cluster, "nodewright", pod, on_start=self.engine.move_in, on_loss=self.engine.move_out).scale(
-            1, self._start
-        )
+        DeploymentController(
+            self.cluster, "nodewright", pod, on_start=self.engine.move_in, on_loss=self.engine.move_out
+        ).scale(1, self._start)
 
     def steer(self, at: float, change: Happening) -> None:
         """Somebody else changes a cloud or the cluster."""

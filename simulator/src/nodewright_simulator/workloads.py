@@ -36,7 +36,7 @@ from nodewright_simulator.openb import GPU_RESOURCE, TracePod
 from nodewright_simulator.scenario import (
     BudgetSpec,
     DeploymentSpec,
-    PodTemplate,
+    PodShape,
     RequestSpec,
     SpareSpec,
     Workload,
@@ -48,7 +48,7 @@ _APP = "app"
 _SCHEDULER = "default-scheduler"
 
 
-def pod_of(name: str, template: PodTemplate) -> Pod:
+def pod_of(name: str, template: PodShape) -> Pod:
     """A pod of the workload ``name``, without a name and owner of its own yet."""
     labels = {_APP: name, **template.labels}
     selector = LabelSelector(match_labels={_APP: name})
@@ -81,13 +81,13 @@ def pod_of(name: str, template: PodTemplate) -> Pod:
     return Pod(metadata=meta, spec=spec, status=PodStatus(phase="Pending"))
 
 
-def engine_pod(template: PodTemplate) -> Pod:
+def engine_pod(template: PodShape) -> Pod:
     """The pod in which the engine runs: of a Deployment in kube-system, if nothing else is said."""
     namespace = "kube-system" if template.namespace == _NAMESPACE else template.namespace
     return pod_of("nodewright", replace(template, namespace=namespace))
 
 
-def job_pod(name: str, template: PodTemplate) -> Pod:
+def job_pod(name: str, template: PodShape) -> Pod:
     """A pod of the job ``name``."""
     return owned(pod_of(name, template), "Job", name)
 

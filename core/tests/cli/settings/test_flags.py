@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from nodewright.cli.main import cli
 from nodewright.cli.settings.flags import SettingsCommand, settings_options
 from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
-from nodewright.cli.settings.values import Kind, describe_default, list_settings, summarize
+from nodewright.cli.settings.values import SettingKind, describe_default, list_settings, summarize
 from nodewright.model.errors import ConfigError, InvariantError
 from nodewright.model.settings import Settings
 from nodewright.model.settings_base import Count, Section
@@ -121,7 +121,7 @@ def test_help_of_run_shows_every_setting_in_its_section_with_its_default() -> No
         place = text.index(_without_blanks(f"{key}:{summarize(field.type)}."), place)
         for setting in SETTINGS.values():
             if setting.section == field.name:
-                dashes = "--[no-]" if setting.kind is Kind.BOOLEAN else "--"
+                dashes = "--[no-]" if setting.kind is SettingKind.BOOLEAN else "--"
                 place = text.index(f"{dashes}{setting.flag}", place)
                 place = text.index(_without_blanks(f"Default: {describe_default(setting)}."), place)
 

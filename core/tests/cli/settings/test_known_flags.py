@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from nodewright.cli.main import cli
 from nodewright.cli.settings.known_flags import CA_FLAGS, KNOWN, SETTINGS
 from nodewright.cli.settings.load import load
-from nodewright.cli.settings.values import Kind, read_text
+from nodewright.cli.settings.values import SettingKind, read_text
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
@@ -43,7 +43,7 @@ def test_a_flag_is_either_a_setting_or_explained() -> None:
 @pytest.mark.parametrize("flag", sorted(LIST))
 def test_defaults_are_those_of_ca(flag: str) -> None:
     setting, default = KNOWN[flag], _OURS.get(flag, LIST[flag][1])
-    if setting.kind is Kind.LIST:
+    if setting.kind is SettingKind.LIST:
         assert (default, setting.default) == ("", ())
     else:
         assert read_text(default, setting) == setting.default
@@ -52,7 +52,7 @@ def test_defaults_are_those_of_ca(flag: str) -> None:
 @pytest.mark.parametrize("flag", sorted(set(LIST) - {"cloud-provider"}))
 def test_the_default_may_be_given(flag: str) -> None:
     """As manifests do that spell everything out."""
-    if KNOWN[flag].kind is not Kind.LIST:
+    if KNOWN[flag].kind is not SettingKind.LIST:
         loaded = load({flag: _OURS.get(flag, LIST[flag][1])}, {})
         assert loaded.settings == Settings()
         assert loaded.idle == ()
@@ -61,7 +61,12 @@ def test_the_default_may_be_given(flag: str) -> None:
 @pytest.mark.parametrize("flag", sorted(CA_FLAGS))
 def test_another_value_is_refused_or_told_to_have_no_effect(flag: str) -> None:
     kind, default = KNOWN[flag].kind, CA_FLAGS[flag].default
-    samples = {Kind.BOOLEAN: str(not default).lower(), Kind.INTEGER: "7", Kind.NUMBER: "0.7", Kind.DURATION: "7s"}
+    samples = {
+        SettingKind.BOOLEAN: str(not default).lower(),
+        SettingKind.INTEGER: "7",
+        SettingKind.NUMBER: "0.7",
+        SettingKind.DURATION: "7s",
+    }
     value = samples.get(kind, "other")
     if not CA_FLAGS[flag].refuses:
         loaded = load({flag: value}, {})

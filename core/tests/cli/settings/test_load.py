@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
 from nodewright.cli.settings.load import EXPANDERS, load_settings, parse_expanders
-from nodewright.cli.settings.values import Kind, write_value
+from nodewright.cli.settings.values import SettingKind, write_value
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import LimitSettings, LoopSettings, ProviderSettings, ScaleUpSettings, Settings
 
@@ -239,9 +239,9 @@ def test_any_text_is_a_setting_or_refused(flags: dict[str, str], text: str) -> N
 
 
 def test_kinds_of_settings() -> None:
-    assert SETTINGS["scan-interval"].kind is Kind.DURATION
-    assert SETTINGS["memory-difference-ratio"].kind is Kind.NUMBER
-    assert SETTINGS["startup-taint"].kind is Kind.LIST
+    assert SETTINGS["scan-interval"].kind is SettingKind.DURATION
+    assert SETTINGS["memory-difference-ratio"].kind is SettingKind.NUMBER
+    assert SETTINGS["startup-taint"].kind is SettingKind.LIST
 
 
 def test_a_choice_names_what_there_is() -> None:

@@ -30,7 +30,7 @@ from nodewright_simulator.cli.summary import as_json, format_span, print_result,
 from nodewright_simulator.openb import is_trace, trace_scenario
 from nodewright_simulator.report import write_report
 from nodewright_simulator.result import SimulationResult
-from nodewright_simulator.scenario import Scenario, Seconds
+from nodewright_simulator.scenario import Scenario, TimeSpan
 from nodewright_simulator.scenario_file import load_scenario, read_flat_settings
 from nodewright_simulator.simulation import OnProgress
 from nodewright_simulator.simulation import Progress as State
@@ -95,7 +95,7 @@ def _refusal(path: Path, error: OSError) -> ConfigError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class SimulateFlags:
     """What the command line changes in a scenario, or says of a trace."""
 
     seed: int | None
@@ -129,7 +129,7 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
     Exit codes: 0 simulated, whatever became of the pods; 2 bad input; 1 a planned action broke a rule: a bug.
     """
     status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
-    wish = Wish(**given)
+    wish = SimulateFlags(**given)
     scenario = _change(_load(Path(source), wish), wish)
     if report is not None:
         check_writable(Path(report))
@@ -159,7 +159,7 @@ def simulate(scenario: Scenario, options: BuildOptions) -> SimulationResult:
         return simulation.run(on_progress)
 
 
-def _load(source: Path, wish: Wish) -> Scenario:
+def _load(source: Path, wish: SimulateFlags) -> Scenario:
     if source.is_dir():
         if not is_trace(source):
             raise ConfigError(f"{source}: a trace is a folder with nodes.csv and pods.csv")
@@ -170,7 +170,7 @@ def _load(source: Path, wish: Wish) -> Scenario:
     return load_scenario(source)
 
 
-def _change(scenario: Scenario, wish: Wish) -> Scenario:
+def _change(scenario: Scenario, wish: SimulateFlags) -> Scenario:
     settings = dict(scenario.settings)
     for text in wish.given:
         flag, equals, value = text.removeprefix("--").partition("=")
@@ -182,11 +182,11 @@ def _change(scenario: Scenario, wish: Wish) -> Scenario:
     return replace(scenario, settings=settings, seed=seed, duration=_end(scenario, wish))
 
 
-def _end(scenario: Scenario, wish: Wish) -> Seconds:
+def _end(scenario: Scenario, wish: SimulateFlags) -> TimeSpan:
     if wish.at is None:
         return scenario.duration
     try:
-        return Seconds(min(scenario.duration, parse_duration(wish.at)))
+        return TimeSpan(min(scenario.duration, parse_duration(wish.at)))
     except ValueError as error:
         raise ConfigError(f"--at: {error}") from None
 

@@ -21,7 +21,7 @@ class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: str = ""
 
 
-class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _MapMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
@@ -29,7 +29,7 @@ class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    metadata: _Meta = _Meta()
+    metadata: _MapMeta = _MapMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, bytes] | None = None
 

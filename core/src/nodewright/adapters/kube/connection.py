@@ -35,14 +35,14 @@ _make_pod_loader: Callable[..., Any] = InClusterConfigLoader
 _merge_kubeconfigs: Callable[[str], Any] = KubeConfigMerger
 
 
-class Pod(NamedTuple):
+class PodEnvironment(NamedTuple):
     """What a pod is told of its cluster: a folder with ``token`` and ``ca.crt``, and the API server's address."""
 
     folder: Path
     environ: Mapping[str, str]
 
 
-THIS_POD = Pod(Path("/var/run/secrets/kubernetes.io/serviceaccount"), os.environ)
+THIS_POD = PodEnvironment(Path("/var/run/secrets/kubernetes.io/serviceaccount"), os.environ)
 
 
 class TokenFile:
@@ -91,7 +91,7 @@ class Credentials:
         return self.header(), self._certificate
 
 
-def load_credentials(kubeconfig: str, pod: Pod) -> Credentials:
+def load_credentials(kubeconfig: str, pod: PodEnvironment) -> Credentials:
     """What ``kubeconfig`` says; without it the cluster around ``pod``, else kubectl's own choice. Raises ConfigError."""
     try:
         return _load(kubeconfig, pod)
@@ -99,7 +99,7 @@ def load_credentials(kubeconfig: str, pod: Pod) -> Credentials:
         raise ConfigError(f"--kubeconfig: {_complaint(kubeconfig, error)}") from None
 
 
-def _load(kubeconfig: str, pod: Pod) -> Credentials:
+def _load(kubeconfig: str, pod: PodEnvironment) -> Credentials:
     if kubeconfig:
         if not Path(kubeconfig).is_file():
             raise ConfigException(f"there is no file {kubeconfig}")
@@ -119,7 +119,7 @@ def _new_configuration() -> Configuration:
     return made
 
 
-def load_pod(pod: Pod) -> Credentials:
+def load_pod(pod: PodEnvironment) -> Credentials:
     configuration, token = _new_configuration(), pod.folder / "token"
     loader = _make_pod_loader(str(token), str(pod.folder / "ca.crt"), try_refresh_token=False, environ=pod.environ)
     loader.load_and_set(configuration)
@@ -164,7 +164,7 @@ _UNAUTHORIZED = 401
 
 
 def connect(
-    *, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright", pod: Pod = THIS_POD
+    *, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright", pod: PodEnvironment = THIS_POD
 ) -> "Connection":
     """The API server that ``kubeconfig`` names; without it the cluster around ``pod``, else kubectl's own choice.
 

@@ -50,12 +50,12 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class _Meta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _LeaseMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_version: str = ""
 
 
 class _Lease(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: _Meta = _Meta()
+    metadata: _LeaseMeta = _LeaseMeta()
     spec: _Spec = _Spec()
 
 
@@ -205,7 +205,7 @@ class Leadership:
             if self._missing_since is None:
                 self._missing_since = self._clock.now()
             if self._seen is not None:
-                self._seen = msgspec.structs.replace(self._seen, metadata=_Meta())
+                self._seen = msgspec.structs.replace(self._seen, metadata=_LeaseMeta())
             return
         # Counted from after the answer: its holder counts from before the request that the answer shows.
         if self._seen is None or found.spec != self._seen.spec:

@@ -47,14 +47,14 @@ class Resource(Generic[T]):
     def __str__(self) -> str:
         return self.plural
 
-    def decode_page(self, raw: bytes) -> "Page[T]":
+    def decode_page(self, raw: bytes) -> "ListPage[T]":
         """Raises ApiError for what is no list, or holds an object that cannot be read."""
         try:
             found = self._page.decode(raw)
         except BROKEN:
             return self._decode_one_by_one(raw)
         items = tuple(map(self._share, found.items or ()))
-        return Page(items, found.metadata.resource_version, found.metadata.continue_)
+        return ListPage(items, found.metadata.resource_version, found.metadata.continue_)
 
     def decode(self, raw: bytes | Raw) -> T:
         """Raises ApiError for an object that cannot be read."""
@@ -65,13 +65,13 @@ class Resource(Generic[T]):
         shared: T = self._share(decoded)
         return shared
 
-    def _decode_one_by_one(self, raw: bytes) -> "Page[T]":
+    def _decode_one_by_one(self, raw: bytes) -> "ListPage[T]":
         try:
             found = msgspec.json.decode(raw, type=_RawPage)
         except BROKEN as error:
             raise ApiError(f"the list of {self} cannot be read: {error}") from None
         items = tuple(self.decode(item) for item in found.items or ())
-        return Page(items, found.metadata.resource_version, found.metadata.continue_)
+        return ListPage(items, found.metadata.resource_version, found.metadata.continue_)
 
     def _decode_with_reason(self, raw: bytes | Raw) -> T:
         try:
@@ -81,7 +81,7 @@ class Resource(Generic[T]):
         return decoded
 
 
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """One page of a list; ``rest`` is the token of the next one."""
 
     def __init__(self, items: tuple[T, ...], version: str, rest: str) -> None:
@@ -90,7 +90,7 @@ class Page(Generic[T]):
         self.rest = rest
 
 
-def read_pages(api: Api, resource: Resource[T], limit: int = PAGE) -> Iterator[Page[T]]:
+def read_pages(api: Api, resource: Resource[T], limit: int = PAGE) -> Iterator[ListPage[T]]:
     """Yield the pages of one list, so many objects each; 0: all at once. Raises ApiError."""
     query = {**resource.query, **({"limit": str(limit)} if limit else {})}
     while True:

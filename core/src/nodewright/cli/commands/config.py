@@ -11,8 +11,8 @@ from nodewright.cli.screen import count, make_console, make_table, output_option
 from nodewright.cli.settings.checks import check_daemon
 from nodewright.cli.settings.flags import SettingsCommand, SettingsSource, source_options
 from nodewright.cli.settings.known_flags import SECTIONS, SETTINGS
-from nodewright.cli.settings.load import Loaded
-from nodewright.cli.settings.values import Kind, Setting, write_value
+from nodewright.cli.settings.load import LoadedSettings
+from nodewright.cli.settings.values import Setting, SettingKind, write_value
 from nodewright.model.settings import ProviderSettings, Settings
 
 SCHEMA = 1
@@ -55,7 +55,7 @@ def check(source: SettingsSource, file: str, output: str) -> None:
         console.print(table)
 
 
-def as_json(loaded: Loaded) -> dict[str, Any]:
+def as_json(loaded: LoadedSettings) -> dict[str, Any]:
     """The document of ``--output json``: every setting in force, and where it comes from."""
     settings = loaded.settings
     return {
@@ -75,7 +75,7 @@ def as_json(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _rows(loaded: Loaded, home: str) -> Iterator[tuple[str, str, str, str]]:
+def _rows(loaded: LoadedSettings, home: str) -> Iterator[tuple[str, str, str, str]]:
     for setting in SETTINGS.values():
         value = _get(loaded.settings, setting)
         if value != setting.default:
@@ -93,7 +93,7 @@ def _get(settings: Settings, setting: Setting) -> Any:
 
 def _plain(setting: Setting, value: Any) -> Any:
     """A value as it would stand in a file."""
-    return write_value(setting, value) if setting.kind is Kind.DURATION else value
+    return write_value(setting, value) if setting.kind is SettingKind.DURATION else value
 
 
 def _provider(held: ProviderSettings) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _GOES, _UNNEEDED, _STAYS = "goes now", "unneeded", "stays"
 _NODE_STYLES = {_GOES: "yellow", _UNNEEDED: "yellow", _STAYS: "dim"}
 
 
-class _Row(NamedTuple):
+class _NodeRow(NamedTuple):
     """One node; those with an equal ``kind`` stand in one row."""
 
     outcome: str
@@ -100,7 +100,7 @@ def _exit_code(dry_run: DryRun) -> int:
 
 def print_nodes(console: Console, dry_run: DryRun) -> None:
     """A row for each reason, with the nodes that it holds for."""
-    rows: dict[tuple[str, str], list[_Row]] = {}
+    rows: dict[tuple[str, str], list[_NodeRow]] = {}
     for row in _rows(dry_run):
         rows.setdefault((row.outcome, row.kind), []).append(row)
     if not rows:
@@ -136,20 +136,20 @@ def nodes_json(report: ScaleDownReport) -> dict[str, Any]:
     }
 
 
-def _rows(dry_run: DryRun) -> Iterator[_Row]:
+def _rows(dry_run: DryRun) -> Iterator[_NodeRow]:
     report = dry_run.plan.scale_down
     leaving = {removal.node: removal for removal in report.removals}
     for node, removal in leaving.items():
         why = f"{removal.reason}, {count(len(removal.pods), 'pod')} to be moved"
-        yield _Row(_GOES, removal.reason.value, node, why)
+        yield _NodeRow(_GOES, removal.reason.value, node, why)
     for node, since in report.unneeded.items():
         if node not in leaving:
             why = f"not needed for {format_duration(dry_run.state.now - since)}"
             held = _staying(report).get(node)
-            yield _Row(_UNNEEDED, held.code.value if held is not None else "", node, str(held or why))
+            yield _NodeRow(_UNNEEDED, held.code.value if held is not None else "", node, str(held or why))
     for node, reason in _staying(report).items():
         if node not in leaving and node not in report.unneeded:
-            yield _Row(_STAYS, reason.code.value, node, str(reason))
+            yield _NodeRow(_STAYS, reason.code.value, node, str(reason))
 
 
 def _staying(report: ScaleDownReport) -> Mapping[str, Unremovable]:

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from nodewright.cli.settings.known_flags import CA_FLAGS, CONFIG_VARIABLE, KNOWN, SECTIONS
-from nodewright.cli.settings.load import Flags, Loaded, load
-from nodewright.cli.settings.values import Kind, Setting, describe_default, parse_bool, summarize
+from nodewright.cli.settings.load import Flags, LoadedSettings, load
+from nodewright.cli.settings.values import Setting, SettingKind, describe_default, parse_bool, summarize
 from nodewright.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,7 +24,7 @@ _HEADINGS = {
 _META = "nodewright.flags"
 _ASSIGNED = re.compile(r"--(?P<flag>[a-z0-9-]+)=(?P<value>.*)", re.DOTALL)
 _UNDERSCORED = re.compile(r"--[a-z0-9_-]+")
-_BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is Kind.BOOLEAN)
+_BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is SettingKind.BOOLEAN)
 
 
 class SettingsCommand(click.Command):
@@ -73,7 +73,7 @@ class _SettingOption(click.Option):
     def record(self) -> tuple[str, str]:
         """How help shows it: the flag, and what it does in one sentence with its default."""
         setting = self.setting
-        is_switch = setting.kind is Kind.BOOLEAN
+        is_switch = setting.kind is SettingKind.BOOLEAN
         shown = f"--[no-]{setting.flag}" if is_switch else f"--{setting.flag} {setting.metavar}"
         return shown, f"{setting.help.summary} Default: {describe_default(setting)}."
 
@@ -85,7 +85,7 @@ class SettingsSource(NamedTuple):
     config: str | None
     flag: str = "--config"
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedSettings:
         """Flags, this process's environment and the file together. Raises ConfigError."""
         text = self.read_file()
         return load(self.flags, os.environ, text, self.config or "")
@@ -149,13 +149,13 @@ def _switch(arg: str) -> str:
 
 
 def _make_option(setting: Setting, *, hidden: bool) -> Callable[[F], F]:
-    is_switch = setting.kind is Kind.BOOLEAN
+    is_switch = setting.kind is SettingKind.BOOLEAN
     kind: dict[str, Any] = {"default": None} if is_switch else {"metavar": setting.metavar}
     return click.option(
         f"--{setting.flag}/--no-{setting.flag}" if is_switch else f"--{setting.flag}",
         cls=_SettingOption,
         setting=setting,
-        multiple=setting.kind is Kind.LIST,
+        multiple=setting.kind is SettingKind.LIST,
         expose_value=False,
         callback=_remember,
         hidden=hidden,

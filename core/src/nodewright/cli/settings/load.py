@@ -45,7 +45,7 @@ _SERVICE_LINK = re.compile(r"NODEWRIGHT_(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_[
 _PROVIDER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-class Loaded(NamedTuple):
+class LoadedSettings(NamedTuple):
     """Settings, and by flag what was given and where. ``idle`` says what was given for nothing."""
 
     settings: Settings
@@ -65,7 +65,7 @@ def load_settings(
 
 def load(
     flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
-) -> Loaded:
+) -> LoadedSettings:
     """As load_settings, with where everything comes from."""
     document = _read_document(file_text, file_name) if file_text is not None else {}
     given = _read_file(document, file_name) | _read_env(env) | _read_flags(flags)
@@ -76,7 +76,7 @@ def load(
         **{field.name: _make_section(field, values) for field in SECTIONS.values()},
         providers=_add_short_form(providers, given, values),
     )
-    return Loaded(settings, given, tuple(find_idle(given, values)))
+    return LoadedSettings(settings, given, tuple(find_idle(given, values)))
 
 
 def parse_expanders(text: str) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ _MAX_INT = 2**63 - 1
 _SPEC_FIELDS = frozenset(("nodes", "node_group_auto_discovery"))
 
 
-class Kind(Enum):
+class SettingKind(Enum):
     """How a setting is written; the value is what help shows for it."""
 
     BOOLEAN = "BOOLEAN"
@@ -34,13 +34,13 @@ class Kind(Enum):
     MAPPING = "MAPPING"
 
 
-_KINDS: Mapping[object, Kind] = {
-    bool: Kind.BOOLEAN,
-    int: Kind.INTEGER,
-    float: Kind.NUMBER,
-    str: Kind.TEXT,
-    Literal: Kind.TEXT,
-    tuple: Kind.LIST,
+_KINDS: Mapping[object, SettingKind] = {
+    bool: SettingKind.BOOLEAN,
+    int: SettingKind.INTEGER,
+    float: SettingKind.NUMBER,
+    str: SettingKind.TEXT,
+    Literal: SettingKind.TEXT,
+    tuple: SettingKind.LIST,
 }
 
 
@@ -55,7 +55,7 @@ class Setting(NamedTuple):
     help: Help
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SettingKind:
         return _find_kind(_split_words(self.type)[0])
 
     @property
@@ -104,13 +104,13 @@ def _split_words(wanted: Any) -> tuple[Any, tuple[str, ...]]:
     return base, tuple(word for some in words for word in some)
 
 
-def _find_kind(wanted: Any) -> Kind:
+def _find_kind(wanted: Any) -> SettingKind:
     notes: Sequence[Any] = ()
     if get_origin(wanted) is Annotated:
         wanted, *notes = get_args(wanted)
     if any((note.extra or {}).get("duration") for note in notes if isinstance(note, msgspec.Meta)):
-        return Kind.DURATION
-    return _KINDS.get(get_origin(wanted) or wanted, Kind.MAPPING)
+        return SettingKind.DURATION
+    return _KINDS.get(get_origin(wanted) or wanted, SettingKind.MAPPING)
 
 
 def parse_bool(text: str) -> bool:
@@ -122,7 +122,7 @@ def parse_bool(text: str) -> bool:
 
 def read_text(value: str | Sequence[str], setting: Setting) -> Any:
     """A flag's or variable's value; a list comes as several texts, or as one with separators."""
-    if setting.kind is Kind.LIST:
+    if setting.kind is SettingKind.LIST:
         texts = [value] if isinstance(value, str) else value
         return _fit([part for text in texts for part in _split(text, setting)], setting)
     if not isinstance(value, str):
@@ -142,9 +142,9 @@ def read_yaml(value: object, setting: Setting) -> Any:
     """A file's value; YAML has told numbers, booleans and text apart already."""
     if value is None:
         raise ValueError("has no value")
-    if setting.kind is Kind.LIST and isinstance(value, str):
+    if setting.kind is SettingKind.LIST and isinstance(value, str):
         value = _split(value, setting)
-    if setting.kind is Kind.DURATION and value not in setting.words:
+    if setting.kind is SettingKind.DURATION and value not in setting.words:
         value = _read_duration(value)
     return _fit(value, setting)
 
@@ -163,27 +163,27 @@ def summarize(section: type) -> str:
 
 def write_value(setting: Setting, value: Any) -> str:
     """A value as a flag would give it."""
-    if setting.kind is Kind.BOOLEAN:
+    if setting.kind is SettingKind.BOOLEAN:
         return str(value).lower()
-    if setting.kind is Kind.DURATION and value not in setting.words:
+    if setting.kind is SettingKind.DURATION and value not in setting.words:
         return format_duration(value)
-    return ",".join(value) if setting.kind is Kind.LIST else str(value)
+    return ",".join(value) if setting.kind is SettingKind.LIST else str(value)
 
 
 def _split(text: str, setting: Setting) -> list[str]:
     return [part for part in re.split(setting.separator, text) if part]
 
 
-def _parse(text: str, kind: Kind) -> object:
-    if kind is Kind.BOOLEAN:
+def _parse(text: str, kind: SettingKind) -> object:
+    if kind is SettingKind.BOOLEAN:
         return parse_bool(text)
-    if kind is Kind.DURATION:
+    if kind is SettingKind.DURATION:
         return parse_duration(text)
-    if kind is Kind.INTEGER:
+    if kind is SettingKind.INTEGER:
         if not _INTEGER.fullmatch(text):
             raise ValueError(f"must be a whole number, not '{printable(text)}'")
         return int(text)
-    if kind is Kind.NUMBER:
+    if kind is SettingKind.NUMBER:
         return _parse_float(text)
     return text
 
@@ -209,7 +209,7 @@ def _fit(value: object, setting: Setting) -> Any:
         raise ValueError(f"must be a finite number, not {value}")
     if isinstance(value, int) and abs(value) > _MAX_INT:
         raise ValueError("the number is too large")
-    if setting.kind is Kind.DURATION and isinstance(value, float) and value < 0:
+    if setting.kind is SettingKind.DURATION and isinstance(value, float) and value < 0:
         raise ValueError("must not be negative")
     if get_origin(setting.type) is Literal and value not in get_args(setting.type):
         known = get_args(setting.type)
