@@ -118,7 +118,7 @@ def test_malformed_flags_are_refused(nodes: tuple[str, ...], discoveries: tuple[
         ({"resource_gruop": "x"}, "unknown key resource_gruop, did you mean resource_group?"),
         ({"refresh_interval": "soon"}, "'soon' is not a duration"),
         ({"parallel_calls": 0}, "parallel_calls: .*>= 1"),
-        ({"credential": "password"}, "credential: Invalid enum value 'password'; there are auto, chain, workload_"),
+        ({"credential": "password"}, "credential: Invalid enum value 'password'; allowed: auto, chain, workload_"),
         ({"cloud": "Mars"}, "cloud: there is no Mars"),
         ({"arm_endpoint": "http://a"}, "arm_endpoint: must be an https"),
         ({"use_static_instance_list": True}, "needs rows in instance_types"),

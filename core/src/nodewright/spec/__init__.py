@@ -1,8 +1,8 @@
 """PUBLIC: the provider contract.
 
 A provider plugin is one object whose methods carry ``@hookimpl``. It must implement every hook of
-``RequiredHooks`` and those of each capability that its ``ProviderInfo`` declares. Everything that a plugin
-needs is importable from here; what many need beside it is in ``options``, ``meter``, ``cache`` and ``group_options``.
+``RequiredHooks``, and every hook of each capability that its ``ProviderInfo`` declares. Import the names of the
+contract from this module. Optional helpers are in ``options``, ``meter``, ``cache`` and ``group_options``.
 """
 
 from nodewright.model.capability import Capability

@@ -1,5 +1,6 @@
-"""PUBLIC, for plugins: answers that are kept for a while, each ended a little early by chance, so that they are not all
-asked again at once.
+"""PUBLIC, for plugins: a cache for results of cloud calls.
+
+Each result expires after a random part of the cache time, so that the results do not all expire at once.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -19,11 +20,14 @@ _PASSING_SECONDS = 20.0
 
 
 class NotYet(ProviderError):
-    """The cloud did not tell so far. No kind of error for which the core would wait: only the next refresh can help."""
+    """The value is not known yet. The core does not retry after this error: only the next refresh can load the value."""
 
 
 class Kept(Generic[K, V]):
-    """Answers by key; a refusal is kept too, as an answer that raises."""
+    """Results of cloud calls by key. A ProviderError is cached like a result, and ``get`` raises it.
+
+    ``seconds`` is the longest time for which a result is kept; the shortest is half of it. ``random`` chooses between.
+    """
 
     def __init__(self, clock: Clock, random: Random, seconds: float) -> None:
         self._clock = clock
@@ -32,18 +36,22 @@ class Kept(Generic[K, V]):
         self._answers: dict[K, tuple[float, V | ProviderError]] = {}
 
     def missing(self, keys: Iterable[K]) -> list[K]:
-        """Each key once that has no answer, or one out of date, in their order."""
+        """Return the keys that have no result or an expired one: each key once, in the given order."""
         now = self._clock.now()
         return [key for key in dict.fromkeys(keys) if key not in self._answers or self._answers[key][0] <= now]
 
     def learn(self, keys: Iterable[K], question: Callable[[K], V], at_once: int = 1) -> None:
-        """Ask for what is missing, so many at a time. Nothing is raised: a refusal is kept."""
+        """Call ``question`` for each missing key, in ``at_once`` threads. A ProviderError is cached, not raised."""
         wanted = self.missing(keys)
         for key, answer in zip(wanted, ask_each(question, wanted, at_once), strict=True):
             self.keep(key, answer)
 
     def keep(self, key: K, answer: V | ProviderError) -> None:
-        """Trouble that passes is kept for a moment only, and never in place of an answer."""
+        """Cache a result or an error.
+
+        A temporary error (CloudBusy, ProviderUnavailable, NotYet) does not replace a known result. It only delays the
+        next call for this key by 20 seconds.
+        """
         if isinstance(answer, CloudBusy | ProviderUnavailable | NotYet):
             known = self._answers.get(key, (0.0, not_yet(answer)))[1]
             self._answers[key] = (self._clock.now() + _PASSING_SECONDS, known)
@@ -52,22 +60,22 @@ class Kept(Generic[K, V]):
         self._answers[key] = (self._clock.now() + lasts, answer)
 
     def get(self, key: K) -> V:
-        """Raises the refusal that was kept, and KeyError for what was never asked."""
+        """Return the cached result. Raise the cached ProviderError, or KeyError if the key was never loaded."""
         return tell(self._answers[key][1])
 
     def forget_others(self, keys: Iterable[K]) -> None:
-        """Drop what nobody asks for any more."""
+        """Drop all results except those of ``keys``."""
         used = set(keys)
         self._answers = {key: answer for key, answer in self._answers.items() if key in used}
 
 
 def not_yet(error: ProviderError) -> NotYet:
-    """Trouble that passes, as it is told until the next refresh."""
+    """Return a temporary error as NotYet, the error that ``get`` raises until the value is known."""
     return error if isinstance(error, NotYet) else NotYet(f"not known yet: {error}", code=error.code)
 
 
 def ask(question: Callable[[], V]) -> V | ProviderError:
-    """The answer, or the refusal as a value."""
+    """Return the result of ``question``, or the ProviderError that it raised."""
     try:
         return question()
     except ProviderError as error:
@@ -75,20 +83,20 @@ def ask(question: Callable[[], V]) -> V | ProviderError:
 
 
 def ask_each(question: Callable[[K], V], keys: Iterable[K], at_once: int) -> list[V | ProviderError]:
-    """``ask`` for each key, so many at a time; the answers in the keys' order."""
+    """Call ``ask`` for each key, in ``at_once`` threads. Return the results in the order of the keys."""
     with ThreadPoolExecutor(at_once, thread_name_prefix="ask") as pool:
         return list(pool.map(lambda key: ask(lambda: question(key)), keys))
 
 
 def tell(answer: V | ProviderError) -> V:
-    """The other way round: the answer, and a refusal is raised."""
+    """Return ``answer`` if it is a result. Raise a copy of it if it is a ProviderError."""
     if isinstance(answer, ProviderError):
         raise anew(answer)
     return answer
 
 
 def anew(error: E) -> E:
-    """A new one each time: the core notes in an error whose group it was, and it would grow with every raise."""
+    """Return a copy of the error. Without a copy, the core would add group and traceback to one object again and again."""
     fresh = type(error).__new__(type(error), *error.args)
     vars(fresh).update(vars(error))
     return fresh

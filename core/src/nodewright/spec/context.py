@@ -1,4 +1,4 @@
-"""What a provider is built from."""
+"""The argument of a provider's entry point."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,12 @@ from nodewright.model.clock import Clock
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderContext:
-    """Handed to the entry point that builds a provider.
+    """The argument of the entry point that builds a provider.
 
-    ``options`` is the provider's own part of the configuration, unchecked: the plugin refuses unknown keys
-    with ConfigError. ``node_group_specs`` are ``--nodes`` values, ``auto_discovery_specs`` those of
-    ``--node-group-auto-discovery``. ``random`` is the only source of chance a provider may use.
+    ``options`` is the provider's own part of the configuration. The core does not check it: the plugin raises
+    ConfigError for unknown keys. ``node_group_specs`` are the values of ``--nodes``, and ``auto_discovery_specs`` are
+    the values of ``--node-group-auto-discovery``. A provider takes time only from ``clock`` and random numbers only
+    from ``random``.
     """
 
     clock: Clock

@@ -1,7 +1,7 @@
-"""DIAGNOSIS: what an operator wants to know before trusting a provider with a cluster, and what it costs in API calls.
+"""DIAGNOSIS: permissions, settings and API calls that an operator checks before using a provider in a cluster.
 
-``nodewright doctor`` asks these hooks. ``diagnose`` is the one read that talks to the cloud by itself, and it never
-changes anything there.
+``nodewright doctor`` calls these hooks. ``diagnose`` is the only read hook besides ``refresh`` that calls the cloud. It
+never changes anything in the cloud.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from nodewright.spec.markers import hookspec
 
 
 class FindingLevel(StrEnum):
-    """How bad it is: ``problem`` keeps something from working, ``warning`` can do harm later."""
+    """Severity of a finding. ``problem``: something does not work. ``warning``: something may fail later."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,11 +22,11 @@ class FindingLevel(StrEnum):
 
 
 class Finding(Value, frozen=True, kw_only=True):
-    """One thing that was looked at, and how it is.
+    """One check of the diagnosis and its result.
 
-    ``subject`` is what was looked at in the cloud's own words (a permission, a setting). ``capability`` is what
-    does not hold, or holds in part, because of it; ``group_id`` is empty for what concerns the whole account.
-    ``remedy`` says what to do, in one sentence.
+    ``subject`` is the permission or setting that was checked, in the cloud's own words. ``message`` says what was
+    found. ``remedy`` tells the operator in one sentence what to do. ``capability`` is the capability that does not work,
+    or works only in part, because of the finding. ``group_id`` is empty if the finding concerns the whole account.
     """
 
     level: FindingLevel
@@ -38,7 +38,10 @@ class Finding(Value, frozen=True, kw_only=True):
 
 
 class ApiCalls(Value, frozen=True, kw_only=True):
-    """Calls of one operation of the cloud's API with one result (``ok`` or the cloud's error code) since the start."""
+    """Calls of one operation of the cloud's API with one result, counted since the process started.
+
+    ``result`` is ``ok`` or the cloud's error code; ``seconds`` is the sum of the durations.
+    """
 
     operation: str
     result: str
@@ -47,20 +50,21 @@ class ApiCalls(Value, frozen=True, kw_only=True):
 
 
 class DiagnosisHooks(Protocol):
-    """DIAGNOSIS: the provider examines its own permissions and surroundings, and counts its calls."""
+    """DIAGNOSIS: the provider checks its own permissions and configuration, and counts its API calls."""
 
     @hookspec(firstresult=True)
     def diagnose(self) -> Sequence[Finding]:
-        """Everything that was looked at, good or bad, as of the groups of the last ``refresh``.
+        """Check everything that the provider needs, and return all findings, also the good ones.
 
-        Probes the permission behind each capability without changing anything, and tells of other writers of the
-        groups' sizes. What cannot be found out is a warning that says so.
+        Check the permissions behind each capability for the groups of the last ``refresh``, without changing anything
+        in the cloud. Report other controllers that change the groups' sizes. Return a warning for a check that could
+        not be carried out.
         """
 
     @hookspec(firstresult=True)
     def minimal_policy(self) -> str:
-        """The smallest set of permissions for this configuration, ready to be pasted into the cloud; no I/O."""
+        """Return the smallest set of permissions for this configuration, in the cloud's own format; no I/O."""
 
     @hookspec(firstresult=True)
     def api_calls(self) -> Sequence[ApiCalls]:
-        """Every call to the cloud's API since the start, by operation and result; no I/O."""
+        """Return the counts of all calls to the cloud's API since the process started, by operation and result; no I/O."""

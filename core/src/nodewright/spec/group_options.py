@@ -1,5 +1,6 @@
-"""PUBLIC, for plugins: what of a group is written as texts (tags, metadata), by CA's rules to the letter: its options,
-and resources and taints of its nodes.
+"""PUBLIC, for plugins: read a group's options, and its nodes' resources and taints, from texts (tags, metadata).
+
+The rules are exactly those of cluster-autoscaler (CA).
 """
 
 import re
@@ -28,27 +29,28 @@ _FLOATS = {
     "scaledownutilizationthreshold": "scale_down_utilization_threshold",
     "scaledowngpuutilizationthreshold": "scale_down_gpu_utilization_threshold",
 }
-# Every option that a text may set, and the field that holds it.
+# Name of each option in a text → field of GroupOptions.
 OPTION_NAMES = {**_DURATIONS, **_FLOATS, "ignoredaemonsetsutilization": "ignore_daemonsets_utilization"}
 
-# CA looks for an effect somewhere behind a colon and then takes everything behind the first colon for it.
+# CA accepts a text that contains a colon and an effect at any place. It then uses all text after the first colon as
+# the effect.
 _HAS_EFFECT = re.compile(r":(NoSchedule|NoExecute|PreferNoSchedule)")
 
 
-def overlay_options(defaults: GroupOptions, said: Mapping[str, str]) -> GroupOptions:
-    """The defaults, overlaid with what is said, by CA's names; a value that cannot be read keeps the default."""
+def overlay_options(defaults: GroupOptions, texts: Mapping[str, str]) -> GroupOptions:
+    """Return the defaults, changed by ``texts`` (CA's option name → value). An unreadable value keeps the default."""
     changes: dict[str, float | bool | None] = {
-        **{field: _duration(said[name]) for name, field in _DURATIONS.items() if name in said},
-        **{field: _float(said[name]) for name, field in _FLOATS.items() if name in said},
-        "ignore_daemonsets_utilization": _bool(said.get("ignoredaemonsetsutilization", "")),
+        **{field: _duration(texts[name]) for name, field in _DURATIONS.items() if name in texts},
+        **{field: _float(texts[name]) for name, field in _FLOATS.items() if name in texts},
+        "ignore_daemonsets_utilization": _bool(texts.get("ignoredaemonsetsutilization", "")),
     }
     return msgspec.structs.replace(defaults, **{name: value for name, value in changes.items() if value is not None})
 
 
-def read_resources(said: Iterable[tuple[str, str]]) -> dict[str, Quantity]:
-    """By name; what has no name or is no quantity is passed over."""
+def read_resources(texts: Iterable[tuple[str, str]]) -> dict[str, Quantity]:
+    """Return resources by name from pairs of name and quantity. Skip pairs without a name or a valid quantity."""
     resources: dict[str, Quantity] = {}
-    for name, text in said:
+    for name, text in texts:
         if name:
             try:
                 resources[name] = Quantity.of(text)
@@ -57,14 +59,17 @@ def read_resources(said: Iterable[tuple[str, str]]) -> dict[str, Quantity]:
     return resources
 
 
-def read_taints(said: Iterable[tuple[str, str]]) -> tuple[Taint, ...]:
-    """From keys and texts like ``value:NoSchedule``; a text without an effect is passed over."""
-    parts = [(key, text.partition(":")) for key, text in said if _HAS_EFFECT.search(text)]
+def read_taints(texts: Iterable[tuple[str, str]]) -> tuple[Taint, ...]:
+    """Return taints from pairs of key and text (``value:NoSchedule``). Skip texts without an effect."""
+    parts = [(key, text.partition(":")) for key, text in texts if _HAS_EFFECT.search(text)]
     return tuple(Taint(key=key, value=value, effect=effect) for key, (value, _, effect) in parts)
 
 
 def after(prefix: str, key: str) -> str | None:
-    """What stands between the first occurrence of the prefix in a key and the next; None without one."""
+    """Return the part of ``key`` between the first occurrence of ``prefix`` and the second one or the end.
+
+    Return None if ``key`` does not contain ``prefix``.
+    """
     parts = key.split(prefix)
     return parts[1] if len(parts) > 1 else None
 
@@ -81,7 +86,7 @@ def _duration(text: str) -> float | None:
 
 
 def _float(text: str) -> float | None:
-    """Go's ParseFloat as CA's own measurements show it: underscores count, blanks do not."""
+    """Return the number as CA (Go's ParseFloat) reads it: with underscores, without blanks. None if it is unreadable."""
     if len(text) > _MAX_TEXT:
         return None
     if text.lower() in _NAMED_FLOATS:

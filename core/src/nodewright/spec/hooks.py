@@ -1,8 +1,12 @@
-"""The hookspecs, one Protocol class per capability: pluggy's spec, mypy's type and the guide's page at once.
+"""The hookspecs, one Protocol class per capability. pluggy, mypy and the plugin guide all use these classes.
 
-Rules for every hook. Reads answer from the last ``refresh`` and do no I/O of their own. No hook answers
-None. An unknown group raises NodeGroupNotFound. A write that returns was *accepted*, not finished. Every
-SDK error is translated to the tree of ``nodewright.model.errors`` before it leaves the plugin.
+Rules for every hook:
+
+- Reads return values of the last ``refresh`` and do no I/O, except ``diagnose``.
+- No hook returns None.
+- A hook raises NodeGroupNotFound for an unknown group.
+- A write that returns was *accepted* by the cloud. It need not be finished.
+- The plugin translates every SDK error into an error of ``nodewright.model.errors``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,16 +48,17 @@ WRITE_HOOKS = frozenset(
 
 
 class CloudProvisioningClass(Value, frozen=True, kw_only=True):
-    """A class of ProvisioningRequests that the provider serves itself."""
+    """A class of ProvisioningRequests that the provider itself provisions."""
 
     name: str
     description: str = ""
 
 
 class CloudProvisioningRequest(Value, frozen=True, kw_only=True):
-    """One request handed to the provider: how many pods, and what all of them ask for together.
+    """One ProvisioningRequest for the provider.
 
-    ``key`` names it and no other, also one of the same name that comes later.
+    ``key`` is unique: a later request of the same name has another key. ``resources`` is the sum of what all
+    ``pod_count`` pods request.
     """
 
     key: str
@@ -64,8 +69,10 @@ class CloudProvisioningRequest(Value, frozen=True, kw_only=True):
 
 
 class ProvisioningVerdict(Value, frozen=True, kw_only=True):
-    """The provider's answer to a request: is there a machine now for every pod? ``reason`` (letters, digits and
-    underscores, a letter first) and ``message`` go into the condition.
+    """The provider's answer to a request.
+
+    ``accepted`` is true if there is capacity now for every pod. ``reason`` (letters, digits and underscores, a letter
+    first) and ``message`` go into the request's condition.
     """
 
     accepted: bool
@@ -74,79 +81,82 @@ class ProvisioningVerdict(Value, frozen=True, kw_only=True):
 
 
 class RequiredHooks(Protocol):
-    """Every provider implements all of these."""
+    """The hooks that every provider must implement."""
 
     @hookspec(firstresult=True)
     def provider_info(self) -> ProviderInfo:
-        """Name, contract version, capabilities. Asked once, before anything else."""
+        """Return the provider's name, contract version and capabilities. Called once, before all other hooks."""
 
     @hookspec(firstresult=True)
     def refresh(self, wanted: frozenset[str]) -> bool:
-        """Read the cloud; every other read answers from this. Answers True.
+        """Read the state of the cloud, which the other reads return. Return True.
 
-        Groups in ``wanted`` have work in flight: for them no interval cache may answer.
+        Groups in ``wanted`` have operations in progress: read them from the cloud, not from a cache.
         """
 
     @hookspec(firstresult=True)
     def node_groups(self) -> Sequence[NodeGroup]:
-        """All groups, in a stable order."""
+        """Return all groups, in a stable order."""
 
     @hookspec(firstresult=True)
     def target_size(self, group_id: str) -> int:
-        """How many machines the cloud is asked to keep; reflects our own last write at once."""
+        """Return the number of machines that the group is asked to have.
+
+        A write through this provider changes it at once, without a ``refresh``.
+        """
 
     @hookspec(firstresult=True)
     def instances(self, group_id: str) -> Sequence[Instance]:
-        """Every machine of the group that exists: creating, running or being deleted."""
+        """Return every machine of the group that exists: being created, running or being deleted."""
 
     @hookspec(firstresult=True)
     def template_node(self, group_id: str) -> NodeTemplate:
-        """What the next machine will look like as a node, also when the group is empty."""
+        """Return a description of the node that the group's next machine becomes, also for an empty group."""
 
     @hookspec(firstresult=True)
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """Raise the target from ``expected_target`` to ``target``; answers how many machines were accepted.
+        """Raise the target from ``expected_target`` to ``target``. Return the number of machines accepted.
 
-        Raises TargetChanged when the target is not ``expected_target`` any more; OutOfCapacity or QuotaExceeded, with
-        the scope that the cloud names, when the cloud refuses at once; Throttled or OperationInProgress when it is
-        busy, and then nothing has changed. Never goes beyond the group's maximum.
+        Never go beyond the group's maximum. Raise TargetChanged if the target in the cloud is not ``expected_target``.
+        Raise OutOfCapacity or QuotaExceeded, with the scope that the cloud names, if the cloud refuses at once. Raise
+        Throttled or OperationInProgress if the cloud is busy and has changed nothing.
         """
 
     @hookspec(firstresult=True)
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """Withdraw capacity that has no machine; answers how much was withdrawn.
+        """Lower the target by requested machines that do not exist yet. Return the number withdrawn.
 
-        Never removes a machine, not even one that arrived since the last refresh: where that cannot be
-        ruled out, answer 0. Raises TargetChanged as above.
+        Never remove a machine, not even one that arrived since the last refresh. Return 0 if the cloud cannot
+        guarantee this. Raise TargetChanged as ``increase_size`` does.
         """
 
     @hookspec(firstresult=True)
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
-        """Delete exactly these machines and lower the target by as many; answers the ids accepted.
+        """Delete exactly these machines and lower the target by their number. Return the ids accepted.
 
-        Accepts what ``instances`` and ``failed_instances`` named (a failure without a machine by its
-        ``failure_id``, which lowers the target by its ``count``); an id that is gone already is skipped.
-        Raises TargetChanged as above.
+        Accept the ids that ``instances`` and ``failed_instances`` returned. A failure without a machine is deleted by
+        its ``failure_id``, which lowers the target by its ``count``. Skip ids that are gone. Raise TargetChanged as
+        ``increase_size`` does.
         """
 
 
 class FastFailureHooks(Protocol):
-    """FAST_FAILURE_DETECTION: the cloud says which machines could not be created."""
+    """FAST_FAILURE_DETECTION: the cloud reports which machines it could not create."""
 
     @hookspec(firstresult=True)
     def failed_instances(self, group_id: str) -> Sequence[FailedInstance]:
         """Return the failures known at the last refresh and not yet deleted.
 
-        A machine that ran is never a failed creation, whatever its status says: it stays in ``instances``.
+        A machine that ran is never a failed creation, even if it has failed since: it stays in ``instances``.
         """
 
 
 class AtomicResizeHooks(Protocol):
-    """ATOMIC_RESIZE: all of an increase or nothing."""
+    """ATOMIC_RESIZE: the cloud grants all machines of an increase or none."""
 
     @hookspec(firstresult=True)
     def atomic_increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """As ``increase_size``, but the cloud grants every machine or none."""
+        """Raise the target as ``increase_size`` does. The cloud grants all of the machines or none."""
 
 
 class GroupOptionsHooks(Protocol):
@@ -154,55 +164,56 @@ class GroupOptionsHooks(Protocol):
 
     @hookspec(firstresult=True)
     def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
-        """The options of this group: the defaults, changed or not."""
+        """Return the options of this group: ``defaults``, with the group's own options in place of them."""
 
 
 class PricingHooks(Protocol):
-    """PRICING: what machines cost."""
+    """PRICING: the price of machines."""
 
     @hookspec(firstresult=True)
     def node_price(self, group_id: str, start: float, end: float) -> float:
-        """USD for one machine of the group from ``start`` to ``end`` (epoch seconds)."""
+        """Return the price in USD of one machine of the group from ``start`` to ``end`` (seconds since the epoch)."""
 
 
 class ForceDeleteHooks(Protocol):
-    """FORCE_DELETE: deletion without the cloud's own courtesies."""
+    """FORCE_DELETE: deletion without the cloud's own checks and waiting times."""
 
     @hookspec(firstresult=True)
     def force_delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> Sequence[str]:
-        """As ``delete_instances``, without a check of the minimum size and without waiting."""
+        """Delete as ``delete_instances`` does, without a check of the minimum size and without waiting."""
 
 
 class AutoprovisioningHooks(Protocol):
-    """AUTOPROVISIONING: groups made on demand."""
+    """AUTOPROVISIONING: the core creates and deletes node groups on demand."""
 
     @hookspec(firstresult=True)
     def machine_types(self) -> Sequence[MachineType]:
-        """Kinds of machines from which groups can be made, each name once."""
+        """Return the machine types from which groups can be created, each name once."""
 
     @hookspec(firstresult=True)
     def create_node_group(self, spec: NewNodeGroup) -> NodeGroup:
-        """Make an empty group under ``spec.group_id``, marked in the cloud as autoprovisioned; ``node_groups`` lists it
-        from now on.
+        """Create an empty group with the id ``spec.group_id`` and mark it in the cloud as autoprovisioned. Return it.
 
-        Asked again for a group that it made under that id, as after a restart, it makes no second one and answers the
-        first. An id that somebody else's group has is refused.
+        ``node_groups`` lists the group from now on. If this provider already created a group with this id (for example
+        before a restart), create no second one and return the first. Raise a ProviderError if the id belongs to a
+        group that this provider did not create.
         """
 
     @hookspec(firstresult=True)
     def delete_node_group(self, group_id: str) -> bool:
-        """Remove an empty group that ``create_node_group`` made; answers whether it is gone.
+        """Delete an empty group that ``create_node_group`` created. Return True if the group is gone.
 
-        A group with machines, also ones that came since the last refresh, and a group without the mark stay.
+        Do not delete a group without the mark, or a group that has machines, even if they arrived after the last
+        refresh.
         """
 
 
 class GpuHooks(Protocol):
-    """GPU: how nodes with accelerators are recognised."""
+    """GPU: the labels and resources of nodes with accelerators."""
 
     @hookspec(firstresult=True)
     def gpu_label(self) -> str:
-        """Label key whose value names the accelerator of a node."""
+        """Return the label key whose value names the accelerator of a node."""
 
     @hookspec(firstresult=True)
     def gpu_types(self) -> Sequence[str]:
@@ -213,35 +224,35 @@ class GpuHooks(Protocol):
 
     @hookspec(firstresult=True)
     def gpu_resources(self) -> Sequence[str]:
-        """Extended resource names that stand for accelerators."""
+        """Return the names of the extended resources that are accelerators."""
 
 
 class SimilarityHooks(Protocol):
-    """SIMILARITY: the labels by which groups are, or are not, compared for balancing."""
+    """SIMILARITY: the labels that decide which groups are similar, for balancing."""
 
     @hookspec(firstresult=True)
     def ignored_labels(self) -> Sequence[str]:
-        """Label keys that differ between similar groups of this cloud."""
+        """Return the label keys that may differ between similar groups of this cloud."""
 
     @hookspec(firstresult=True)
     def same_group_labels(self) -> Sequence[str]:
-        """Label keys whose equal, non-empty value makes two groups similar outright."""
+        """Return the label keys for which an equal, non-empty value alone makes two groups similar."""
 
 
 class ProvisioningClassHooks(Protocol):
-    """PROVISIONING_CLASSES: classes of ProvisioningRequests that the provider serves itself."""
+    """PROVISIONING_CLASSES: classes of ProvisioningRequests that the provider itself provisions."""
 
     @hookspec(firstresult=True)
     def provisioning_classes(self) -> Sequence[CloudProvisioningClass]:
-        """The classes by name."""
+        """Return the classes, each name once."""
 
     @hookspec(firstresult=True)
     def provision(self, request: CloudProvisioningRequest) -> ProvisioningVerdict:
-        """Start to serve a request, or say how far it is.
+        """Start to provision a request, or return its present state.
 
-        Asked anew, under the same key, until the answer is accepted, with pauses that grow, and again after
-        a restart: nothing is made twice. Machines are of the provider's node groups. Once it is accepted the core
-        holds the room for the request's pods.
+        The core calls this again with the same key, with growing pauses and also after a restart, until the request is
+        accepted: create nothing twice. The machines belong to the provider's node groups. Once the request is accepted,
+        the core reserves the capacity for the request's pods.
         """
 
 

@@ -1,4 +1,4 @@
-"""PUBLIC, for plugins: how many calls are made to a cloud, with what result, and the budget that they must keep to."""
+"""PUBLIC, for plugins: count the calls to a cloud by result, and limit the calls per minute."""
 
 import threading
 from collections.abc import Callable
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Counts calls, and lets reads wait when there were too many within a minute.
+    """Counts calls, and refuses reads that exceed ``calls_per_minute``.
 
-    Urgent calls, the writes and the looks that go with them, always pass and use up the budget. Safe for threads.
+    Urgent calls (writes, and the reads that belong to them) are never refused, but count against the limit. Thread-safe.
     """
 
     def __init__(self, clock: Clock, calls_per_minute: int) -> None:
@@ -26,7 +26,10 @@ class Meter:
         self._lock = threading.Lock()
 
     def call(self, operation: str, call: Callable[[], T], *, urgent: bool = False) -> T:
-        """Makes the call; raises Throttled without making it when the budget is used up."""
+        """Make the call and return its result.
+
+        Raise Throttled (``retry_after`` in seconds) without calling if the limit is reached and the call is not urgent.
+        """
         self._pay(operation, urgent=urgent)
         started, result = self._clock.now(), "ok"
         try:
@@ -38,6 +41,7 @@ class Meter:
             self._record(operation, result, self._clock.now() - started)
 
     def made(self) -> tuple[ApiCalls, ...]:
+        """Return the calls made so far, sorted by operation and result."""
         with self._lock:
             return tuple(
                 ApiCalls(operation=operation, result=result, calls=calls, seconds=seconds)

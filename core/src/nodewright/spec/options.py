@@ -1,4 +1,4 @@
-"""Strict decoding of a provider's own options: what is unknown is refused with the nearest known name."""
+"""Strict decoding of a provider's own options. An unknown key raises ConfigError, which names the nearest known key."""
 
 import difflib
 import re
@@ -20,14 +20,13 @@ Decoder = Callable[[type, Any], Any]
 
 
 class Seconds(float):
-    """A length of time of at least 0; written as seconds or as Go does (``60s``, ``20m``). Needs ``decode_seconds``."""
+    """A duration of at least 0 seconds, written as a number or as in Go (``60s``, ``20m``). Needs ``decode_seconds``."""
 
 
 def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook: Decoder | None = None) -> T:
-    """``raw`` as a ``kind``, a msgspec Struct with ``forbid_unknown_fields``.
+    """Convert ``raw`` to ``kind``, a msgspec Struct with ``forbid_unknown_fields``.
 
-    Raises ConfigError with one sentence that names ``source``, the key and, for an unknown key, the nearest
-    one that exists.
+    Raise ConfigError with one sentence that names ``source``, the key and, for an unknown key, the nearest known key.
     """
     try:
         return msgspec.convert(raw, kind, dec_hook=dec_hook)
@@ -36,7 +35,7 @@ def decode_options(raw: Mapping[str, Any], kind: type[T], source: str, dec_hook:
 
 
 def decode_seconds(kind: type, raw: Any) -> Any:
-    """A ``dec_hook`` for options with ``Seconds``."""
+    """Convert ``raw`` to ``Seconds``. This is a ``dec_hook`` for ``decode_options``; it raises ValueError."""
     if kind is not Seconds:
         raise ValueError(f"{kind.__name__} is no part of the options")
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
@@ -62,15 +61,15 @@ def _explain(message: str, kind: type) -> str:
 
 
 def _choices(kind: type, key: str) -> str:
-    """The values that an option of that name may have, for the end of a sentence."""
+    """Return the end of a sentence that lists the allowed values of the option; empty if it has no fixed values."""
     for field in _fields(kind):
         if field.encode_name == key and isinstance(field.type, msgspec.inspect.EnumType):
-            return f"; there are {', '.join(str(choice.value) for choice in field.type.cls)}"
+            return f"; allowed: {', '.join(str(choice.value) for choice in field.type.cls)}"
     return ""
 
 
 def _fields(kind: type) -> Iterator[msgspec.inspect.Field]:
-    """Every key that may occur anywhere in a ``kind``."""
+    """Yield every field of ``kind`` and of the structs inside it."""
     seen: set[type] = set()
     todo: list[object] = [msgspec.inspect.type_info(kind)]
     while todo:

@@ -1,8 +1,8 @@
-"""SIMULATION: for clouds that exist in memory only, whose kubelets a simulated cluster plays.
+"""SIMULATION: for clouds that exist only in memory, together with a simulated cluster.
 
-These hooks tell what no cloud can say: how the machine's kubelet will behave, and when the cloud will
-change next. They answer the truth of this moment, not that of the last ``refresh``, and are never subject to
-injected faults: the simulated cluster is the world, not a client.
+These hooks return facts that a real cloud cannot give: how a machine's kubelet will behave, and when the cloud will
+change next. They return the present state, not the state of the last ``refresh``. Injected faults never apply to them,
+because the simulated cluster calls them, not the autoscaler.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from nodewright.spec.markers import hookspec
 class NodeStart(Value, frozen=True, kw_only=True):
     """How one running machine becomes a node.
 
-    ``running_since`` is in epoch seconds. The kubelet registers ``register_after_seconds`` later, or never
-    (None), and the node is ready ``ready_after_seconds`` after it registered. It offers what the group's template says,
-    but for what is in ``offers``.
+    ``running_since`` is in seconds since the epoch. The kubelet registers ``register_after_seconds`` later (None:
+    never), and the node becomes ready ``ready_after_seconds`` after that. The node has the resources of the group's
+    template; those in ``offers`` replace them.
     """
 
     instance_id: str
@@ -31,16 +31,16 @@ class NodeStart(Value, frozen=True, kw_only=True):
 
 
 class SimulationHooks(Protocol):
-    """SIMULATION: the cloud can be simulated together with a cluster."""
+    """SIMULATION: the cloud can run together with a simulated cluster."""
 
     @hookspec(firstresult=True)
     def node_start(self, instance_id: str) -> NodeStart:
-        """How this running machine becomes a node; raises ProviderError for a machine that does not run."""
+        """Return how this running machine becomes a node. Raise ProviderError if the machine does not run."""
 
     @hookspec(firstresult=True)
     def running_machines(self) -> Sequence[NodeStart]:
-        """``node_start`` of every machine that runs now; one that is missing has been stopped."""
+        """Return ``node_start`` of every machine that runs now. A machine that is missing has been stopped."""
 
     @hookspec(firstresult=True)
     def next_change(self) -> float:
-        """Epoch seconds at which the cloud changes next by itself, at the earliest; infinity if never."""
+        """Return the earliest time at which the cloud changes by itself (seconds since the epoch; inf: never)."""
