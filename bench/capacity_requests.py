@@ -78,7 +78,7 @@ class Course:
 
     def _turn(self) -> bool:
         started = time.process_time()
-        plan = self.world.plan(enable_provisioning_requests=True, scale_down_enabled=False)
+        plan, after = self.world.plan_and_memory(enable_provisioning_requests=True, scale_down_enabled=False)
         report = plan.provisioning
         if not report.writes:
             return False
@@ -88,8 +88,7 @@ class Course:
         self.nodes += sum(action.target - action.expected_target for action in increases)
         fresh = {write.request.key: write.request for write in report.writes}
         self.world.requests = [fresh.get(request.key, request) for request in self.world.requests]
-        assert plan.provisioning_memory is not None
-        self.world.memory = replace(self.world.memory, provisioning=plan.provisioning_memory)
+        self.world.memory = replace(self.world.memory, provisioning=after.provisioning)
         return True
 
 

@@ -12,7 +12,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.journal import What
 from nodewright_simulator.scenario import DeploymentSpec, PodShape, Scenario, TimeSpan
@@ -57,18 +57,18 @@ class _Watch:
     listed: set[int] = field(default_factory=set)
     given_up: dict[int, float] = field(default_factory=dict)
 
-    def make_plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+    def make_plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         group = state.groups.get(_GROUP)
         if group is not None:
             self.listed |= {_number(instance.id) for instance in group.seen.instances or ()}
             unseen = (n for n in range(len(self.asked)) if n not in self.listed and n not in self.given_up)
             lost = [*islice(unseen, group.timed_out), *(_number(machine) for machine in group.newly_late)]
             self.given_up |= {number: self.given_up.get(number, state.now) for number in lost}
-        plan = make_plan(state, settings, random)
+        plan, after = make_plan(state, settings, random)
         for action in plan.actions:
             if isinstance(action, IncreaseSize) and action.group == _GROUP:
                 self.asked += [state.now] * (action.target - action.expected_target)
-        return plan
+        return plan, after
 
 
 def count_false_failovers(

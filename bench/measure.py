@@ -87,10 +87,10 @@ class Loop:
 
     def turn(self, seen: Observation) -> Plan:
         state = fold(self.memory, seen, [], self.settings)
-        plan = self.brain.make_plan(state, self.settings, self.random)
-        violations = self.brain.check(seen, plan.actions, plan.scale_down, self.settings)
+        plan, after = self.brain.make_plan(state, self.settings, self.random)
+        violations = self.brain.check(seen, plan, after, self.settings)
         if violations:
             raise AssertionError(f"the plan breaks its rules: {violations}")
-        self.memory = replace(state.memory, scale_down=plan.scale_down.memory or state.memory.scale_down)
+        self.memory = replace(state.memory, scale_down=after.scale_down)
         self.store.save_if_changed(with_intent(self.memory, state, plan.actions))
         return plan

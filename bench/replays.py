@@ -12,6 +12,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner import Plan, make_plan
+from nodewright.planner.plan import PlanMemory
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.openb import trace_scenario
 from nodewright_simulator.result import WaitingTimes
@@ -43,9 +44,9 @@ class Waits:
             "p99 ms": round(milliseconds.p99, 2),
         }
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         began = time.process_time()
-        plan = make_plan(state, settings, random)
+        plan, after = make_plan(state, settings, random)
         for pod in state.observation.pending:
             self._seen.setdefault(pod.key, (self._loop, self._spent))
         self._loop, self._spent = self._loop + 1, self._spent + time.process_time() - began
@@ -54,7 +55,7 @@ class Waits:
                 loop, spent = self._seen.pop(pod.key, (self._loop - 1, self._spent))
                 self._loops.append(self._loop - loop)
                 self._milliseconds.append(1000 * (self._spent - spent))
-        return plan
+        return plan, after
 
 
 def prepare_replay(compression: float, share: float) -> Prepared:

@@ -15,7 +15,7 @@ from nodewright.engine.brain import Planning
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from workloads import BENCHMARKS
 
 SHARE = 0.02
@@ -84,10 +84,10 @@ def test_json_has_what_was_promised(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"name", "seconds", "peak_mib", "result", "ok"} <= row.keys()
 
 
-def faulty(_state: ClusterState, _settings: Settings, _random: Random) -> Plan:
+def faulty(state: ClusterState, _settings: Settings, _random: Random) -> tuple[Plan, PlanMemory]:
     """Wants a node away that is not there."""
     ghost = NodeRemoval(node="ghost", group=GroupRef("cloud", "g"), instance_id="i-1", reason=RemovalReason.EMPTY)
-    return Plan(scale_down=ScaleDownReport(removals=(ghost,)))
+    return Plan(scale_down=ScaleDownReport(removals=(ghost,))), PlanMemory.of(state.memory)
 
 
 def test_a_whole_loop_checks_removals_too() -> None:

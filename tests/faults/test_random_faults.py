@@ -18,7 +18,7 @@ from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.journal import What
 from nodewright_simulator.scenario_file import load_scenario, read_scenario
 
@@ -42,11 +42,11 @@ def check(numbers: range) -> None:
     assert found.tried == len(numbers)
 
 
-def greedy(state: ClusterState, settings: Settings, random: Random) -> Plan:
+def greedy(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
     """Asks for one machine more than it needs, each time."""
-    plan = make_plan(state, settings, random)
+    plan, _ = make_plan(state, settings, random)
     actions = tuple(_one_more(state, action) if isinstance(action, IncreaseSize) else action for action in plan.actions)
-    return Plan(actions=actions, scale_up=plan.scale_up, held_back=plan.held_back)
+    return Plan(actions=actions, scale_up=plan.scale_up, held_back=plan.held_back), PlanMemory.of(state.memory)
 
 
 def _one_more(state: ClusterState, action: IncreaseSize) -> IncreaseSize:
@@ -80,7 +80,7 @@ def test_the_engine_itself_passes_where_the_broken_one_fails() -> None:
         examine(found.broken.schedule, BROKEN)
 
 
-def faint(state: ClusterState, settings: Settings, random: Random) -> Plan:
+def faint(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
     """Falls over as soon as two pods wait."""
     if len(state.observation.pending) > 1:
         raise ZeroDivisionError("one pod at a time")

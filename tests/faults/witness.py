@@ -24,7 +24,7 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
 )
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlanMemory
 from nodewright.spec import NodeGroup, ProviderContext
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.scenario import Scenario
@@ -126,7 +126,7 @@ class Witness:
         self._provider = TellingProvider(context, self)
         return connect_provider(name, self._provider, clock=context.clock, settings=settings, runner=runner)
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         nodes = self._nodes()
         joined = set(nodes)
         seen = {group: found for group in self._answers if (found := self._seen(group, joined)) is not None}
@@ -145,11 +145,11 @@ class Witness:
         self._has_groups = False
         if sum(loop.at == state.now for loop in self.history.loops[-LOOPS_AT_A_TIME:]) == LOOPS_AT_A_TIME:
             raise Endless(f"{state.now:g} s: {LOOPS_AT_A_TIME} loops at once")
-        plan = self._brain.make_plan(state, settings, random)
+        plan, after = self._brain.make_plan(state, settings, random)
         for action in plan.actions:
             if isinstance(action, IncreaseSize) and action.hedged:
                 self.history.loops[-1].hedged[action.group.group_id] = action.hedged
-        return plan
+        return plan, after
 
     def _seen(self, group: str, joined: Collection[str]) -> Seen | None:
         answers = self._answers[group]

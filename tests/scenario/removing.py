@@ -12,7 +12,7 @@ from nodewright.engine.brain import Planning
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from nodewright_simulator.journal import What
 
 # The planner's own removals are of no interest here.
@@ -46,17 +46,16 @@ class Removing(Story):
         """Nobody says where the pods could go: that is not the question here."""
         return replace(super()._brain(settings), check_removals=lambda *_: ())
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        plan = super()._plan(state, settings, random)
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, after = super()._plan(state, settings, random)
         due = [wanted for wanted in self._wanted if wanted[0] <= state.now]
         self._wanted = [wanted for wanted in self._wanted if wanted[0] > state.now]
         removals = [r for _, names, batch, empty in due for r in _removals(state, names, batch, empty=empty)]
         report = ScaleDownReport(
             result=ScaleDownResult.STARTED if removals else ScaleDownResult.NO_NODE_DELETED,
             removals=tuple(removals),
-            memory=plan.scale_down.memory,
         )
-        return replace(plan, scale_down=report)
+        return replace(plan, scale_down=report), after
 
 
 def _removals(state: ClusterState, names: frozenset[str], batch: int, *, empty: bool) -> Iterable[NodeRemoval]:

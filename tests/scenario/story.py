@@ -19,7 +19,7 @@ from nodewright.model.group import GroupRef
 from nodewright.model.node import Node, NodeCondition, Taint
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlannedAction
+from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider, fixed
@@ -177,10 +177,10 @@ class Story:
     def _brain(self, settings: Settings) -> Planning:
         return Planning(make_plan=self._plan, strict=settings.policy.rule == "prompt")
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        plan = make_plan(state, settings, random)
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, after = make_plan(state, settings, random)
         self.loops.append((state, plan))
-        return plan
+        return plan, after
 
 
 def _turned(node: Node, *, ready: bool, at: float, condition: str = "") -> Node:

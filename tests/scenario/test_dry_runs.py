@@ -18,7 +18,7 @@ from nodewright.model.errors import InvariantError
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, ScaleDownReport
+from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider
@@ -35,7 +35,7 @@ def empty_node() -> ClusterState:
 
 def test_a_withheld_removal_is_checked() -> None:
     state, settings, dry = empty_node(), Settings(), DryRunPlanning()
-    held = dry.brain.make_plan(state, settings, Random(1))
+    held, _ = dry.brain.make_plan(state, settings, Random(1))
     assert held.scale_down.removals == ()
     assert dry.brain.check_actions(state.observation, held.actions, settings) == ()
     group = state.observation.groups[A]
@@ -45,11 +45,11 @@ def test_a_withheld_removal_is_checked() -> None:
     assert violation.rule == "group fake/a would fall below its minimum of 1"
 
 
-def faulty(state: ClusterState, settings: Settings, random: Random) -> Plan:
+def faulty(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
     """Wants a node away that is not there."""
     assert state is not None, (settings, random)
     ghost = NodeRemoval(node="ghost", group=A, instance_id="i-1", reason=RemovalReason.EMPTY)
-    return Plan(scale_down=ScaleDownReport(removals=(ghost,)))
+    return Plan(scale_down=ScaleDownReport(removals=(ghost,))), PlanMemory.of(state.memory)
 
 
 def test_a_plan_that_is_only_shown_may_not_remove_what_is_not_there() -> None:

@@ -12,7 +12,7 @@ from tests.scenario.story import LOOP, MINUTE
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Taint
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.api_server import EDIT, Refusal
 
 POOL = {"name": "pool", "size": 4, "price_per_hour": 0.1, "cpu": 4}
@@ -28,10 +28,10 @@ class Marking(Removing):
         self._moves = (mark, unmark)
         self.at(AT, lambda: None)
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        plan = super()._plan(state, settings, random)
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, after = super()._plan(state, settings, random)
         mark, unmark = self._moves if state.now >= AT else ((), ())
-        return replace_value(plan, scale_down=replace_value(plan.scale_down, mark=mark, unmark=unmark))
+        return replace_value(plan, scale_down=replace_value(plan.scale_down, mark=mark, unmark=unmark)), after
 
     def tainted(self, key: str) -> set[str]:
         assert self.result

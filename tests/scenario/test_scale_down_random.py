@@ -17,7 +17,7 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlanMemory
 from nodewright.predicates import explain
 from nodewright_simulator.api_server import BudgetRule, Refusal
 from nodewright_simulator.cluster import SimulatedPod
@@ -98,30 +98,29 @@ class Watched(Story):
         agenda.at(1.0, partial(deployment.scale, first))
         agenda.at(LATER, partial(deployment.scale, later))
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        plan = super()._plan(state, settings, random)
-        assert list(without_place(state, plan)) == []
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, after = super()._plan(state, settings, random)
+        assert list(without_place(state, plan, after)) == []
         assert list(left_marked(state)) == []
-        return plan
+        return plan, after
 
 
 def _budget(kind: str, most: int) -> BudgetRule:
     return BudgetRule(name=kind, selector=LabelSelector(match_labels={"app": kind}), max_unavailable=most)
 
 
-def without_place(state: ClusterState, plan: Plan) -> Iterator[str]:
+def without_place(state: ClusterState, plan: Plan, after: PlanMemory) -> Iterator[str]:
     """Pods of nodes that go which the scheduler would not let run where the plan has them, one after the other."""
     board = state.observation.snapshot.fork()
     going = {removal.node for removal in plan.scale_down.removals} | state.observation.removing.keys()
     for removal in plan.scale_down.removals:
         row = board.row(removal.node)
         moving = [pod for pod in board.pods(row) if pod.key in removal.pods]
-        assert plan.scale_down.memory is not None
         for pod in moving:
             board.unplace(board.class_of(pod, placed=True), row, pod=pod)
         for pod in moving:
             # The plan's place may be one only once another node is empty, too, whose turn has not come (as in CA).
-            place, pod_class = plan.scale_down.memory.hints[pod.metadata.uid], board.class_of(pod, placed=True)
+            place, pod_class = after.scale_down.hints[pod.metadata.uid], board.class_of(pod, placed=True)
             open_rows = [there for there, node in board.nodes() if node.name not in going]
             fits = [there for there in open_rows if explain(board, pod_class, there) is None]
             if not fits:

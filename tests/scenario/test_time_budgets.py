@@ -10,7 +10,7 @@ from nodewright.engine.brain import Planning
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.explain import NodeExplanation, NodeOutcome, explain_node
-from nodewright.planner.plan import Plan
+from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.cli.summary import find_troubles
 from nodewright_simulator.result import SimulationResult
@@ -29,9 +29,10 @@ def run(*jobs: str, **settings: str) -> tuple[SimulationResult, list[Plan]]:
     """The result, and the plan of every loop."""
     plans: list[Plan] = []
 
-    def slow(state: ClusterState, settings: Settings, random: Random) -> Plan:
-        plans.append(make_plan(replace(state, elapsed=ticking()), settings, random))
-        return plans[-1]
+    def slow(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, after = make_plan(replace(state, elapsed=ticking()), settings, random)
+        plans.append(plan)
+        return plan, after
 
     lines = ["name: slow", "duration: 60m", "jobs:", *(f"  - {{{job}}}" for job in jobs), "settings:"]
     lines += [f"  {name.replace('_', '-')}: {value}" for name, value in settings.items()]
@@ -88,18 +89,19 @@ class Hurry:
         self.cut: list[tuple[Plan, Plan]] = []
         self.told: list[NodeExplanation] = []
 
-    def plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+    def plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         looks = count()
-        whole = make_plan(replace(state, elapsed=lambda: 0.0 * next(looks)), settings, random)
+        whole, first = make_plan(replace(state, elapsed=lambda: 0.0 * next(looks)), settings, random)
         last = next(looks) - 1
         if not 1 < len(whole.scale_down.removals) < len(whole.scale_down.unneeded):
-            return whole
+            return whole, first
         again = count()
-        found = make_plan(replace(state, elapsed=lambda: 1000.0 * (next(again) == last)), settings, random)
+        found, after = make_plan(replace(state, elapsed=lambda: 1000.0 * (next(again) == last)), settings, random)
         self.cut.append((whole, found))
         late = [name for name, why in found.scale_down.passed_over.items() if "time was up" in why.message]
-        self.told += filter(None, (explain_node(state, found, settings, name) for name in late))
-        return found
+        told = replace(state, memory=after.put_into(state.memory))
+        self.told += filter(None, (explain_node(told, found, settings, name) for name in late))
+        return found, after
 
 
 def test_removals_that_there_was_no_time_to_confirm_begin_in_the_next_loop() -> None:

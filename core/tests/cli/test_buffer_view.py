@@ -126,7 +126,7 @@ def make_report() -> LoopReport:
     flags = {flag.removeprefix("--").replace("-", "_"): True for flag in ON}
     settings = settings_with(**flags)
     state = world.state(settings)
-    return LoopReport(started=NOW, finished=NOW, state=state, plan=make_plan(state, settings, Random(1)))
+    return LoopReport(started=NOW, finished=NOW, state=state, plan=make_plan(state, settings, Random(1))[0])
 
 
 def test_the_daemon_tells_how_buffers_stand() -> None:

@@ -160,7 +160,7 @@ def make_report() -> LoopReport:
         request("fresh", 1, CHECK_CAPACITY, made=made),
     ]
     state = world.state(settings)
-    return LoopReport(started=NOW, finished=NOW, state=state, plan=make_plan(state, settings, Random(1)))
+    return LoopReport(started=NOW, finished=NOW, state=state, plan=make_plan(state, settings, Random(1))[0])
 
 
 def test_the_daemon_tells_what_the_api_server_said_last() -> None:

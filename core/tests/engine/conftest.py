@@ -31,7 +31,7 @@ from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlannedAction
+from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import FakeClock, build_group, build_node, build_template
@@ -73,12 +73,12 @@ class CapacityBufferState:
         brain = Planning(make_plan=self._plan, check_actions=self._check, strict=strict)
         return Autoscaler(world, self.clock, self.settings, Random(1), brain=brain)
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
         assert settings == self.settings
         assert random.random() >= 0
         self.order.append("plan")
         self.states.append(state)
-        return self.plans.pop(0) if self.plans else Plan()
+        return self.plans.pop(0) if self.plans else Plan(), PlanMemory.of(state.memory)
 
     def _check(
         self, seen: Observation, actions: Sequence[PlannedAction], settings: Settings

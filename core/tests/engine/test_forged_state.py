@@ -30,7 +30,7 @@ def plan(memory: Memory, *, has_looked: bool) -> Plan:
     world.add_group("pool", 4, target=7, instances=tuple(Instance(id=instance_id) for instance_id in ids))
     world.add_group("other", 0)
     state = world.state()
-    made = make_plan(state, Settings(), Random(1))
+    made, _ = make_plan(state, Settings(), Random(1))
     assert check_actions(state.observation, made.actions, Settings()) == ()
     return WriteGate(has_looked=has_looked).apply(made, state)[0]
 

@@ -88,7 +88,7 @@ def specs_made(*pods: Any, kinds: tuple[MachineType, ...] = (BIG,), **settings: 
     state = world.state(chosen)
     provider = ProviderSeen(name=PROVIDER, machine_types=kinds)
     state = replace(state, observation=replace(state.observation, providers={PROVIDER: provider}))
-    plan = make_plan(state, chosen, Random(1))
+    plan, _ = make_plan(state, chosen, Random(1))
     return [action.spec for action in plan.actions if isinstance(action, CreateNodeGroup)]
 
 

@@ -2,7 +2,6 @@
 
 from core.tests.planner.buffering import ON, add_buffer, allocation, book, make_world, said
 
-from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.provisioning_request import TemplateReference
@@ -98,8 +97,8 @@ def test_a_node_with_virtual_pods_that_fit_elsewhere_counts_as_empty() -> None:
     world = make_world(2, options=GroupOptions(scale_down_unneeded_seconds=0.0))
     world.running = [build_pod("web", "3", node_name="pool-1")]
     add_buffer(world, replicas=1)
-    plan = world.plan(**ON)
-    assert "pool-0" in (plan.scale_down.memory or ScaleDownMemory()).pending_hints.values()
+    plan, after = world.plan_and_memory(**ON)
+    assert "pool-0" in after.scale_down.pending_hints.values()
     (removal,) = plan.scale_down.removals
     assert (removal.node, removal.pods) == ("pool-0", ())
 

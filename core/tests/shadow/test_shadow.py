@@ -42,8 +42,8 @@ class Site:
     def loop(self, seconds: float = 10.0) -> tuple[Comparison, ...]:
         self.world.now += seconds
         state = self.world.state(self.settings)
-        plan = make_plan(state, self.settings, Random(1))
-        self.world.memory = replace(state.memory, scale_down=plan.scale_down.memory or state.memory.scale_down)
+        plan, after = make_plan(state, self.settings, Random(1))
+        self.world.memory = replace(state.memory, scale_down=after.scale_down)
         report = LoopReport(started=self.world.now, finished=self.world.now, state=state)
         return self._shadow.compare(report, plan, self.settings)
 
@@ -95,7 +95,7 @@ def test_another_group() -> None:
 
 
 def plans(site: Site) -> list[str]:
-    plan = make_plan(site.world.state(site.settings), site.settings, Random(0))
+    plan = make_plan(site.world.state(site.settings), site.settings, Random(0))[0]
     return [action.group.group_id for action in plan.actions]
 
 

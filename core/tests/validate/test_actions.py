@@ -100,6 +100,6 @@ def test_a_sound_plan_passes() -> None:
     made.add_group("b", target=2, instances=(Instance(id="cloud:///b/0"),))
     settings = settings_with(max_nodes_total=6, enforce_node_group_min_size=True)
     state = made.state(settings)
-    plan = make_plan(state, settings, Random(0))
+    plan, _ = make_plan(state, settings, Random(0))
     assert plan.actions
     assert check_actions(state.observation, plan.actions, settings) == ()

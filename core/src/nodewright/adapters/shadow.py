@@ -112,7 +112,7 @@ class Shadow:
             for ref, group in seen.groups.items()
         }
         state = fold(before.state.memory, replace(seen, groups=groups), (), settings)
-        return make_plan(state, settings, Random(self._seed))
+        return make_plan(state, settings, Random(self._seed))[0]
 
     def _removals(self, before: _Loop, loop: _Loop) -> list[Comparison]:
         at = loop.state.now

@@ -30,7 +30,7 @@ from nodewright.model.errors import InvariantError, NodewrightError
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
-from nodewright.planner.plan import BufferReport, Plan, ProvisioningReport, ScaleDownReport, with_called
+from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from nodewright.validate import PlanViolation
 
 # How soon to see whether what holds removals up is over.
@@ -200,9 +200,9 @@ class Autoscaler:
         step.state, self._is_halted = state, state.is_halted
         begun = self._clock.now()
         timed = replace(state, elapsed=lambda: self._clock.now() - begun)
-        plan = self._brain.make_plan(timed, self._settings, self._random)
-        step.violations = self._check(state, plan)
-        step.plan = plan = self._restrain(without_violations(plan, step.violations), state, step.problem)
+        plan, memory = self._brain.make_plan(timed, self._settings, self._random)
+        step.violations = self._check(state, plan, memory)
+        step.plan = plan = self._restrain(without_violations(plan, step.violations), memory, state, step.problem)
         step.state = replace(state, memory=self._memory)
         self._covering.save(self._with_intent(state, plan), plan.actions, self._settings)
         step.plan = plan = self._status_writer.write_pending(plan)
@@ -254,35 +254,17 @@ class Autoscaler:
         self._memory = without_charge(self._memory, machines_of(never_started))
         return started
 
-    def _restrain(self, plan: Plan, state: ClusterState, problem: str) -> Plan:
-        """The plan with only what may be done now; what it deletes is remembered."""
+    def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, problem: str) -> Plan:
+        """Return the plan with only the writes that may be made now; remember it, and what it deletes."""
         if problem:
-            untouched = ScaleDownReport(result=plan.scale_down.result)
-            return replace(
-                plan,
-                actions=(),
-                scale_down=untouched,
-                provisioning=ProvisioningReport(),
-                provisioning_memory=None,
-                quotas=(),
-                misfits=(),
-                buffers=BufferReport(),
-            )
+            return plan.without_writes()
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or not self._settings.policy.looks_twice_before_deleting
         limits = self._settings.deletion_limits
         restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, charged = restraint.apply(plan, state)
-        scale_down = plan.scale_down.memory or state.memory.scale_down
-        provisioning = with_called(plan.provisioning_memory or state.memory.provisioning, plan.provisioning.calls)
-        self._memory = replace(
-            state.memory,
-            deletions=charged.deletions,
-            empty_deletions=charged.empty,
-            scale_down=scale_down,
-            provisioning=provisioning,
-            purchases=state.memory.purchases if plan.purchases is None else plan.purchases,
-        )
+        memory = after.with_called(plan.provisioning.calls).put_into(state.memory)
+        self._memory = replace(memory, deletions=charged.deletions, empty_deletions=charged.empty)
         return plan
 
     def _find_pause(self, now: float) -> tuple[str, float]:
@@ -293,8 +275,8 @@ class Autoscaler:
             return f"paused: {error}", now
         return (str(pause), pause.until) if pause is not None and pause.holds(now) else ("", 0.0)
 
-    def _check(self, state: ClusterState, plan: Plan) -> tuple[PlanViolation, ...]:
-        violations = self._brain.check(state.observation, plan.actions, plan.scale_down, self._settings)
+    def _check(self, state: ClusterState, plan: Plan, memory: PlanMemory) -> tuple[PlanViolation, ...]:
+        violations = self._brain.check(state.observation, plan, memory, self._settings)
         if violations and self._brain.strict:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations

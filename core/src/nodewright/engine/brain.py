@@ -8,11 +8,11 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation, check_actions, check_removals
 
-MakePlan = Callable[[ClusterState, Settings, Random], Plan]
+MakePlan = Callable[[ClusterState, Settings, Random], tuple[Plan, PlanMemory]]
 CheckRemovals = Callable[[Observation, Sequence[NodeRemoval], Mapping[str, str], Settings], tuple[PlanViolation, ...]]
 CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[PlanViolation, ...]]
 
@@ -30,15 +30,13 @@ class Planning:
     check_removals: CheckRemovals = check_removals
     strict: bool = False
 
-    def check(
-        self, seen: Observation, actions: Sequence[PlannedAction], down: ScaleDownReport, settings: Settings
-    ) -> tuple[PlanViolation, ...]:
-        """What of a plan, writes to clouds and removals, breaks a rule."""
-        violations = self.check_actions(seen, actions, settings)
-        if not down.removals:
+    def check(self, seen: Observation, plan: Plan, memory: PlanMemory, settings: Settings) -> tuple[PlanViolation, ...]:
+        """Return which cloud writes and removals of a plan break a rule."""
+        violations = self.check_actions(seen, plan.actions, settings)
+        removals = plan.scale_down.removals
+        if not removals:
             return violations
-        places = down.memory.hints if down.memory is not None else {}
-        return violations + self.check_removals(seen, down.removals, places, settings)
+        return violations + self.check_removals(seen, removals, memory.scale_down.hints, settings)
 
 
 def without_violations(plan: Plan, violations: tuple[PlanViolation, ...]) -> Plan:

@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
+from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
@@ -18,7 +19,7 @@ from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
-from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
+from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers
@@ -79,18 +80,25 @@ class _Objects(NamedTuple):
         """Return the objects after these changes to requests."""
         return self._replace(requests=self.requests.apply(changes))
 
+    def put_into(self, plan: Plan, memory: PlanMemory) -> tuple[Plan, PlanMemory]:
+        """Return the plan with what it writes to these objects, and what the next loop must know of them."""
+        plan = replace(plan, buffers=self.buffers.report())
+        if not self.requests.is_enabled:
+            return plan, memory
+        requests = self.requests
+        return replace(plan, provisioning=requests.report()), replace(memory, provisioning=requests.next_memory())
 
-def make_plan(state: ClusterState, settings: Settings, random: Random) -> Plan:
-    """What to do now, and why. Pure: the same state, settings and chance give the same plan."""
+
+def make_plan(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+    """Return what to do now and why, and what the next loop must know of it.
+
+    Pure: the same state, settings and random numbers give the same plan.
+    """
     quotas = read_quotas(state.observation, settings)
     limits = [read.limit for read in quotas if read.limit is not None]
-    plan, objects = _make_plan(state, settings, random, _Objects.of(state, settings), limits)
-    plan = replace(plan, buffers=objects.buffers.report())
-    if objects.requests.is_enabled:
-        requests = objects.requests
-        plan = replace(plan, provisioning=requests.report(), provisioning_memory=requests.next_memory())
-    judged = [(read, with_status(read, state.observation)) for read in quotas]
-    return replace(plan, quotas=tuple(fresh for read, fresh in judged if fresh is not read.quota))
+    plan, memory = _make_plan(state, settings, random, _Objects.of(state, settings), limits)
+    with_statuses = [(read, with_status(read, state.observation)) for read in quotas]
+    return replace(plan, quotas=tuple(fresh for read, fresh in with_statuses if fresh is not read.quota)), memory
 
 
 def _make_plan(
@@ -99,20 +107,24 @@ def _make_plan(
     random: Random,
     objects: _Objects,
     quotas: Sequence[NodeQuota],
-) -> tuple[Plan, _Objects]:
+) -> tuple[Plan, PlanMemory]:
+    """Correct sizes; plan growth and removals unless something forbids it in this loop."""
     corrections = _RESTORE[settings.policy.rule](state, settings)
     state, actions = corrections.state, list[SizeWrite](corrections.actions)
+    memory = PlanMemory.of(state.memory)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)
     if not is_unstaffed:
         objects = objects.apply(expire_requests(objects.requests))
     if state.is_halted and state.memory.unhealthy is not None:
         halted = describe_unhealthy(state.memory.unhealthy, state.now)
-        return Plan(actions=tuple(actions), halted=halted, scale_down=forget_unneeded(state, settings)), objects
+        forgotten = replace(memory, scale_down=forget_unneeded(state, settings))
+        return objects.put_into(Plan(actions=tuple(actions), halted=halted), forgotten)
     if is_unstaffed:
         kept = tuple(actions) if settings.policy.corrects_without_ready_nodes else ()
-        return Plan(actions=kept, halted=NO_READY_NODES, scale_down=forget_unneeded(state, settings)), objects
+        forgotten = replace(memory, scale_down=forget_unneeded(state, settings))
+        return objects.put_into(Plan(actions=kept, halted=NO_READY_NODES), forgotten)
     if corrections.cut_short:
-        return Plan(actions=tuple(actions), cut_short=corrections.cut_short), objects
+        return objects.put_into(Plan(actions=tuple(actions), cut_short=corrections.cut_short), memory)
     if objects.requests.arbitrates:
         objects = objects.apply(report_unserved(objects.requests, state.observation.providers))
         objects = objects.apply(settle_reservations(state, objects.requests))
@@ -131,12 +143,12 @@ def _make_plan(
     waiting.add(recreated, snapshot.vocabulary.classes)
     removes, enforces = settings.scale_down.scale_down_enabled, settings.scale_up.enforce_node_group_min_size
     if not (waiting.old or enforces or removes or objects.requests.is_enabled or objects.buffers.injects):
-        return Plan(actions=tuple(actions), waiting=tuple(waiting.young)), objects
+        return objects.put_into(Plan(actions=tuple(actions), waiting=tuple(waiting.young)), memory)
     awaits = settings.policy.awaits_corrections
     corrected = frozenset(action.group for action in actions if awaits and not _gives_way(action, settings))
     context = _prepare(state, settings, corrected, quotas)
-    plan, objects = _plan_loop(context, actions, waiting, random, objects)
-    return replace(plan, waiting=tuple(waiting.young)), objects
+    plan, memory = _plan_loop(context, actions, waiting, random, objects)
+    return replace(plan, waiting=tuple(waiting.young)), memory
 
 
 def _plan_loop(
@@ -145,17 +157,18 @@ def _plan_loop(
     waiting: Waiting,
     random: Random,
     objects: _Objects,
-) -> tuple[Plan, _Objects]:
-    """Growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
+) -> tuple[Plan, PlanMemory]:
+    """Plan growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
     settings = context.settings
-    removes = settings.scale_down.scale_down_enabled
     by_class, daemons = waiting.by_class, waiting.daemons
     if objects.requests.arbitrates:
         others, changes = split_consumers(waiting.old, objects.requests)
         objects = objects.apply(changes)
         by_class = context.snapshot.vocabulary.classes.sort(others)
         objects = objects.apply(keep_room(context.snapshot, context.state, objects.requests))
-    hints = Hints(before=context.state.memory.scale_down.pending_hints) if removes else None
+    hints = (
+        Hints(before=context.state.memory.scale_down.pending_hints) if settings.scale_down.scale_down_enabled else None
+    )
     in_doubt = rows_in_doubt(context)
     fitting, left = take_fitting_classes(context.snapshot, by_class, hints, find_bought(context))
     doubt = find_doubt(context, in_doubt)
@@ -192,6 +205,9 @@ def _plan_loop(
     remembered = evaluation.purchases or context.state.memory.purchases
     purchases = note_purchases(remembered, bought, context.snapshot, settings, context.state.now)
     emptied = delete_empty_groups(context, {action.group for action in actions})
+    down, down_memory = ScaleDownReport(), context.state.memory.scale_down
+    if hints is not None:
+        down, down_memory = _scale_down(actions, growth, reports, hints)
     plan = Plan(
         actions=(*with_creations(actions, context), *emptied),
         scale_up=reports[0],
@@ -202,10 +218,10 @@ def _plan_loop(
         fitting=tuple(fitting),
         misfits=evaluation.misfits,
         room_by=context.room_by,
-        purchases=purchases,
-        scale_down=_scale_down(actions, growth, reports, hints) if hints is not None else ScaleDownReport(),
+        scale_down=down,
     )
-    return plan, objects
+    memory = replace(PlanMemory.of(context.state.memory), scale_down=down_memory, purchases=purchases)
+    return objects.put_into(plan, memory)
 
 
 def _gives_way(action: SizeWrite, settings: Settings) -> bool:
@@ -241,7 +257,7 @@ def _grow(
 
 def _scale_down(
     actions: list[SizeWrite], growth: Growth, reports: Iterable[ScaleUpReport], hints: Hints
-) -> ScaleDownReport:
+) -> tuple[ScaleDownReport, ScaleDownMemory]:
     """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
     grown = {expansion.group for report in reports for expansion in report.expansions}
     wait = ALL_NEW if growth.is_put_off else ""
@@ -249,8 +265,8 @@ def _scale_down(
     _drop_doomed(context, actions)
     seen = context.state.observation.groups
     targets = {action.group: _target_after(action, seen[action.group]) for action in actions}
-    report = plan_scale_down(context, targets, grown, wait)
-    return report.with_memory(pending_hints=hints.fresh)
+    report, memory = plan_scale_down(context, targets, grown, wait)
+    return report, replace(memory, pending_hints=hints.fresh)
 
 
 def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:

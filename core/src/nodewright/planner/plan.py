@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from nodewright.clusterstate.memory import ProvisioningMemory, Purchases, Retry, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, ProvisioningMemory, Purchases, Retry, ScaleDownMemory
 from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -77,8 +76,7 @@ class ScaleDownReport:
     ``unremovable`` why others stay, as far as CA says so; ``passed_over`` is why each node stays of which CA says
     nothing. ``utilization`` is the ratio of those that were measured. ``mark`` and ``unmark`` are nodes whose soft
     taint is to be added or removed. ``cooldown_until`` (epoch seconds) is when removals may begin again,
-    ``next_change`` when time alone changes what is planned. ``partial`` says what there was no time for. ``memory`` is
-    for the next loop; None: it stays as it was.
+    ``next_change`` when time alone changes what is planned. ``partial`` says what there was no time for.
     """
 
     result: ScaleDownResult = ScaleDownResult.NOT_TRIED
@@ -92,11 +90,6 @@ class ScaleDownReport:
     cooldown_until: float = 0.0
     next_change: float = math.inf
     partial: str = ""
-    memory: ScaleDownMemory | None = None
-
-    def with_memory(self, **changes: Any) -> "ScaleDownReport":
-        """The report with something else to remember."""
-        return replace(self, memory=replace(self.memory or ScaleDownMemory(), **changes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,12 +165,6 @@ class ProvisioningReport:
         return bool(self.writes or self.results or self.calls or self.expired)
 
 
-def with_called(memory: ProvisioningMemory, calls: Iterable[ProviderCall]) -> ProvisioningMemory:
-    """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
-    retries = {call.request.id: call.retry for call in calls}
-    return replace(memory, retries={**memory.retries, **retries}) if retries else memory
-
-
 @dataclass(frozen=True, kw_only=True)
 class BufferAllocation:
     """One CapacityBuffer with the status it will have, and its virtual pods.
@@ -234,18 +221,42 @@ class MisfitNode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanMemory:
+    """What the next loop must know of a plan: the parts of ``Memory`` that planning changes."""
+
+    scale_down: ScaleDownMemory
+    provisioning: ProvisioningMemory
+    purchases: Purchases
+
+    @staticmethod
+    def of(memory: Memory) -> "PlanMemory":
+        """Return these parts as they were before the plan."""
+        return PlanMemory(scale_down=memory.scale_down, provisioning=memory.provisioning, purchases=memory.purchases)
+
+    def with_called(self, calls: Iterable[ProviderCall]) -> "PlanMemory":
+        """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
+        retries = {call.request.id: call.retry for call in calls}
+        if not retries:
+            return self
+        held = self.provisioning
+        return replace(self, provisioning=replace(held, retries={**held.retries, **retries}))
+
+    def put_into(self, memory: Memory) -> Memory:
+        """Return the memory of the loop with these parts."""
+        return replace(memory, scale_down=self.scale_down, provisioning=self.provisioning, purchases=self.purchases)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What to do now, in order, and the reasons.
 
-    ``fitting`` are pending pods for which there is room already, on nodes that are or will be; ``waiting`` are too
-    young to be planned for. ``spare`` are the reports of growth for ``buffers``. ``salvo`` are the reports of further
-    expansions. ``hedge`` is the report of machines that are bought twice. ``min_size`` is the report of growing groups to
-    their minimum. ``halted`` says why nothing but clean-up
-    is planned, empty otherwise, ``cut_short`` that corrections leave the rest to the next loop. ``quotas`` are those
-    whose status is to be written, with it. ``misfits`` are machines that came and do not take the pods they were bought
-    for, ``purchases`` what to remember of such things (None: what is known already). ``room_by`` is when room that is
-    counted on must be there (epoch seconds). ``held_back`` is no part of ``actions``; ``paused`` says why all of it
-    waits, and until when. ``provisioning_memory`` is what to remember of requests (None: it stays as it was).
+    ``fitting``: pending pods that fit on nodes that exist or are upcoming. ``waiting``: pods too young to be planned for.
+    ``scale_up``: the report of the first expansion, ``salvo`` those of further ones, ``spare`` those of growth for
+    ``buffers``, ``hedge`` that of machines bought twice, ``min_size`` that of growth to minimum sizes. ``halted``: why only
+    clean-up is planned (empty: more is). ``cut_short``: why the corrections leave the rest to the next loop. ``quotas``:
+    quotas with the status that is to be written. ``misfits``: nodes that do not take the pods they were bought for.
+    ``room_by``: when room that is counted on must be free (epoch seconds). ``held_back``: writes that wait; they are no part
+    of ``actions``. ``paused``: why all of them wait, and until when.
     """
 
     actions: tuple[PlannedAction, ...] = ()
@@ -263,8 +274,6 @@ class Plan:
     cut_short: str = ""
     quotas: tuple[CapacityQuota, ...] = ()
     misfits: tuple[MisfitNode, ...] = ()
-    purchases: Purchases | None = None
-    provisioning_memory: ProvisioningMemory | None = None
     room_by: float = math.inf
     held_back: tuple[HeldBack, ...] = ()
     paused: str = ""
@@ -279,3 +288,22 @@ class Plan:
             self.scale_down,
         )
         return "; ".join(report.partial for report in reports if report.partial)
+
+    def without_writes(self) -> "Plan":
+        """Return a plan that writes nothing and reports what this one decided about growth.
+
+        It starts from an empty plan: a new kind of write is left out until its field is added here.
+        """
+        return Plan(
+            scale_up=self.scale_up,
+            salvo=self.salvo,
+            hedge=self.hedge,
+            min_size=self.min_size,
+            fitting=self.fitting,
+            waiting=self.waiting,
+            scale_down=ScaleDownReport(result=self.scale_down.result),
+            spare=self.spare,
+            halted=self.halted,
+            cut_short=self.cut_short,
+            room_by=self.room_by,
+        )

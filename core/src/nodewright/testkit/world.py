@@ -32,7 +32,7 @@ from nodewright.model.settings import (
     Settings,
     TemplateSettings,
 )
-from nodewright.planner import Plan, make_plan
+from nodewright.planner import Plan, PlanMemory, make_plan
 from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
@@ -147,6 +147,10 @@ class World:
 
     def plan(self, **changes: object) -> Plan:
         """Plan with some settings changed, by their names (``expander="price"``)."""
+        return self.plan_and_memory(**changes)[0]
+
+    def plan_and_memory(self, **changes: object) -> tuple[Plan, PlanMemory]:
+        """Plan as ``plan`` does; return also what the next loop must know of it."""
         settings = settings_with(**changes)
         return make_plan(self.state(settings), settings, Random(1))
 

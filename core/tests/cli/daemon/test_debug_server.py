@@ -20,7 +20,7 @@ from nodewright.testkit.world import NOW, World
 def make_report(world: World) -> LoopReport:
     state = world.state()
     return LoopReport(
-        started=NOW, finished=NOW + 1, loop="1-7", state=state, plan=make_plan(state, Settings(), Random(1))
+        started=NOW, finished=NOW + 1, loop="1-7", state=state, plan=make_plan(state, Settings(), Random(1))[0]
     )
 
 

@@ -33,7 +33,7 @@ def loop(world: World, after: float, *outcomes: Outcome, **changes: object) -> t
     settings = settings_with(profile="ca", **changes) if changes else SETTINGS
     state: ClusterState = fold(world.memory, world.state(settings).observation, outcomes, settings)
     world.memory = state.memory
-    return state.groups[G], make_plan(state, settings, Random(1))
+    return state.groups[G], make_plan(state, settings, Random(1))[0]
 
 
 def increase(world: World, by: int) -> Done:

@@ -55,7 +55,7 @@ class Story:
             self._tell("a may grow again" if ended else f"a backed off: {state.groups[A].timed_out} timed out")
         self.world.memory = state.memory
         self._outcomes = []
-        for action in make_plan(state, SETTINGS, Random(1)).actions:
+        for action in make_plan(state, SETTINGS, Random(1))[0].actions:
             if isinstance(action, IncreaseSize | DecreaseTargetSize):
                 self._resize(action)
 

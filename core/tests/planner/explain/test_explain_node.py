@@ -14,7 +14,7 @@ from nodewright.model.node import NodeCondition, Taint
 from nodewright.model.pod import Pod
 from nodewright.planner import Plan, make_plan
 from nodewright.planner.explain import NodeExplanation, NodeOutcome, PodAfterDrain, explain_node
-from nodewright.planner.plan import HeldBack
+from nodewright.planner.plan import HeldBack, PlanMemory
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.testkit.builders import build_budget, build_node, build_pod
 from nodewright.testkit.world import ref, settings_with
@@ -46,9 +46,9 @@ def explain(loops: Loops, name: str, after: float = 0.0, plan: Plan | None = Non
     world.now += after
     settings = settings_with(**loops.settings)
     state = world.state(settings)
-    plan = plan or make_plan(state, settings, Random(1))
-    world.memory = replace(state.memory, scale_down=plan.scale_down.memory or state.memory.scale_down)
-    found = explain_node(state, plan, settings, name)
+    made, remembered = make_plan(state, settings, Random(1)) if plan is None else (plan, PlanMemory.of(state.memory))
+    world.memory = replace(state.memory, scale_down=remembered.scale_down)
+    found = explain_node(replace(state, memory=world.memory), made, settings, name)
     assert found is not None
     return found
 
@@ -130,7 +130,7 @@ def test_a_budget_that_another_node_uses_up_blocks() -> None:
     keep(loops, "x")
     loops.world.running = [on("a-0", labels={"app": "g"}), on("b-0", labels={"app": "g"})]
     loops.world.budgets = [build_budget("pdb", allowed=1, labels={"app": "g"})]
-    plan = loops.world.plan()
+    plan = loops.plan()
     goes, stays = explain(loops, "a-0", plan=plan), explain(loops, "b-0", plan=plan)
     assert (goes.fate, goes.removal is not None and goes.removal.pods) == (NodeOutcome.GOES, ("default/on-a-0",))
     assert pod(goes, "on-a-0").fate is DrainOutcome.MOVE

@@ -24,9 +24,8 @@ class Loops:
         self.world.now += after
         state = self.world.state(settings_with(**self.settings))
         self.world.memory = state.memory
-        plan = self.world.plan(**self.settings)
-        if plan.scale_down.memory is not None:
-            self.world.memory = replace(state.memory, scale_down=plan.scale_down.memory)
+        plan, remembered = self.world.plan_and_memory(**self.settings)
+        self.world.memory = replace(state.memory, scale_down=remembered.scale_down)
         return plan
 
     def run(self, after: float = 0.0) -> ScaleDownReport:

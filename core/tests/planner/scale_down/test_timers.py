@@ -16,7 +16,7 @@ from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason, RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.testkit.builders import build_pod
-from nodewright.testkit.world import World, ref
+from nodewright.testkit.world import World, ref, settings_with
 
 OPTIONS = {"ca": {"profile": "ca"}, "ours": {}}
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -47,9 +47,10 @@ def test_an_empty_node_goes_once_it_was_unneeded_for_long_enough(profile: dict[s
 def test_scale_down_switched_off_plans_and_remembers_nothing() -> None:
     loops = one_group()
     loops.settings = {"scale_down_enabled": False}
+    before = loops.world.state(settings_with(**loops.settings)).memory.scale_down
     report = loops.run()
     assert report.result == ScaleDownResult.NOT_TRIED
-    assert report.memory is None
+    assert loops.world.memory.scale_down == before
 
 
 def test_row_14_a_node_may_be_protected_also_once_it_is_unneeded() -> None:

@@ -14,7 +14,7 @@ def plan(world: World, **changes: object) -> Plan:
     """Planned with a clock on which a second passes whenever it is looked at."""
     settings, seconds = settings_with(**changes), count()
     state = replace(world.state(settings), elapsed=lambda: float(next(seconds)))
-    return make_plan(state, settings, Random(1))
+    return make_plan(state, settings, Random(1))[0]
 
 
 def three_groups() -> World:

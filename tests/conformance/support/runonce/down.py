@@ -49,7 +49,7 @@ def _after_refusal(report: LoopReport, settings: Settings) -> ScaleDownReport | 
     fresh = seen.now + settings.scale_down.unremovable_node_recheck_timeout
     recheck_at = {name: at for name, at in memory.scale_down.recheck_at.items() if at != fresh}
     memory = replace(memory, scale_down=replace(memory.scale_down, recheck_at=recheck_at))
-    again = make_plan(replace(report.state, observation=seen, memory=memory), settings, Random(0)).scale_down
+    again = make_plan(replace(report.state, observation=seen, memory=memory), settings, Random(0))[0].scale_down
     return replace(again, removals=())
 
 

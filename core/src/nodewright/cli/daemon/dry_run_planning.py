@@ -9,7 +9,7 @@ from nodewright.engine.brain import Planning
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlannedAction, ScaleDownReport
+from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 
@@ -22,8 +22,7 @@ class DryRunPlanning:
     def __init__(self) -> None:
         self.brain = Planning(make_plan=self._plan, check_actions=self._check)
         self._withheld: tuple[Withheld, ...] = ()
-        self._down = ScaleDownReport()
-        self._planned: tuple[PlannedAction, ...] = ()
+        self._planned: tuple[Plan, PlanMemory] | None = None
         self._whole: Plan | None = None
 
     def take_withheld(self) -> tuple[Plan | None, tuple[Withheld, ...]]:
@@ -32,13 +31,12 @@ class DryRunPlanning:
         whole, self._whole = self._whole, None
         return whole, taken
 
-    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> Plan:
-        plan = make_plan(state, settings, random)
-        self._planned, self._whole = plan.actions, plan
+    def _plan(self, state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
+        plan, memory = make_plan(state, settings, random)
+        self._planned, self._whole = (plan, memory), plan
         self._withheld = (*plan.actions, *plan.scale_down.removals)
-        self._down = plan.scale_down
         idle = replace(plan.scale_down, removals=(), mark=(), unmark=())
-        return replace(plan, actions=(), scale_down=idle)
+        return replace(plan, actions=(), scale_down=idle), memory
 
     def _check(self, seen: Observation, _: Sequence[PlannedAction], settings: Settings) -> tuple[PlanViolation, ...]:
-        return Planning().check(seen, self._planned, self._down, settings)
+        return Planning().check(seen, *self._planned, settings) if self._planned is not None else ()

@@ -1,7 +1,7 @@
 """One loop without its writes: observe, fold, plan, check."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from nodewright.clusterstate.fold import fold
@@ -44,8 +44,8 @@ def plan_once(
         raise ConfigError("--gpu-total: no provider here tells GPU nodes apart, so that the limit would do nothing")
     state = fold(Memory(), seen, (), settings)
     brain = brain or Planning()
-    plan = brain.make_plan(state, settings, random)
-    violations = brain.check(seen, plan.actions, plan.scale_down, settings)
+    plan, memory = brain.make_plan(state, settings, random)
+    violations = brain.check(seen, plan, memory, settings)
     if violations:
         raise InvariantError(f"a plan breaks its rules: {violations}")
-    return DryRun(state=state, plan=plan, settings=settings)
+    return DryRun(state=replace(state, memory=memory.put_into(state.memory)), plan=plan, settings=settings)

@@ -14,7 +14,7 @@ from nodewright.model.node import Node
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalStage
 from nodewright.model.settings import Settings
-from nodewright.planner.explain.planned_snapshot import memory_of, planned_snapshot
+from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
 from nodewright.planner.plan import Plan
 from nodewright.planner.registration_deadline import startup_deadlines
@@ -138,7 +138,7 @@ def explain_node(state: ClusterState, plan: Plan, settings: Settings, name: str)
         group=_group(state, name),
         usage=_usage(snapshot, name, state, settings) if is_seen else None,
         timers=_timers(state, plan, name),
-        setback=back.message if (back := memory_of(state, plan).removal_failures.get(name)) is not None else "",
+        setback=back.message if (back := state.memory.scale_down.removal_failures.get(name)) is not None else "",
         disputed=_disputed(state, node),
         pods=pods,
     )
@@ -235,7 +235,7 @@ def _usage(snapshot: Snapshot, name: str, state: ClusterState, settings: Setting
 
 def _timers(state: ClusterState, plan: Plan, name: str) -> Timers:
     report, now = plan.scale_down, state.now
-    since, memory = report.unneeded.get(name), memory_of(state, plan)
+    since, memory = report.unneeded.get(name), state.memory.scale_down
     recheck, setback = memory.recheck_at.get(name), memory.removal_failures.get(name)
     return Timers(
         unneeded_since=since,

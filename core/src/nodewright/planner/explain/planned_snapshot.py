@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from nodewright.clusterstate.memory import ScaleDownMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
@@ -32,11 +31,6 @@ class NodeRejections(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
-def memory_of(state: ClusterState, plan: Plan) -> ScaleDownMemory:
-    """Return the scale-down memory as it is after the plan."""
-    return plan.scale_down.memory or state.memory.scale_down
-
-
 def planned_snapshot(state: ClusterState, plan: Plan, settings: Settings, *, spare: bool = True) -> Snapshot:
     """Return a snapshot of the existing nodes, their pods, and the pending pods that fit on them.
 
@@ -50,7 +44,7 @@ def planned_snapshot(state: ClusterState, plan: Plan, settings: Settings, *, spa
     for group in state.groups.values():
         for name in group.readiness.not_started if group.upcoming > 0 else ():
             snapshot.remove_node(snapshot.row(name))
-    places = Hints(before=memory_of(state, plan).pending_hints)
+    places = Hints(before=state.memory.scale_down.pending_hints)
     allocations = [allocation for allocation in plan.buffers.allocations if allocation.injected and spare]
     for pod in (*plan.fitting, *(pod for allocation in allocations for pod in allocation.pods)):
         _put(snapshot, pod, places)
@@ -71,7 +65,7 @@ def without_unneeded(
     snapshot: Snapshot, name: str, state: ClusterState, plan: Plan, settings: Settings
 ) -> tuple[Snapshot, DisruptionBudgets]:
     """Return a snapshot without all unneeded nodes but ``name``, and the disruption budgets after their evictions."""
-    remaining, places = snapshot.fork(), Hints(before=memory_of(state, plan).hints)
+    remaining, places = snapshot.fork(), Hints(before=state.memory.scale_down.hints)
     workloads = state.observation.workloads
     budgets = DisruptionBudgets.of(workloads, settings)
     for other in plan.scale_down.unneeded:
@@ -96,7 +90,7 @@ def without_unneeded(
 
 def node_with_room(state: ClusterState, plan: Plan, settings: Settings, pod: Pod) -> str:
     """Return the node on which a pending pod fits; empty if it fits on no existing node (maybe on an upcoming one)."""
-    name = Hints(before=memory_of(state, plan).pending_hints).get(pod) if pod in plan.fitting else None
+    name = Hints(before=state.memory.scale_down.pending_hints).get(pod) if pod in plan.fitting else None
     return name if name is not None and name in planned_snapshot(state, plan, settings) else ""
 
 

@@ -15,7 +15,6 @@ from nodewright.planner.explain.planned_snapshot import (
     NodeRejections,
     destinations,
     group_rejections,
-    memory_of,
     rejection_text,
     without_unneeded,
 )
@@ -149,7 +148,7 @@ def _prepare(snapshot: Snapshot, rest: Snapshot, name: str, state: ClusterState,
         open_rows=destinations(rest, state, name),
         unneeded=unneeded - {name},
         goes=name in unneeded,
-        hints=Hints(before=memory_of(state, plan).hints if name in unneeded else {}),
+        hints=Hints(before=state.memory.scale_down.hints if name in unneeded else {}),
         stuck=reason.pod if reason is not None and reason.code == UnremovableCode.NO_PLACE else "",
     )
 

@@ -68,7 +68,7 @@ def requests_planned(state: ClusterState, plan: Plan) -> tuple[RequestFacts, ...
     gone = {request.key for request in report.expired}
     held = [after.get(one.key, one) for one in state.observation.provisioning.requests if one.key not in gone]
     asked = {call.request.key: call.provider for call in report.calls}
-    facts = facts_of_requests(held, plan.provisioning_memory or state.memory.provisioning, report)
+    facts = facts_of_requests(held, state.memory.provisioning, report)
     return tuple(
         msgspec.structs.replace(one, message=f"provider {asked[one.request]} is asked to serve it")
         if one.request in asked

@@ -32,6 +32,7 @@ from nodewright.planner.scale_down.unneeded import (
     tainted_at,
 )
 from nodewright.planner.scale_up.context import ScaleUpContext, deadline
+from nodewright.snapshot.pod_places import PodPlaces
 
 # A new engine assumes that everything last happened this many seconds before its start.
 _BEFORE_START = 3600.0
@@ -49,17 +50,17 @@ class CandidateAnalysis:
     found: SimulatedRemovals
 
 
-def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownReport:
+def forget_unneeded(state: ClusterState, settings: Settings) -> ScaleDownMemory:
     """Forget all unneeded-since times: in an unhealthy cluster no node may be scaled down."""
     if not settings.scale_down.scale_down_enabled:
-        return ScaleDownReport()
+        return state.memory.scale_down
     memory = state.memory.scale_down
-    return ScaleDownReport(memory=replace(memory, unneeded_since={}, updated_at=memory.updated_at or state.now))
+    return replace(memory, unneeded_since={}, updated_at=memory.updated_at or state.now)
 
 
 def plan_scale_down(
     context: ScaleUpContext, targets: Mapping[GroupRef, int], grown: Iterable[GroupRef], wait: str
-) -> ScaleDownReport:
+) -> tuple[ScaleDownReport, ScaleDownMemory]:
     """Find unneeded nodes and decide which are removed now; none while there is a reason to ``wait``.
 
     ``targets`` are the new target sizes of groups that this loop writes to. ``grown`` are groups that grow for pods.
@@ -84,9 +85,10 @@ def plan_scale_down(
         interval=update_interval(memory, settings, state.now),
         updated_at=state.now,
     )
-    report = replace(_report(context, analysis, after, wait), cooldown_until=until)
-    after = report.memory or after
-    return replace(report, next_change=next_change(state, report, after, settings.scale_down))
+    report, hints = _report(context, analysis, after, wait)
+    after = replace(after, hints=after.hints.updated(hints)) if hints else after
+    report = replace(report, cooldown_until=until)
+    return replace(report, next_change=next_change(state, report, after, settings.scale_down)), after
 
 
 def _times_of_held_groups(since: Mapping[str, float], context: ScaleUpContext) -> dict[str, float]:
@@ -100,8 +102,10 @@ def _times_of_held_groups(since: Mapping[str, float], context: ScaleUpContext) -
     return {name: since[name] for name in held if snapshot.find_row(name) is not None}
 
 
-def _report(context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str) -> ScaleDownReport:
-    """Return what is done now.
+def _report(
+    context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDownMemory, wait: str
+) -> tuple[ScaleDownReport, PodPlaces]:
+    """Return what is done now, and the places of pods from the confirming simulation.
 
     ``after`` is what the next loop remembers; ``wait`` is why no removal may start (empty: it may).
     """
@@ -112,7 +116,7 @@ def _report(context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDo
         selection = select_removals(context, found, since, ratios, analysis.balance, _simulate_again(context, found))
     most = context.settings.scale_down.max_bulk_soft_taint_count
     mark, unmark = choose_soft_taints(context.state, since.keys(), context.snapshot, most)
-    return ScaleDownReport(
+    report = ScaleDownReport(
         result=_result(selection, analysis, bool(wait)),
         removals=selection.removals,
         unneeded=since,
@@ -122,8 +126,8 @@ def _report(context: ScaleUpContext, analysis: CandidateAnalysis, after: ScaleDo
         mark=mark,
         unmark=unmark,
         partial="; ".join(filter(None, (found.partial, selection.partial))),
-        memory=replace(after, hints=after.hints.updated(selection.hints)) if selection.hints else after,
     )
+    return report, selection.hints
 
 
 def _with_targets(state: ClusterState, targets: Mapping[GroupRef, int], settings: Settings) -> ClusterState:
