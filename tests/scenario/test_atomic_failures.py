@@ -65,7 +65,7 @@ def check_moved_on(asking: Asking, by: float, *, first: int = 4) -> None:
     assert not asking.story.states()[-1].memory.provisioning.reservations
 
 
-def test_two_of_four_machines_come_and_nobody_says_why() -> None:
+def test_two_of_four_machines_come_and_the_cloud_gives_no_reason() -> None:
     asking = make(switched_off=SILENT, stock_outs=TWO_LEFT)
     check_moved_on(asking, OUT_OF_TIME)
     ((at, said),) = asking.story.events("ScaleUpTimedOut")
@@ -164,7 +164,7 @@ def test_pods_that_wait_for_the_same_group_keep_their_machines_and_their_time() 
     assert 75 + PROVISION < at <= 75 + PROVISION + 2 * LOOP
 
 
-def test_a_withdrawal_that_fails_keeps_nobody_waiting() -> None:
+def test_a_failed_withdrawal_delays_neither_request_nor_group() -> None:
     """It is tried again as often as any, and the machines that come after all go too."""
     refuses = {"kind": "refuse", "hook": "decrease_target_size", "group": "pool", "end": 2000}
     asking = make(minutes=60, switched_off=SILENT, stock_outs=TWO_LEFT, faults=[refuses])
@@ -173,14 +173,14 @@ def test_a_withdrawal_that_fails_keeps_nobody_waiting() -> None:
     assert 1 < len(tries) <= 5, tries
 
 
-def test_a_deletion_that_fails_keeps_nobody_waiting() -> None:
+def test_a_failed_deletion_delays_neither_request_nor_group() -> None:
     refuses = {"kind": "refuse", "hook": "delete_instances", "group": "pool", "end": 2000}
     asking = make(minutes=60, switched_off=SILENT, stock_outs=TWO_LEFT, faults=[refuses])
     check_moved_on(asking, OUT_OF_TIME)
 
 
 @pytest.mark.parametrize("at", [ASKED + 5, ASKED + 300, OUT_OF_TIME - LOOP - 5])
-def test_a_request_that_its_owner_withdraws_is_nobodys_failure(at: float) -> None:
+def test_a_request_that_its_owner_deletes_backs_off_no_group(at: float) -> None:
     asking = make({**POOL, "request_delay": "100h"}, OTHER, switched_off=SILENT)
     asking.withdraw("a", at=at)
     assert asking.story.writes("withdraw")
@@ -188,7 +188,7 @@ def test_a_request_that_its_owner_withdraws_is_nobodys_failure(at: float) -> Non
     assert not asking.story.events("FailedToScaleUpGroup") + asking.story.events("ScaleUpTimedOut")
 
 
-def test_a_maximum_that_somebody_lowered_is_nobodys_failure() -> None:
+def test_a_maximum_that_the_operator_lowered_backs_off_no_group() -> None:
     """The cloud accepts no more than the maximum; the next loop reads what that is by now."""
     asking = make(switched_off=NO_ATOMIC, faults=[ACCEPTS_TWO])
 
@@ -247,7 +247,7 @@ def test_an_engine_that_dies_anywhere_still_moves_on_and_buys_nothing_twice(fail
         _check_killed(plays[-1], kill.result, latest, str(kill))
 
 
-def test_wherever_an_engine_dies_nobody_is_punished_for_what_we_took_back() -> None:
+def test_wherever_an_engine_dies_no_group_is_backed_off_for_a_withdrawal() -> None:
     """The parts of a group that delivered, and of a request that its owner withdraws, are withdrawn by ourselves."""
 
     def simulate(groups: tuple[dict[str, Any], ...], withdrawn_at: float) -> Simulation:

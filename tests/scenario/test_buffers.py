@@ -1,4 +1,4 @@
-"""CapacityBuffers (behaviour/up.md §6.1): room that pods find at once, and that is made again."""
+"""CapacityBuffers: pods find room at once, and the room is made again."""
 
 import pytest
 from tests.scenario import requesting

@@ -1,4 +1,4 @@
-"""Whoever asks for capacity changes, deletes and floods: it harms their own requests, and nobody else's."""
+"""Requests that are changed, deleted and sent in floods harm only the namespace that sends them."""
 
 from typing import Any
 

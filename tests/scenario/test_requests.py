@@ -217,7 +217,7 @@ def test_a_request_that_is_wrong_fails_and_says_what_to_change(
     assert asking.conditions("good")["Provisioned"] == "True/CapacityIsFound"
 
 
-def test_a_class_that_nobody_serves_is_left_to_others() -> None:
+def test_a_class_that_no_controller_serves_is_left_alone() -> None:
     asking = make(POOL, minutes=3)
     asking.ask("a", 1, at=60, kind="queued.example.com")
     assert asking.conditions("a") == {}

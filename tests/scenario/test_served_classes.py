@@ -1,4 +1,4 @@
-"""Classes of requests that a provider serves itself, and those that nobody serves."""
+"""Classes of requests that a provider serves itself, and those that no provider serves."""
 
 from typing import Any
 
@@ -119,7 +119,7 @@ def test_a_process_for_check_capacity_alone_and_cas_profile_ask_no_provider() ->
         assert asking.conditions("a") == {}
 
 
-def test_a_class_that_nobody_serves_is_left_to_others_and_its_owner_is_told() -> None:
+def test_a_class_that_no_provider_serves_is_left_alone_with_an_event() -> None:
     asking = make(minutes=5)
     asking.ask("a", 1, at=60, kind="qeued.example.com")
     assert asking.conditions("a") == {}

@@ -130,12 +130,12 @@ def make_report() -> LoopReport:
 
 
 def test_the_daemon_tells_how_buffers_stand() -> None:
-    desk = DebugServer(FakeClock(NOW))
-    desk.learn(make_report(), settings_with(), None)
-    held = desk.pages()["/status"]({}).body.decode()
+    server = DebugServer(FakeClock(NOW))
+    server.learn(make_report(), settings_with(), None)
+    held = server.pages()["/status"]({}).body.decode()
     assert '"buffer": "shop/calm"' in held
     assert '"state": "short"' in held
-    table = desk.pages()["/status"]({"output": "table", "width": "200"}).body.decode()
+    table = server.pages()["/status"]({"output": "table", "width": "200"}).body.decode()
     assert "1 pod without room: 1 max node group size reached" in table
 
 

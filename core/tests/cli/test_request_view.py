@@ -164,14 +164,14 @@ def make_report() -> LoopReport:
 
 
 def test_the_daemon_tells_what_the_api_server_said_last() -> None:
-    desk = DebugServer(FakeClock(NOW))
-    desk.learn(make_report(), settings_with(), None)
-    held = desk.pages()["/status"]({}).body.decode()
+    server = DebugServer(FakeClock(NOW))
+    server.learn(make_report(), settings_with(), None)
+    held = server.pages()["/status"]({}).body.decode()
     assert '"request": "ml/held"' in held
     assert '"booked_until": "1970-01-02T03:55:40Z"' in held
     assert '"held_pods": 2' in held
     assert '"state": "new"' in held
-    table = desk.pages()["/status"]({"output": "table", "width": "200"}).body.decode()
+    table = server.pages()["/status"]({"output": "table", "width": "200"}).body.decode()
     assert "room is held for 2 pods until 1970-01-02T03:55:40Z" in table
 
 

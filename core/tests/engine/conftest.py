@@ -38,8 +38,8 @@ from nodewright.testkit import FakeClock, build_group, build_node, build_templat
 from nodewright.validate import PlanViolation
 
 
-class CapacityBufferState:
-    """Everything outside the engine, and the brain that plans what a test says.
+class EngineHarness:
+    """All ports of an engine, and a planning that returns the plans of the test.
 
     ``order`` keeps the sequence in which things were asked; ``plans`` what the next loops plan.
     """
@@ -221,5 +221,5 @@ class CapacityBufferState:
 
 
 @pytest.fixture
-def desk() -> Any:
-    return CapacityBufferState()
+def harness() -> Any:
+    return EngineHarness()

@@ -18,7 +18,7 @@ A = GroupRef("p", "a")
 LASTS = 60.0 + START_SECONDS
 
 
-class CapacityBufferState:
+class CoveringHarness:
     """A store, a gate and what stands between them, on one clock."""
 
     def __init__(self) -> None:
@@ -32,8 +32,8 @@ class CapacityBufferState:
 
 
 @pytest.fixture
-def desk() -> CapacityBufferState:
-    return CapacityBufferState()
+def harness() -> CoveringHarness:
+    return CoveringHarness()
 
 
 def grow(target: int) -> IncreaseSize:
@@ -44,12 +44,12 @@ def delete(*ids: str) -> DeleteInstances:
     return DeleteInstances(group=A, expected_target=9, instance_ids=ids, reason="unneeded")
 
 
-def test_a_save_says_until_when_each_group_may_be_written_to(desk: CapacityBufferState) -> None:
-    desk.covering.save(Memory(), [grow(3)], Settings())
-    assert desk.saved() == {A: WriteInFlight(until=1000 + LASTS, seconds=LASTS, target=3)}
-    assert desk.gate.seconds_covered(A) == LASTS
-    desk.covering.save(Memory(), [], Settings())
-    assert desk.saved() == {}
+def test_a_save_says_until_when_each_group_may_be_written_to(harness: CoveringHarness) -> None:
+    harness.covering.save(Memory(), [grow(3)], Settings())
+    assert harness.saved() == {A: WriteInFlight(until=1000 + LASTS, seconds=LASTS, target=3)}
+    assert harness.gate.seconds_covered(A) == LASTS
+    harness.covering.save(Memory(), [], Settings())
+    assert harness.saved() == {}
 
 
 @pytest.mark.parametrize(
@@ -61,42 +61,42 @@ def test_a_save_says_until_when_each_group_may_be_written_to(desk: CapacityBuffe
     ],
 )
 def test_all_writes_to_a_group_are_saved_as_one(
-    desk: CapacityBufferState, actions: list[Action], target: int | None, ids: tuple[str, ...]
+    harness: CoveringHarness, actions: list[Action], target: int | None, ids: tuple[str, ...]
 ) -> None:
-    desk.covering.save(Memory(), actions, Settings())
-    assert (desk.saved()[A].target, desk.saved()[A].instance_ids) == (target, ids)
+    harness.covering.save(Memory(), actions, Settings())
+    assert (harness.saved()[A].target, harness.saved()[A].instance_ids) == (target, ids)
 
 
-def test_a_write_that_starts_late_is_saved_anew(desk: CapacityBufferState) -> None:
-    desk.covering.save(Memory(), [grow(3)], Settings())
-    desk.clock.sleep(START_SECONDS - 1)
-    desk.covering.cover(grow(3), Settings())
-    assert desk.saved()[A].until == 1000 + LASTS
-    desk.clock.sleep(0.5)
-    desk.covering.cover(grow(3), Settings())
-    assert desk.saved()[A].until == desk.clock.now() + LASTS
+def test_a_write_that_starts_late_is_saved_anew(harness: CoveringHarness) -> None:
+    harness.covering.save(Memory(), [grow(3)], Settings())
+    harness.clock.sleep(START_SECONDS - 1)
+    harness.covering.cover(grow(3), Settings())
+    assert harness.saved()[A].until == 1000 + LASTS
+    harness.clock.sleep(0.5)
+    harness.covering.cover(grow(3), Settings())
+    assert harness.saved()[A].until == harness.clock.now() + LASTS
 
 
-def test_deletions_that_follow_one_another_are_saved_together(desk: CapacityBufferState) -> None:
-    desk.covering.cover(delete("i-1"), Settings(), soon=["i-1", "i-2"])
-    first = desk.saved()
+def test_deletions_that_follow_one_another_are_saved_together(harness: CoveringHarness) -> None:
+    harness.covering.cover(delete("i-1"), Settings(), soon=["i-1", "i-2"])
+    first = harness.saved()
     assert first[A].instance_ids == ("i-1", "i-2")
-    desk.clock.sleep(5)
-    desk.covering.cover(delete("i-2"), Settings(), soon=["i-2", "i-3"])
-    assert desk.saved() == first
-    desk.covering.cover(delete("i-3"), Settings(), soon=["i-3"])
-    assert desk.saved()[A].instance_ids == ("i-3",)
+    harness.clock.sleep(5)
+    harness.covering.cover(delete("i-2"), Settings(), soon=["i-2", "i-3"])
+    assert harness.saved() == first
+    harness.covering.cover(delete("i-3"), Settings(), soon=["i-3"])
+    assert harness.saved()[A].instance_ids == ("i-3",)
 
 
-def test_what_cannot_be_saved_is_not_covered(desk: CapacityBufferState) -> None:
-    desk.store.fail = True
+def test_what_cannot_be_saved_is_not_covered(harness: CoveringHarness) -> None:
+    harness.store.fail = True
     with pytest.raises(NodewrightError):
-        desk.covering.cover(grow(3), Settings())
-    assert "what is saved covers no write" in desk.gate.why_not(A, 60.0)
+        harness.covering.cover(grow(3), Settings())
+    assert "what is saved covers no write" in harness.gate.why_not(A, 60.0)
 
 
-def test_after_an_orderly_end_nothing_is_under_way(desk: CapacityBufferState) -> None:
-    desk.covering.save(Memory(withdrawn_at={A: 5.0}), [grow(3)], Settings())
-    desk.covering.end()
-    assert desk.saved() == {}
-    assert desk.store.load().memory.withdrawn_at == {A: 5.0}
+def test_after_an_orderly_end_nothing_is_under_way(harness: CoveringHarness) -> None:
+    harness.covering.save(Memory(withdrawn_at={A: 5.0}), [grow(3)], Settings())
+    harness.covering.end()
+    assert harness.saved() == {}
+    assert harness.store.load().memory.withdrawn_at == {A: 5.0}

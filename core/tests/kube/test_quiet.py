@@ -2,7 +2,7 @@
 
 from random import Random
 
-from core.tests.engine.conftest import CapacityBufferState
+from core.tests.engine.conftest import EngineHarness
 from core.tests.kube.conftest import ApiServer
 
 from nodewright.adapters.kube.config_maps import ConfigMaps
@@ -17,7 +17,7 @@ from nodewright.testkit import build_node
 _QUIET_LOOPS = 60
 
 
-class Site(CapacityBufferState):
+class Site(EngineHarness):
     """One node, of the group's one machine: not needed, and looked at in every loop."""
 
     def read(self, now: float) -> ClusterPicture:
@@ -28,12 +28,12 @@ class Site(CapacityBufferState):
 
 
 def test_ten_quiet_minutes(server: ApiServer) -> None:
-    desk = Site()
+    harness = Site()
     settings = Settings(scale_down=ScaleDownSettings(scale_down_unneeded_time=3600.0))
     maps = ConfigMaps(server, "kube-system")
     store, status = ConfigMapStore(maps, lambda: None), StatusMap(maps, "cluster-autoscaler-status")
-    world = Ports(cluster=desk, providers=(desk,), store=store, events=desk, audit=desk.audit)
-    engine = Autoscaler(world, desk.clock, settings, Random(1))
+    world = Ports(cluster=harness, providers=(harness,), store=store, events=harness, audit=harness.audit)
+    engine = Autoscaler(world, harness.clock, settings, Random(1))
 
     def loop() -> None:
         report = engine.run_once()
@@ -41,7 +41,7 @@ def test_ten_quiet_minutes(server: ApiServer) -> None:
         assert report.state is not None
         assert report.plan is not None
         status.update(report.state, report.plan)
-        desk.clock.sleep(10.0)
+        harness.clock.sleep(10.0)
 
     for _ in range(3):
         loop()

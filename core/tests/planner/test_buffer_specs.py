@@ -167,7 +167,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "spec.limits.cpu: 'many' is not a quantity (like 500m, 1.5Gi or 2e3)",
     ),
     "a negative limit": ({"limits": {"cpu": -1}}, "spec.limits.cpu is the number -1: it must be 0 or more"),
-    "a limit of what nobody asks for": (
+    "a limit of what its pods do not request": (
         {"limits": {"nvidia.com/gpu": 1}},
         "spec.limits names nvidia.com/gpu, of which its pods request nothing: name a resource that they request",
     ),
@@ -207,7 +207,7 @@ def test_an_empty_buffer_is_told_so() -> None:
     assert said(plan, "Provisioning") == "False/BufferIsEmpty/CapacityBuffer has zero replicas"
 
 
-def test_another_strategy_is_somebody_else_s() -> None:
+def test_a_buffer_of_another_strategy_is_left_alone() -> None:
     world = make_world()
     add_buffer(world, replicas=1, provisioning_strategy="example.com/other")
     assert world.plan(**ON).buffers.allocations == ()

@@ -1,4 +1,4 @@
-"""Buffers of spare capacity: where it is, and that nobody else goes without for it."""
+"""Buffers of spare capacity: which nodes hold it, and that pods and requests get nothing less because of it."""
 
 from core.tests.planner.buffering import ON, add_buffer, allocation, book, make_world, said
 

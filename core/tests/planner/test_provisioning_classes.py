@@ -87,7 +87,7 @@ def test_room_that_is_there_takes_no_node() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"enable_provisioning_classes": False}, {"profile": "ca"}])
-def test_where_they_are_off_nobody_reads_them(changes: dict[str, Any]) -> None:
+def test_classes_are_not_read_where_they_are_off(changes: dict[str, Any]) -> None:
     kind = request(kind=BEST_EFFORT_ATOMIC)
     plan = world(kind, request("named"), classes=(make_class(pods=0),)).plan(**{**ON, **changes})
     assert grown(plan) == {"g": (0, 3)}

@@ -12,7 +12,7 @@ from azurecloud.sets import Trouble
 from engine_play import CHEAP, DEAR, EnginePlay, PlayedKubelets, with_simulation
 from nodewright.spec import ProviderContext, ProviderInfo, hookimpl
 from nodewright.testkit import FakeClock
-from nodewright_azure.fleet import PodIndex
+from nodewright_azure.fleet import MachineList
 from nodewright_azure.provider import AzureProvider
 
 QUOTA = Trouble(
@@ -35,7 +35,7 @@ class ForgetfulAzure(PlayedAzure):
     @hookimpl
     def refresh(self, wanted: frozenset[str]) -> bool:
         for key, held in self._fleet._held.items():
-            self._fleet._held[key] = replace(held, roster=PodIndex())
+            self._fleet._held[key] = replace(held, machine_list=MachineList())
         return super().refresh(wanted)
 
 

@@ -11,7 +11,7 @@ from nodewright.testkit import FakeClock
 from nodewright_azure.agent_pools import AgentPool, sizes_of
 from nodewright_azure.api import Api
 from nodewright_azure.provider import AzureProvider
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, Reservation, ResourceSku, ScaleSet, Status
+from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
 
 
 class AnsweredApi(Api):
@@ -71,10 +71,10 @@ class AnsweredApi(Api):
     def delete(self, name: str, numbers: Sequence[str], *, force: bool = False) -> None:
         raise _untold("delete", name, *numbers, str(force))
 
-    def cluster_grants(self) -> Sequence[Reservation]:
+    def cluster_grants(self) -> Sequence[RolePermissions]:
         raise _untold("cluster_grants")
 
-    def grants(self) -> Sequence[Reservation]:
+    def grants(self) -> Sequence[RolePermissions]:
         raise _untold("grants")
 
     def locks(self) -> Sequence[Lock]:

@@ -1,4 +1,4 @@
-"""The result of planning: actions, and the reasons for them."""
+"""The result of planning: actions, status writes and events, and the reasons for them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ PlannedAction = SizeWrite | GroupWrite
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """One group's part of a scale-up; sizes count machines."""
+    """One group's part of a scale-up; sizes are in machines."""
 
     group: GroupRef
     current: int
@@ -38,7 +38,7 @@ class Expansion:
 
 @dataclass(frozen=True, kw_only=True)
 class OptionSummary:
-    """An expansion that was weighed: what it would have cost and helped."""
+    """An option that scale-up compared: how many nodes it adds, and how many pods it helps."""
 
     group: GroupRef
     nodes: int
@@ -50,10 +50,10 @@ class OptionSummary:
 class ScaleUpReport:
     """What scale-up planning decided, and why.
 
-    ``triggered`` are the pods for whose sake groups grow; ``awaiting`` could run on some group but not the
-    chosen one and are planned again next loop; ``unhelped`` carry a reason per group. ``skipped`` are groups
-    left out whatever the pod, ``probed`` those that were asked for less than they were wanted for. ``partial`` says
-    what there was no time for, empty: nothing.
+    Groups grow for the pods ``triggered``. Pods in ``awaiting`` fit a group that was not chosen; the next loop plans for
+    them again. ``unhelped`` pods have a reason for each group. ``skipped`` groups may not grow for any pod now.
+    ``probed`` groups are on probation and get fewer nodes than they would otherwise. ``partial`` says what was left out
+    because a time limit passed; empty: nothing.
     """
 
     result: ScaleUpResult = ScaleUpResult.NOT_NEEDED
@@ -72,11 +72,11 @@ class ScaleUpReport:
 class ScaleDownReport:
     """What scale-down planning decided, and why; nodes by name.
 
-    ``removals`` start now. ``unneeded`` says since when each node that could go has not been needed (epoch seconds),
-    ``unremovable`` why others stay, as far as CA says so; ``passed_over`` is why each node stays of which CA says
-    nothing. ``utilization`` is the ratio of those that were measured. ``mark`` and ``unmark`` are nodes whose soft
-    taint is to be added or removed. ``cooldown_until`` (epoch seconds) is when removals may begin again,
-    ``next_change`` when time alone changes what is planned. ``partial`` says what there was no time for.
+    Times are in seconds since the epoch. ``removals`` start now. ``unneeded`` says since when each removable node has been
+    unneeded, ``unremovable`` why other nodes stay; ``passed_over`` is the reason for nodes about which CA reports none.
+    ``utilization`` has the ratio of each node that was measured. ``mark`` and ``unmark`` are nodes whose soft taint is
+    to be added or removed. Removals may begin again at ``cooldown_until``. Time alone changes the plan at ``next_change``
+    (inf: never). ``partial`` says what was left out because a time limit passed; empty: nothing.
     """
 
     result: ScaleDownResult = ScaleDownResult.NOT_TRIED
@@ -195,9 +195,9 @@ class BufferReport:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBack:
-    """An action that was planned and waits: why, and until when (epoch seconds) at least.
+    """A planned action that waits: why, and at least until when (seconds since the epoch).
 
-    ``event`` is the reason of the event that tells an operator; empty: none does.
+    ``event`` is the reason of the event that reports it to the operator; empty: there is no event.
     """
 
     action: PlannedAction
@@ -208,9 +208,9 @@ class HeldBack:
 
 @dataclass(frozen=True, kw_only=True)
 class MisfitNode:
-    """A node that was bought for pods like ``pod`` and does not take them, for this ``reason``.
+    """A node that was added for pods like ``pod`` and rejects them, for this ``reason``.
 
-    The group is not grown for such pods before ``until`` (epoch seconds).
+    The group does not grow for such pods before ``until`` (seconds since the epoch).
     """
 
     group: GroupRef
@@ -248,15 +248,17 @@ class PlanMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to do now, in order, and the reasons.
+    """The actions of one loop, in order, and the reasons for them.
 
-    ``fitting``: pending pods that fit on nodes that exist or are upcoming. ``waiting``: pods too young to be planned for.
-    ``scale_up``: the report of the first expansion, ``salvo`` those of further ones, ``spare`` those of growth for
-    ``buffers``, ``hedge`` that of machines bought twice, ``min_size`` that of growth to minimum sizes. ``halted``: why only
-    clean-up is planned (empty: more is). ``cut_short``: why the corrections leave the rest to the next loop. ``quotas``:
-    quotas with the status that is to be written. ``misfits``: nodes that do not take the pods they were bought for.
-    ``room_by``: when room that is counted on must be free (epoch seconds). ``held_back``: writes that wait; they are no part
-    of ``actions``. ``paused``: why all of them wait, and until when.
+    ``scale_up`` is the report of the first expansion for pending pods, ``salvo`` those of further ones. ``hedge`` reports
+    nodes that are added a second time, ``min_size`` growth of groups to their minimum, ``spare`` growth for ``buffers``.
+    Pending pods in ``fitting`` fit on existing or upcoming nodes; those in ``waiting`` are too young to plan for.
+
+    ``halted`` says why only clean-up is planned, ``cut_short`` why the next loop plans all but the size corrections, and
+    ``paused`` why all writes wait, and until when; each is empty if this is not so. ``held_back`` actions wait, and are
+    not in ``actions``. ``quotas`` have the status that is to be written. ``misfits`` are new nodes that reject the pods
+    they were added for. Room of preempted pods that the plan counts on must be free at ``room_by`` (seconds since the
+    epoch; inf: there is none).
     """
 
     actions: tuple[PlannedAction, ...] = ()
@@ -280,7 +282,7 @@ class Plan:
 
     @property
     def partial(self) -> str:
-        """What there was no time for; empty: for everything."""
+        """Return what was left out because a time limit passed; empty: nothing."""
         reports: tuple[ScaleUpReport | ScaleDownReport, ...] = (
             self.scale_up,
             *self.salvo,

@@ -24,15 +24,15 @@ def make_report(world: World) -> LoopReport:
     )
 
 
-def make_desk(world: World | None = None, pause: Pause | None = None) -> DebugServer:
-    desk = DebugServer(FakeClock(NOW + 5))
+def make_server(world: World | None = None, pause: Pause | None = None) -> DebugServer:
+    server = DebugServer(FakeClock(NOW + 5))
     if world is not None:
-        desk.learn(make_report(world), Settings(), pause)
-    return desk
+        server.learn(make_report(world), Settings(), pause)
+    return server
 
 
-def ask(desk: DebugServer, path: str, **query: str) -> Page:
-    return desk.pages()[path](query)
+def ask(server: DebugServer, path: str, **query: str) -> Page:
+    return server.pages()[path](query)
 
 
 def read(page: Page) -> Any:
@@ -48,31 +48,31 @@ def make_world() -> World:
 
 
 def test_explain_and_status() -> None:
-    desk = make_desk(make_world(), Pause(since=NOW, until=NOW + 600))
-    assert read(ask(desk, "/explain", kind="pod", name="default/giant"))["fate"] == "unhelped"
-    assert read(ask(desk, "/explain", kind="group", name="cloud/a"))["target"] == 2
-    status = read(ask(desk, "/status"))
+    server = make_server(make_world(), Pause(since=NOW, until=NOW + 600))
+    assert read(ask(server, "/explain", kind="pod", name="default/giant"))["fate"] == "unhelped"
+    assert read(ask(server, "/explain", kind="group", name="cloud/a"))["target"] == 2
+    status = read(ask(server, "/status"))
     assert status["loop"] == "1-7"
     assert status["ready"] == {"cloud/a": 2}
     assert status["paused_until"]
     assert status["problems"] == []
-    assert len(read(ask(desk, "/snapshotz"))["NodeList"]) == 2
+    assert len(read(ask(server, "/snapshotz"))["NodeList"]) == 2
 
 
 def test_tables_for_people_are_as_wide_as_they_say() -> None:
-    desk = make_desk(make_world())
-    page = ask(desk, "/explain", kind="node", name="a-0", output="table", width="60")
+    server = make_server(make_world())
+    page = ask(server, "/explain", kind="node", name="a-0", output="table", width="60")
     assert page.body.startswith(b"Node a-0")
     assert max(map(len, page.body.decode().splitlines())) <= 60
-    assert b"Node groups" in ask(desk, "/status", output="table", width="x").body
+    assert b"Node groups" in ask(server, "/status", output="table", width="x").body
 
 
 def test_what_cannot_be_answered_says_so() -> None:
-    desk = make_desk(make_world())
-    assert ask(desk, "/explain", kind="node", name="nobody").status == 404
-    assert ask(desk, "/explain", kind="cloud", name="a").status == 400
-    assert ask(desk, "/explain").status == 400
-    early = make_desk()
+    server = make_server(make_world())
+    assert ask(server, "/explain", kind="node", name="nobody").status == 404
+    assert ask(server, "/explain", kind="cloud", name="a").status == 400
+    assert ask(server, "/explain").status == 400
+    early = make_server()
     assert ask(early, "/status") == Page(b"no loop has ended yet: ask again\n", 503)
     assert ask(early, "/explain", kind="node", name="a").status == 503
     early.learn(LoopReport(started=NOW, finished=NOW, problem="KubeApiError: no answer"), Settings(), None)
@@ -87,22 +87,22 @@ def test_who_does_not_lead_says_whom_to_ask() -> None:
 
 def test_what_is_wrong_is_told() -> None:
     world = make_world()
-    desk = DebugServer(FakeClock(NOW))
+    server = DebugServer(FakeClock(NOW))
     report = make_report(world)
-    desk.learn(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
-    assert read(ask(desk, "/status"))["problems"] == ["the state cannot be saved"]
-    assert b"the state cannot be saved" in ask(desk, "/status", output="table").body
+    server.learn(LoopReport(**{**vars(report), "problem": "the state cannot be saved"}), Settings(), None)
+    assert read(ask(server, "/status"))["problems"] == ["the state cannot be saved"]
+    assert b"the state cannot be saved" in ask(server, "/status", output="table").body
 
 
 def test_a_pause_that_cannot_be_read_is_told() -> None:
-    desk = DebugServer(FakeClock(NOW))
+    server = DebugServer(FakeClock(NOW))
     report = make_report(make_world())
     assert report.plan is not None
     held = replace(report, plan=replace(report.plan, paused="paused: it cannot be understood"))
-    desk.learn(held, Settings(), None)
-    assert read(ask(desk, "/status"))["problems"] == ["writes to clouds are paused: it cannot be understood"]
-    desk.learn(held, Settings(), Pause(since=NOW, until=NOW + 600))
-    assert read(ask(desk, "/status"))["problems"] == []
+    server.learn(held, Settings(), None)
+    assert read(ask(server, "/status"))["problems"] == ["writes to clouds are paused: it cannot be understood"]
+    server.learn(held, Settings(), Pause(since=NOW, until=NOW + 600))
+    assert read(ask(server, "/status"))["problems"] == []
 
 
 class SlowEngine:
@@ -130,12 +130,12 @@ class SlowEngine:
 
 
 def test_an_answer_waits_for_the_end_of_a_loop() -> None:
-    desk, engine = make_desk(make_world()), SlowEngine()
-    loop = threading.Thread(target=desk.in_turn(engine).run_once)
+    server, engine = make_server(make_world()), SlowEngine()
+    loop = threading.Thread(target=server.in_turn(engine).run_once)
     loop.start()
     assert engine.entered.wait(10)
     answers: list[Page] = []
-    asking = threading.Thread(target=lambda: answers.append(ask(desk, "/status")))
+    asking = threading.Thread(target=lambda: answers.append(ask(server, "/status")))
     asking.start()
     asking.join(0.2)
     assert not answers

@@ -181,7 +181,7 @@ def test_a_removal_under_way_says_how_far_it_is() -> None:
     ("settings", "note"),
     [({"scale_down_enabled": False}, "scale-down is off"), ({"ok_total_unready_count": 0}, "cluster is unhealthy")],
 )
-def test_what_nobody_judged_has_a_note(settings: dict[str, object], note: str) -> None:
+def test_a_node_about_which_scale_down_says_nothing_has_a_note(settings: dict[str, object], note: str) -> None:
     loops = loops_of(a=1)
     loops.world.nodes.append(build_node("lost", ready=False))
     loops.settings = settings

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodewright.spec import ApiCalls
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, Reservation, ResourceSku, ScaleSet, Status
+from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
 
 
 class Api(Protocol):
@@ -49,10 +49,10 @@ class Api(Protocol):
 
     # Who may do what, and who else does
 
-    def grants(self) -> Sequence[Reservation]:
+    def grants(self) -> Sequence[RolePermissions]:
         """What the caller may do in the resource group."""
 
-    def cluster_grants(self) -> Sequence[Reservation]:
+    def cluster_grants(self) -> Sequence[RolePermissions]:
         """What the caller may do in the resource group of the AKS cluster; only asked if VM pools are served."""
 
     def locks(self) -> Sequence[Lock]:

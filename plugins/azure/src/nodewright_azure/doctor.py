@@ -15,7 +15,7 @@ from nodewright_azure.fleet import Fleet
 from nodewright_azure.machines import find_failure
 from nodewright_azure.options import Options
 from nodewright_azure.policy import ON_CLUSTER, READ_SKUS, Permission, allows, in_group
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Reservation, ScaleSet
+from nodewright_azure.shapes import AutoscaleSetting, Lock, RolePermissions, ScaleSet
 
 _OK, _WARNING, _PROBLEM = FindingLevel.OK, FindingLevel.WARNING, FindingLevel.PROBLEM
 _LOCK = "/providers/microsoft.authorization/locks/"
@@ -43,7 +43,7 @@ class Doctor:
         )
 
     def _permissions(
-        self, sets: Sequence[ScaleSet], grants: Sequence[Reservation] | ProviderError
+        self, sets: Sequence[ScaleSet], grants: Sequence[RolePermissions] | ProviderError
     ) -> Iterator[Finding]:
         needed = in_group(self._options, [one.is_loose for one in sets])
         yield from _examine_grants(needed, grants, self._api.place())
@@ -101,7 +101,7 @@ class Doctor:
 
 
 def _examine_grants(
-    needed: Iterable[Permission], grants: Sequence[Reservation] | ProviderError, where: str
+    needed: Iterable[Permission], grants: Sequence[RolePermissions] | ProviderError, where: str
 ) -> Iterator[Finding]:
     if isinstance(grants, ProviderError):
         message = f"which we have in {where} cannot be told: {grants}"

@@ -21,7 +21,7 @@ _EARLIEST = 0.5
 _AGAIN_SECONDS = 20.0
 
 
-class PodIndex(msgspec.Struct, frozen=True, kw_only=True):
+class MachineList(msgspec.Struct, frozen=True, kw_only=True):
     """The machines of a set, good until then; ``trouble`` is why they are not known."""
 
     units: tuple[Unit, ...] = ()
@@ -37,7 +37,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     older: frozenset[str | None] = frozenset()
     changed_at: float = float("-inf")
     quiet_since: float = float("-inf")
-    roster: PodIndex = PodIndex()
+    machine_list: MachineList = MachineList()
     ledger: Ledger = Ledger()
     trouble: ProviderError | None = None
 
@@ -113,10 +113,10 @@ class Fleet:
 
     def units(self, group_id: str) -> tuple[Unit, ...]:
         """Raises also what kept the machines from being read."""
-        roster = self.held(group_id).roster
-        if roster.trouble is not None:
-            raise _once_more(roster.trouble)
-        return roster.units
+        machine_list = self.held(group_id).machine_list
+        if machine_list.trouble is not None:
+            raise _once_more(machine_list.trouble)
+        return machine_list.units
 
     def limits(self, group_id: str) -> Limits:
         spec = self._selection.named.get(group_id.lower())
@@ -134,7 +134,7 @@ class Fleet:
 
     def read_units(self, held: Held) -> tuple[Unit, ...]:
         """The machines as they are this moment."""
-        self._roster(held, self._ask_machines([held])[held.scale_set.key], strict=True)
+        self._update_machine_list(held, self._ask_machines([held])[held.scale_set.key], strict=True)
         return self.units(held.scale_set.name)
 
     def note_write(self, scale_set: ScaleSet, ledger: Ledger) -> None:
@@ -145,7 +145,7 @@ class Fleet:
     def note_deletion(self, held: Held, gone: frozenset[str], leaving: Callable[[Unit], Unit]) -> None:
         """We ended these machines: the capacity fell with them, under an etag that is not known yet."""
         key, etag = held.scale_set.key, held.scale_set.etag
-        units = tuple(leaving(unit) if unit.machine.id in gone else unit for unit in held.roster.units)
+        units = tuple(leaving(unit) if unit.machine.id in gone else unit for unit in held.machine_list.units)
         machines = {one: failure for one, failure in held.ledger.machines.items() if one not in gone}
         after = msgspec.structs.replace(held.ledger.after_deletion(len(gone)), machines=machines)
         self._change(
@@ -154,7 +154,7 @@ class Fleet:
             older=held.older | {etag},
             changed_at=self._clock.now(),
             quiet_since=self._clock.now(),
-            roster=PodIndex(units=units),
+            machine_list=MachineList(units=units),
             ledger=after,
         )
 
@@ -222,19 +222,19 @@ class Fleet:
 
     def _may_differ(self, held: Held) -> bool:
         """Is there reason to list the machines of this set again?"""
-        roster, capacity = held.roster, held.scale_set.capacity
-        if not capacity and not roster.units and held.scale_set.is_quiet:
-            return roster.trouble is not None
-        there = sum(not unit.is_leaving for unit in roster.units)
-        settled = held.scale_set.is_quiet and there == capacity and all(unit.is_settled for unit in roster.units)
-        return not settled or roster.trouble is not None or roster.until <= self._clock.now()
+        machine_list, capacity = held.machine_list, held.scale_set.capacity
+        if not capacity and not machine_list.units and held.scale_set.is_quiet:
+            return machine_list.trouble is not None
+        there = sum(not unit.is_leaving for unit in machine_list.units)
+        settled = held.scale_set.is_quiet and there == capacity and all(unit.is_settled for unit in machine_list.units)
+        return not settled or machine_list.trouble is not None or machine_list.until <= self._clock.now()
 
     def _read_machines(self, wanted: Sequence[Held], asked_for: set[str]) -> None:
         for key, answer in self._ask_machines(wanted).items():
-            self._roster(self._held[key], answer, strict=key in asked_for)
+            self._update_machine_list(self._held[key], answer, strict=key in asked_for)
         short = [self._held[held.scale_set.key] for held in wanted if held.scale_set.is_uniform]
         for held in short if self._options.watches_failures else ():
-            ledger = judge(held.scale_set, held.roster.units, held.ledger, lambda held=held: self._why(held))  # type: ignore[misc]  # mypy cannot type a lambda with a default
+            ledger = judge(held.scale_set, held.machine_list.units, held.ledger, lambda held=held: self._why(held))  # type: ignore[misc]  # mypy cannot type a lambda with a default
             self._change(held.scale_set.key, ledger=ledger)
 
     def _ask_machines(self, wanted: Sequence[Held]) -> dict[str, Sequence[Machine] | ProviderError]:
@@ -253,23 +253,23 @@ class Fleet:
             found.setdefault(held.scale_set.key, ProviderError(strange, code="unknownOrchestrationMode"))
         return found
 
-    def _roster(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
+    def _update_machine_list(self, held: Held, answer: Sequence[Machine] | ProviderError, *, strict: bool) -> None:
         """Trouble that passes leaves the last answer for a while, but not to who must know how it is now."""
         now, key = self._clock.now(), held.scale_set.key
         if isinstance(answer, NodeGroupNotFound):
             answer = ()
         if isinstance(answer, ProviderError):
-            passing = isinstance(answer, CloudBusy | ProviderUnavailable) and held.roster.until > float("-inf")
-            roster = msgspec.structs.replace(held.roster, until=now + _AGAIN_SECONDS, trouble=answer)
+            passing = isinstance(answer, CloudBusy | ProviderUnavailable) and held.machine_list.until > float("-inf")
+            machine_list = msgspec.structs.replace(held.machine_list, until=now + _AGAIN_SECONDS, trouble=answer)
             if passing and not strict:
-                roster = msgspec.structs.replace(roster, trouble=held.roster.trouble)
+                machine_list = msgspec.structs.replace(machine_list, trouble=held.machine_list.trouble)
         else:
-            before = {unit.machine.id: unit for unit in held.roster.units}
+            before = {unit.machine.id: unit for unit in held.machine_list.units}
             uniform = held.scale_set.is_uniform
             units = judge_uniform(answer, before, self._options) if uniform else judge_loose(answer)
             lasts = self._options.machines_interval * self._random.uniform(_EARLIEST, 1.0)
-            roster = PodIndex(units=units, until=now + lasts)
-        self._change(key, roster=roster)
+            machine_list = MachineList(units=units, until=now + lasts)
+        self._change(key, machine_list=machine_list)
 
     def _why(self, held: Held) -> Why:
         found = ask(lambda: self._api.problems(held.scale_set.name))

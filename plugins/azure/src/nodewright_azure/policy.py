@@ -9,7 +9,7 @@ import msgspec
 from nodewright.spec import Capability, FindingLevel
 from nodewright_azure.account import Account
 from nodewright_azure.options import Options
-from nodewright_azure.shapes import Reservation
+from nodewright_azure.shapes import RolePermissions
 
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 SKUS = "Microsoft.Compute/skus/read"
@@ -77,7 +77,7 @@ def minimal_policy(options: Options, account: Account, loose: Iterable[bool]) ->
     return json.dumps(roles, indent=2)
 
 
-def allows(grants: Sequence[Reservation], action: str) -> bool:
+def allows(grants: Sequence[RolePermissions], action: str) -> bool:
     """Does a role grant the action, and not except it itself?"""
     return any(_matches(one.actions, action) and not _matches(one.not_actions, action) for one in grants)
 

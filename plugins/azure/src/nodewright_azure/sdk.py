@@ -14,7 +14,7 @@ from nodewright_azure.aks import Aks
 from nodewright_azure.calls import Calls, convert
 from nodewright_azure.options import Options
 from nodewright_azure.session import Session
-from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, Reservation, ResourceSku, ScaleSet, Status
+from nodewright_azure.shapes import AutoscaleSetting, Lock, Machine, ResourceSku, RolePermissions, ScaleSet, Status
 
 _SETS = "virtualMachineScaleSets"
 # What azure-mgmt-compute has no operation for is sent through its client all the same.
@@ -123,13 +123,13 @@ class Sdk:
 
     # Who may do what, and who else does
 
-    def grants(self) -> Sequence[Reservation]:
-        return convert(self._get("permissions.list", _AUTHORIZATION), list[Reservation])
+    def grants(self) -> Sequence[RolePermissions]:
+        return convert(self._get("permissions.list", _AUTHORIZATION), list[RolePermissions])
 
-    def cluster_grants(self) -> Sequence[Reservation]:
+    def cluster_grants(self) -> Sequence[RolePermissions]:
         cluster = self._account.cluster
         group = cluster.resource_group if cluster is not None else ""
-        return convert(self._get("permissions.list", _AUTHORIZATION, group), list[Reservation])
+        return convert(self._get("permissions.list", _AUTHORIZATION, group), list[RolePermissions])
 
     def locks(self) -> Sequence[Lock]:
         return convert(self._get("locks.list", _LOCKS), list[Lock])

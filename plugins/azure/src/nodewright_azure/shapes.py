@@ -229,7 +229,7 @@ class ResourceSku(Shape, frozen=True, kw_only=True):
     restrictions: tuple[SkuRestriction, ...] = ()
 
 
-class Reservation(Shape, frozen=True, kw_only=True):
+class RolePermissions(Shape, frozen=True, kw_only=True):
     """What one role assignment lets the caller do."""
 
     actions: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ def report_unserved(requests: ProvisioningRequestState, providers: Mapping[str, 
         if requests.now < due:
             later.append(due)
             continue
-        text = f"neither nodewright nor its providers serve class {name}, and nobody else has said anything"
+        text = f"neither nodewright nor its providers serve class {name}, and no other controller has set a condition"
         text += f"; providers serve {', '.join(known)}" if known else ""
         events.append(
             PendingEvent(request=request.key, reason="ProvisioningClassNotServed", message=text, is_warning=True)

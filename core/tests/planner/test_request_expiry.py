@@ -1,4 +1,4 @@
-"""Requests that are over are kept for a week from then, and what is not over is nobody's to delete."""
+"""Requests are deleted a week after they ended; requests that have not ended are kept."""
 
 from datetime import UTC, datetime
 
