@@ -45,7 +45,7 @@ def test_a_daemon_answers() -> None:
 
 def test_whoever_else_listens_there_is_not_taken_for_one(stranger: str) -> None:
     """Its port is also that of a database."""
-    with pytest.raises(ConfigError, match=r"--debug-address: 127\.0\.0\.1:\d+: what answers there is not nodewright"):
+    with pytest.raises(ConfigError, match=r"--debug-address: 127\.0\.0\.1:\d+: the process there is not nodewright"):
         ask_daemon(stranger, "/status", {})
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 # A correction of the wall clock is followed by running that much faster or slower.
 FOLLOWS = 0.1
-# The wall clock is corrected by less all the time; nobody needs to hear of that.
+# Smaller corrections of the wall clock are normal and not reported.
 _JUMP_SECONDS = 2.0
 
 
 class SteadyClock:
     """Implements Clock: wall time at the start and the time that has passed since, from any thread.
 
-    ``wall`` is the time of day, which somebody may set; ``elapsed`` only goes on. The difference between the two is made
+    ``wall`` is the time of day, which an operator or NTP may set; ``elapsed`` only goes on. The difference between the two is made
     up for by running a tenth faster or slower: no duration is wrong by more than a tenth.
     """
 

@@ -1,4 +1,4 @@
-"""What the daemon says, as JSON: for people with jq, and for whatever collects logs."""
+"""The daemon's log: one JSON object per line."""
 
 import threading
 import traceback
@@ -17,7 +17,7 @@ _MOST_TEXT = 4000
 class JsonLog:
     """Implements AuditSink: every cloud write is a line, with the id of the loop that asked for it. For any thread.
 
-    A line that cannot be written is lost: the stream is where somebody would have been told.
+    Write errors are ignored: there is no other place to report them.
     """
 
     def __init__(self, stream: BinaryIO, clock: Clock) -> None:

@@ -2,7 +2,7 @@
 
 Another autoscaler cannot be asked; it is seen at its work: target sizes that grow, nodes that get its taint. For each
 growth that it decided upon we plan once more, in the picture of the loop before, as if the growth had not happened:
-the two then answered the same question, whoever was faster. What only we want is told when it has been wanted for so
+then both autoscalers have planned on the same cluster, regardless of which was faster. What only we want is told when it has been wanted for so
 long that the other one must have seen it too.
 """
 
@@ -27,7 +27,7 @@ from nodewright.model.yaml_text import load_yaml
 from nodewright.planner import make_plan
 from nodewright.planner.plan import Plan
 
-# The other one loops every 10 s or so; what it has not done after this it will not do.
+# The other autoscaler loops about every 10 s: what it has not done after this many seconds it will not do.
 PATIENCE_SECONDS = 60.0
 
 
@@ -73,7 +73,7 @@ class Shadow:
         self._told: set[tuple[str, str]] = set()
 
     def compare(self, report: LoopReport, plan: Plan | None, settings: Settings) -> tuple[Comparison, ...]:
-        """What there is to tell of this loop; nothing of the first one, nor of one that saw nothing."""
+        """Return the comparisons of this loop; none for the first loop and for a loop that could not observe."""
         if report.state is None or plan is None or report.problem:
             return ()
         loop = _Loop(state=report.state, plan=plan, targets=_targets(report.state), tainted=_tainted(report.state))

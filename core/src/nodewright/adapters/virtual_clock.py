@@ -1,4 +1,4 @@
-"""Virtual time: it moves only when somebody sleeps or says so."""
+"""Virtual time: it moves only when code sleeps or advances it."""
 
 
 class DeadlinePassed(BaseException):
@@ -16,11 +16,11 @@ class VirtualClock:
         self._deadlines: list[float] = []
 
     def now(self) -> float:
-        """Seconds since the Unix epoch of this world."""
+        """Return the virtual time in epoch seconds."""
         return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Move time on; raises DeadlinePassed at the earliest deadline on the way."""
+        """Move time on; raise DeadlinePassed at the earliest deadline on the way."""
         wakes = self._now + max(0.0, seconds)
         deadline = min(self._deadlines, default=wakes)
         self._now = max(self._now, min(wakes, deadline))

@@ -16,7 +16,7 @@ from nodewright.model.errors import ConfigError
 
 _PLAIN = "text/plain; charset=utf-8"
 _SLOWEST_CLIENT = 10.0
-# What its answers bear as ``Server``: whoever asks must know that it is not somebody else at that address.
+# The ``Server`` header: a client checks that the process at this address is nodewright.
 SERVER_NAME = "nodewright"
 
 
@@ -34,10 +34,10 @@ Pages = Mapping[str, Render]
 
 
 class WebServer:
-    """Serves ``pages`` by path, in threads of its own, until ``stop``; each gets the query, of every key the last value.
-    Raises ConfigError for an address in use.
+    """Serve ``pages`` by path, in threads of its own, until ``stop``.
 
-    ``name`` is that of the setting that the address comes from.
+    A page gets the query; of a repeated key it gets the last value. ``name`` is the setting that holds the address. Raise
+    ConfigError for an address in use.
     """
 
     def __init__(self, name: str, address: str, pages: Pages) -> None:
@@ -65,7 +65,7 @@ class WebServer:
                 return page.body
 
             def log_message(self, *_: object) -> None:
-                """Probes come every few seconds: nobody wants to read of them."""
+                """Log nothing: probes come every few seconds."""
 
         try:
             self._server = _Server((host, port), Handler)
@@ -92,7 +92,7 @@ def _render(render: Render | None, query: Query) -> Page:
         return Page(b"there is no such page\n", 404)
     try:
         return render(query)
-    except Exception as error:  # noqa: BLE001 - whatever it is: who asks should hear of it, not of a cut connection
+    except Exception as error:  # noqa: BLE001 - the client gets the error instead of a cut connection
         return Page(f"a bug in nodewright: {type(error).__name__}: {error}\n".encode(errors="replace"), 500)
 
 
@@ -115,7 +115,7 @@ class _Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)
 
     def handle_error(self, *_: object) -> None:
-        """A client that went away is no news."""
+        """Ignore clients that closed the connection."""
 
 
 def parse_address(flag: str, address: str) -> tuple[str, int]:
@@ -144,7 +144,7 @@ class HealthLimits:
 
 
 class HealthCheck:
-    """Watches from ``begin`` on: a process that waits to become leader is healthy."""
+    """Whether the loop is alive and succeeds, by cluster-autoscaler's rules. While waiting to lead (before ``begin``) it is."""
 
     def __init__(self, limits: HealthLimits, clock: Clock) -> None:
         self._limits = limits
@@ -157,13 +157,13 @@ class HealthCheck:
         self._began = self._active = self._clock.now()
 
     def ran(self, *, succeeded: bool) -> None:
-        """A loop ended."""
+        """Record that a loop ended."""
         self._active = self._clock.now()
         if succeeded:
             self._succeeded = self._active
 
     def problem(self) -> str:
-        """Why the process should be started anew; empty: it should not."""
+        """Return why the process should be restarted; empty: it should not."""
         if self._active is None:
             return ""
         now, limits = self._clock.now(), self._limits

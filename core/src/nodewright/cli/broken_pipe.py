@@ -1,11 +1,11 @@
-"""Output that nobody reads any more, as in ``nodewright plan … | head``."""
+"""What to do when the reader of our output has closed it, as in ``nodewright plan … | head``."""
 
 import os
 import sys
 
 
 class ReaderGone(Exception):
-    """The reader of our output went away: the command ends, quietly."""
+    """The reader of our output closed it: the command ends without a message."""
 
 
 def abandon_output() -> None:

@@ -1,4 +1,4 @@
-"""Requests for capacity, for people and for programs: the same in ``status``, ``plan`` and ``explain``."""
+"""ProvisioningRequests and CapacityBuffers as ``status``, ``plan`` and ``explain`` show them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,13 +22,13 @@ _REQUEST_STYLES = {
     RequestPhase.FAILED: "red",
     RequestPhase.EXPIRED: "dim",
 }
-# A table is no list of five thousand requests.
+# Rows of a table; --output json has all.
 _MOST = 30
 _OVER = (RequestPhase.CONSUMED, RequestPhase.EXPIRED, RequestPhase.REVOKED, RequestPhase.FAILED)
 
 
 def print_requests(console: Console, requests: Sequence[RequestFacts], now: float) -> None:
-    """Those that are not over first, the oldest before the others."""
+    """Print the requests: those that are not over first, the oldest before the others."""
     if not requests:
         return
     table = make_table("Requests for capacity", "request", "class", "pods", "", "since", "why", right=("pods",))
@@ -50,7 +50,7 @@ def print_requests(console: Console, requests: Sequence[RequestFacts], now: floa
 
 
 def request_expansions(dry_run: DryRun) -> Iterator[Expansion]:
-    """What groups grow by for requests of all or nothing."""
+    """Yield how much groups grow for atomic ProvisioningRequests."""
     most = {ref: group.seen.group.max_size for ref, group in dry_run.state.groups.items()}
     most |= {
         action.group: action.spec.max_size for action in dry_run.plan.actions if isinstance(action, CreateNodeGroup)
@@ -66,9 +66,9 @@ def request_expansions(dry_run: DryRun) -> Iterator[Expansion]:
 
 
 def request_line(one: RequestFacts, now: float) -> str:
-    """What its condition says, until when its room is held, and when it is looked at again."""
+    """Return what the request's condition says, until when its room is held, and when it is tried again."""
     said = one.message or one.reason
-    parts = [said] if said else ["nobody has said anything about it"]
+    parts = [said] if said else ["it has no condition yet"]
     if one.booked_until is not None:
         of = f"for {count(one.held, 'pod')} " if one.held is not None else ""
         parts.append(f"room is held {of}until {format_moment(one.booked_until)}")
@@ -78,7 +78,7 @@ def request_line(one: RequestFacts, now: float) -> str:
 
 
 def request_json(one: RequestFacts) -> dict[str, Any]:
-    """Times as texts, null where there is none."""
+    """Return a request for ``--output json``: times as texts, null where there is none."""
     return {
         "request": one.request,
         "class": one.class_name,
@@ -106,7 +106,7 @@ _BUFFER_STYLES = {
 
 
 def print_buffers(console: Console, buffers: Sequence[BufferFacts]) -> None:
-    """Those first that have not all of their room."""
+    """Print the buffers: first those that lack room."""
     if not buffers:
         return
     table = make_table("Spare capacity", "buffer", "pods like", "pods", "there", "", "why", right=("pods", "there"))
@@ -121,7 +121,7 @@ def print_buffers(console: Console, buffers: Sequence[BufferFacts]) -> None:
 
 
 def buffer_line(one: BufferFacts) -> str:
-    """What is on its way, what is missing, and why."""
+    """Return what is on its way, what is missing, and why."""
     coming = f"room for {count(one.coming, 'pod')} is on its way" if one.coming else ""
     missing = f"{count(one.missing, 'pod')} without room" if one.missing else ""
     return "; ".join(filter(None, (coming, ": ".join(filter(None, (missing, one.why))))))
@@ -133,5 +133,5 @@ def buffer_json(one: BufferFacts) -> dict[str, Any]:
 
 
 def buffer_expansions(dry_run: DryRun) -> Iterator[Expansion]:
-    """What groups grow by for buffers."""
+    """Yield how much groups grow for buffers."""
     return (expansion for report in dry_run.plan.spare for expansion in report.expansions)

@@ -13,7 +13,7 @@ from nodewright.spec.context import ProviderContext
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """How providers are built: on which clock, by which chance, and who makes the calls (by default threads).
+    """How providers are built: their clock, their random seed, and what makes the calls (by default threads).
 
     ``honours_retry_after``: as in CallSettings; CA does not. ``gate`` is asked before each write.
     """
@@ -26,7 +26,7 @@ class Connector:
     gate: WriteFence | None = None
 
     def connect(self, name: str, settings: ProviderSettings) -> ProviderClient:
-        """Raises PluginError and ConfigError."""
+        """Build one provider's client; raise PluginError or ConfigError."""
         context = ProviderContext(
             clock=self.clock,
             random=Random(f"{self.seed}/{name}"),
@@ -40,5 +40,5 @@ class Connector:
         return load_provider(name, context, settings=calls, runner=self.make_runner(), gate=self.gate)
 
     def connect_all(self, providers: Mapping[str, ProviderSettings]) -> tuple[ProviderClient, ...]:
-        """In the order of the settings."""
+        """Build a client of each provider, in the order of the settings."""
         return tuple(self.connect(name, settings) for name, settings in providers.items())

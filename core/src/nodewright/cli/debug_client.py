@@ -1,4 +1,4 @@
-"""Asking the daemon that runs on this machine, or behind a port that is forwarded to it."""
+"""Client of the daemon's debug pages, on this machine or through a forwarded port."""
 
 import http.client
 from collections.abc import Mapping
@@ -8,14 +8,15 @@ from nodewright.adapters.web import SERVER_NAME, parse_address
 from nodewright.cli.screen import make_console
 from nodewright.model.errors import ConfigError
 
-# A daemon in the middle of a loop answers when that ends.
+# In seconds. A daemon in the middle of a loop responds when the loop ends.
 _TIMEOUT_SECONDS = 120.0
 _FLAG = "--debug-address"
 
 
 def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
-    """Its answer; None when nobody listens there, or anywhere (an empty address). Raises ConfigError when it cannot
-    answer, with its reason.
+    """Return the page of the daemon at ``address``; None if no process listens there or the address is empty.
+
+    Raise ConfigError with the reason if the daemon refuses.
     """
     if not address:
         return None
@@ -32,12 +33,12 @@ def ask_daemon(address: str, path: str, query: Mapping[str, str]) -> str | None:
     finally:
         line.close()
     if (reply.getheader("Server") or "").strip() != SERVER_NAME:
-        raise ConfigError(f"{_FLAG}: {address}: what answers there is not nodewright")
+        raise ConfigError(f"{_FLAG}: {address}: the process there is not nodewright")
     if reply.status != http.HTTPStatus.OK:
         raise ConfigError(f"the daemon at {address}: {text.strip()}")
     return text
 
 
 def page_query(output: str) -> dict[str, str]:
-    """How an answer is to look: as JSON, or as a table that fits this terminal."""
+    """Return the query for a page as JSON, or as a table that fits this terminal."""
     return {"output": output, "width": str(make_console().width)}

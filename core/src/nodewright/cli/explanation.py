@@ -1,5 +1,6 @@
-"""What ``explain`` says of a node, a pod, a group, a request for capacity or a buffer, as values; planner/explain has
-the part about nodes.
+"""What ``explain`` says about a node, pod, group, ProvisioningRequest or CapacityBuffer, as values.
+
+planner/explain has the part about nodes.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,8 +38,9 @@ _REQUESTS_OFF = "requests are left alone: --enable-provisioning-requests is off"
 
 
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a pod that runs: what would become of it if its ``node`` went, and what is said of that. Of one that waits:
-    its ``fate`` and why, per group; ``node`` is where it has room, ``refusals`` are why no node has.
+    """A running pod: what would happen to it if its ``node`` were removed.
+
+    A pending pod: its ``fate`` and why, per group; ``node`` is where it has room, ``refusals`` say why no node has.
     """
 
     pod: str
@@ -98,7 +100,7 @@ _Ask = Callable[[DryRun, str], Explanation | None]
 
 
 def explain(dry_run: DryRun, kind: str, name: str) -> Explanation:
-    """``kind`` is a key of ``KINDS``; raises ConfigError for a name that is not there."""
+    """Explain an object; ``kind`` is a key of ``KINDS``. Raise ConfigError for a name that does not exist."""
     ask, list_names = KINDS[kind]
     found = ask(dry_run, name)
     if found is None:
@@ -108,7 +110,7 @@ def explain(dry_run: DryRun, kind: str, name: str) -> Explanation:
 
 
 def _why_left_alone(dry_run: DryRun, kind: str, name: str) -> str:
-    """Why nothing can be said of a request or a buffer that may well be there; empty: it is not."""
+    """Return why nothing is known about a request or buffer that may exist; empty: it does not exist."""
     if kind == "request" and not dry_run.settings.provisioning.enable_provisioning_requests:
         return _REQUESTS_OFF
     if kind == "buffer" and not dry_run.settings.buffers.are_read:

@@ -114,12 +114,12 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """The entry point of the installed command."""
+    """Run the installed command."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str], command: click.Command = cli) -> int:
-    """Runs one command line; answers its exit code."""
+    """Run one command line and return its exit code."""
     debug = "--debug" in args
     try:
         code = command.main(args=list(args), prog_name="nodewright", standalone_mode=False)
@@ -134,7 +134,7 @@ def run(args: Sequence[str], command: click.Command = cli) -> int:
         return stop.exit_code
     except click.ClickException as error:
         return _refuse_usage(error)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it ends in one sentence
+    except Exception as error:  # noqa: BLE001 - every error ends in one sentence
         return _refuse(error, args, debug=debug)
     return code if isinstance(code, int) else DONE
 
@@ -159,5 +159,5 @@ def _refuse(error: Exception, args: Sequence[str], *, debug: bool) -> int:
 
 
 def _say(sentence: str) -> None:
-    """One line on stderr, whatever is in it."""
+    """Write one line to stderr; line breaks and control characters are escaped."""
     click.echo(f"nodewright: {printable(' '.join(sentence.split()), _LONGEST_MESSAGE)}", err=True)

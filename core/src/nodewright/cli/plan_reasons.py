@@ -1,4 +1,4 @@
-"""What a plan means for each pending pod, and why."""
+"""What a plan means for each pending pod and each group, and why."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -42,13 +42,13 @@ class PodVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_verdicts(dry_run: DryRun) -> tuple[PodVerdict, ...]:
-    """One for every pending pod, in arrival order."""
+    """Return one verdict per pending pod, in arrival order."""
     judged = {verdict.pod.key: verdict for verdict in _judged(dry_run)}
     return tuple(judged.get(pod.key) or _left(pod, dry_run) for pod in dry_run.state.observation.pending)
 
 
 def why_ignored(pod: Pod, settings: PodSettings) -> str:
-    """Why planning passes a pod over whatever the groups; empty when it does not (``is_pending``)."""
+    """Return why planning ignores a pod; empty if it does not (``is_pending``)."""
     if is_pending(pod, settings):
         return ""
     if pod.metadata.deletion_timestamp is not None:
@@ -62,7 +62,7 @@ def why_ignored(pod: Pod, settings: PodSettings) -> str:
 
 
 def rounds(plan: Plan) -> tuple[ScaleUpReport, ...]:
-    """What was decided for pods that wait, one after the other: with --salvo-scale-up there may be several."""
+    """Return the scale-up reports for pending pods, in order; with --salvo-scale-up there may be several."""
     return (plan.scale_up, *(report for report in plan.salvo if not _is_of_request(report)))
 
 
@@ -72,7 +72,7 @@ def _is_of_request(report: ScaleUpReport) -> bool:
 
 
 def _judged(dry_run: DryRun) -> Iterator[PodVerdict]:
-    """A later verdict about a pod holds."""
+    """Yield verdicts; for a pod with several, the last one counts."""
     plan = dry_run.plan
     for pod in plan.fitting:
         yield PodVerdict(pod=pod, outcome=PodOutcome.FITS, reason="has room on a node that is there or on its way")
@@ -97,7 +97,7 @@ def _of_round(report: ScaleUpReport) -> Iterator[PodVerdict]:
 
 
 def _consumers(report: ProvisioningReport) -> Iterator[PodVerdict]:
-    """Pods for which their request is to provide; in what they are told it says whether it can."""
+    """Yield verdicts about pods that wait for their ProvisioningRequest; its note says whether it can help."""
     events = {event.pod.key: event for event in report.events if event.pod is not None}
     for pod in report.consumers:
         event = events.get(pod.key)
@@ -122,7 +122,7 @@ def _left(pod: Pod, dry_run: DryRun) -> PodVerdict:
 
 
 def why_group(dry_run: DryRun, ref: GroupRef) -> str:
-    """What was decided about a group; empty when nothing needs it."""
+    """Return what was decided about a group; empty if no pod needs it."""
     increases = [one for one in dry_run.plan.actions if isinstance(one, IncreaseSize) and one.group == ref]
     requests = [one.request.key for one in increases if one.request is not None]
     for_requests = (

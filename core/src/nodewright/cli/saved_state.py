@@ -18,10 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SavedState(Protocol):
-    """What is saved, for somebody who is not the engine. Each raises NodewrightError."""
+    """What the engine saved, for other commands. Methods raise NodewrightError."""
 
     def peek(self) -> Memory:
-        """What is saved; it stays as it is."""
+        """Return what is saved and change nothing."""
 
     def load_pause(self) -> Pause | None: ...
     def save_pause(self, pause: Pause | None) -> None: ...
@@ -36,8 +36,9 @@ class Place(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Where the state is: in ``state`` or, without it, in the cluster that ``run`` would work in. ``is_asked_for``: the
-    command line names the one or the other.
+    """Where the state is: in the file ``state`` or, without it, in the cluster that ``run`` would manage.
+
+    ``is_asked_for``: the command line names the file or the cluster.
     """
 
     state: Path | None
@@ -46,7 +47,7 @@ class Choice(NamedTuple):
     is_asked_for: bool
 
     def open(self) -> Place:
-        """Raises ConfigError."""
+        """Open the place; raise ConfigError."""
         if self.state is not None:
             return Place(FileStore(self.state), str(self.state), self.state)
         return _open_cluster(self.kubeconfig, self.namespace)
@@ -93,11 +94,11 @@ def state_options(command: F) -> F:
 
 
 def warn_without_engine(place: Place) -> None:
-    """An order that no engine sees changes nothing: most likely it was meant for another place."""
+    """Warn if no engine has saved anything there: then no engine will read the order."""
     try:
         is_used = place.state.peek() != Memory()
     except NodewrightError:
-        is_used = True  # whatever it is, it is there
+        is_used = True  # it cannot be read, but it exists
     if not is_used:
         click.echo(f"No engine has saved anything in {place.name} yet: is it the right place?", err=True)
 

@@ -35,7 +35,7 @@ class Screen(Console):
 
 
 def make_console(stream: IO[str] | None = None, width: int | None = None) -> Console:
-    """A console that takes text literally; one that nobody watches is wide, for grep."""
+    """Return a console that prints text literally; without a terminal it is wide, for grep."""
     stream = stream or sys.stdout
     if width is None and not stream.isatty() and "COLUMNS" not in os.environ:
         width = _PIPE_WIDTH
@@ -43,12 +43,12 @@ def make_console(stream: IO[str] | None = None, width: int | None = None) -> Con
 
 
 def safe(text: object, style: str = "") -> Text:
-    """Text for a cell or a line: control characters are escaped, markup is not read."""
+    """Return text for a cell or a line: control characters are escaped, markup is not read."""
     return Text(printable(str(text)), style=style)
 
 
 def make_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table; ``right`` names the columns of numbers."""
+    """Return an empty table; ``right`` names the columns of numbers."""
     table = Table(
         title=Text(title, style="bold"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, header_style="dim"
     )
@@ -60,7 +60,7 @@ def make_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def write_json(document: dict[str, Any]) -> None:
-    """One JSON document on stdout."""
+    """Write one JSON document to stdout."""
     try:
         click.echo(json.dumps(document, indent=2, ensure_ascii=True, allow_nan=False))
     except BrokenPipeError:
@@ -73,7 +73,7 @@ def count(number: int, noun: str) -> str:
 
 
 def name_some(names: Sequence[str], most: int = 3) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     rest = len(names) - most
     shown = ", ".join(names[:most])
     return f"{shown} and {rest:,} more" if rest > 0 else shown

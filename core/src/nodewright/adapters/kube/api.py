@@ -37,7 +37,7 @@ class ApiError(KubeApiError):
 
     @property
     def is_conflict(self) -> bool:
-        """Somebody else wrote in between, or the object is there already."""
+        """Return whether another writer was faster, or the object exists already."""
         return self.status == 409
 
     @property
@@ -90,7 +90,7 @@ def find(api: Api, path: str) -> bytes | None:
 
 
 def read_answer(raw: bytes | msgspec.Raw, kind: type[T], name: str) -> T:
-    """What the API server answered; ApiError for what is no such object."""
+    """Decode what the API server returned; raise ApiError if it is not such an object."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, ValueError) as error:
@@ -104,7 +104,7 @@ class _Status(msgspec.Struct):
 
 
 def read_status(raw: bytes | msgspec.Raw, what: str, status: int, retry_after: float = 0.0) -> ApiError:
-    """The error that a ``Status`` object tells of; ``what`` is what was asked."""
+    """Return the error that a ``Status`` object describes; ``what`` is the request."""
     try:
         found = msgspec.json.decode(raw, type=_Status)
     except (msgspec.DecodeError, ValueError):
@@ -114,12 +114,12 @@ def read_status(raw: bytes | msgspec.Raw, what: str, status: int, retry_after: f
     return ApiError(f"{what}: {said}", status=code, reason=found.reason, retry_after=retry_after)
 
 
-# Seconds for which nobody else may become leader.
+# Seconds for which no other process can become leader.
 Remaining = Callable[[], float]
 
 
 class GuardedApi:
-    """Implements Api: what changes something gets no longer than the lease lasts, and is not sent without one."""
+    """Implements Api: a write gets no more time than the lease lasts, and is not sent without the lease."""
 
     def __init__(self, api: Api, remaining: Remaining) -> None:
         self._api = api
@@ -146,7 +146,7 @@ Asked = tuple[str, str, int]
 
 
 class MeteredApi:
-    """Implements Api; for any number of threads."""
+    """Implements Api: count requests by verb, resource and HTTP status. Safe in any thread."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -180,7 +180,7 @@ class MeteredApi:
 
 
 def _find_resource(path: str) -> tuple[str, bool]:
-    """The resource of a path, with its subresource, and whether the path names one object."""
+    """Return the resource of a path, with its subresource, and whether the path names one object."""
     parts = path.strip("/").split("/")
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     if len(rest) > 2 and rest[0] == "namespaces":

@@ -16,7 +16,7 @@ from nodewright.model.settings import Settings
 
 # Pods that ended take no part in anything, and may be many.
 _LIVING_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-# A pod that the scheduler gave up on longer ago than this starts no loop of its own (behaviour/up.md §1.1).
+# A pod that kube-scheduler reported unschedulable longer ago than this (seconds) starts no extra loop.
 _FRESH_SECONDS = 10.0
 _CONFIG_MAP = "ConfigMap"
 # Read only where they are asked for: clusters without them need not know the kind.
@@ -35,7 +35,7 @@ OPTIONAL_KINDS = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class CacheOptions:
-    """``config_maps`` are those of ``namespace`` that are followed, by name: all others are nobody's business.
+    """``config_maps`` are those of ``namespace`` that are followed, by name; no other ConfigMap is read.
 
     ``optional`` are kinds of OPTIONAL_KINDS that are followed too.
     """
@@ -46,7 +46,7 @@ class CacheOptions:
 
 
 def optional_kinds(settings: Settings) -> frozenset[str]:
-    """The kinds that are read only because some setting is on."""
+    """Return the kinds that are read only because a setting is on."""
     kinds: set[str] = set()
     if settings.provisioning.enable_provisioning_requests:
         kinds |= {"PodTemplate", "ProvisioningRequest"}
@@ -90,15 +90,15 @@ class Caches:
         return self._reflectors[kind].cache
 
     def follows(self, kind: str) -> bool:
-        """Is a kind followed that need not be?"""
+        """Return whether a kind is followed; kinds that no setting asks for are not."""
         return kind in self._reflectors
 
     def config_map(self, name: str) -> ObjectCache[Any]:
-        """The cache of one ConfigMap that is followed."""
+        """Return the cache of one ConfigMap that is followed."""
         return self._reflectors[f"{_CONFIG_MAP}/{name}"].cache
 
     def uid_of(self, kind: str, name: str) -> str:
-        """The uid of an object; empty where it, or its kind, is not followed."""
+        """Return the uid of an object; empty if it or its kind is not followed."""
         reflector = self._reflectors.get(kind)
         held = reflector.cache.get(name) if reflector is not None else None
         return held.metadata.uid if held is not None else ""
@@ -141,7 +141,7 @@ class Caches:
         return {name: now - reflector.cache.heard_at for name, reflector in self._reflectors.items()}
 
     def problems(self) -> dict[str, str]:
-        """What keeps a kind from being current, where anything does."""
+        """Return by kind why it is not current; kinds that are current are left out."""
         return {name: r.cache.problem for name, r in self._reflectors.items() if r.cache.problem}
 
     def lists(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The real cluster as the engine reads it."""
+"""The real cluster as the engine reads it: a snapshot that is kept current by deltas."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -46,11 +46,11 @@ class LivePicture:
         return self._snapshot.fork()
 
     def pending(self) -> tuple[Pod, ...]:
-        """The oldest first."""
+        """Return the pods without a node, the oldest first."""
         return tuple([pod for _, _, pod in sorted(self._pending.values())])
 
     def apply_nodes(self, changes: Mapping[str, Node | None]) -> None:
-        """Nodes by name; None for those that went."""
+        """Apply changes of nodes, by name; None: the node is gone."""
         known = {name: node for name, node in changes.items() if name in self._snapshot}
         if 4 * len(known) > len(self._snapshot) and len(known) > _SLACK_ROWS:
             self._lay_out(changes)
@@ -63,7 +63,7 @@ class LivePicture:
             self._lay_out({})
 
     def apply_pods(self, changes: Mapping[str, Pod | None]) -> None:
-        """Pods by key; None for those that went."""
+        """Apply changes of pods, by key; None: the pod is gone."""
         for key in changes:
             if key in self._pods:
                 self._remove_pod(key)
@@ -95,14 +95,14 @@ class LivePicture:
         self._snapshot.vocabulary.classes.forget(pod.metadata.uid)
 
     def _add(self, snapshot: Snapshot, nodes: list[Node]) -> None:
-        """Nodes with the pods that are theirs."""
+        """Add nodes with their pods."""
         if not nodes:
             return
         rows = enumerate(nodes, snapshot.add_nodes(nodes).start)
         snapshot.place_pods((row, [*self._by_host.get(node.name, {}).values()]) for row, node in rows)
 
     def _lay_out(self, changes: Mapping[str, Node | None]) -> None:
-        """Everything anew, with the changes: cheaper than many rows one by one."""
+        """Build the snapshot anew with the changes: cheaper than changing many rows one by one."""
         nodes: dict[str, Node | None] = {node.name: node for _, node in self._snapshot.nodes()}
         fresh = self._snapshot.sibling()
         fresh.context = self._snapshot.context
@@ -160,7 +160,7 @@ class KubeCluster(KubeWrites):
         self._buffers = Buffers()
 
     def read(self, now: float) -> ClusterPicture:
-        """Raises KubeApiError as long as not everything was listed once: a part would look like the whole."""
+        """Return the cluster as the caches hold it. Raise KubeApiError until every kind has been listed once."""
         missing = self._caches.missing()
         if missing:
             what = "; ".join(f"{kind}{f': {why}' if why else ''}" for kind, why in missing.items())

@@ -9,8 +9,9 @@ from nodewright.adapters.kube.resources import collection_path
 
 
 class StoredMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A ConfigMap; ``version`` is empty for one that is not there yet. Labels and annotations may be other people's:
-    whoever writes it anew writes them again.
+    """A ConfigMap; ``version`` is empty for one that does not exist yet.
+
+    Labels and annotations may belong to others: a writer keeps those that it has read.
     """
 
     data: dict[str, str] = {}
@@ -48,7 +49,7 @@ class ConfigMaps:
         return _decode(raw) if raw is not None else None
 
     def write(self, name: str, content: StoredMap) -> StoredMap:
-        """Create it, or replace the version that ``content`` names; a conflict when somebody else did meanwhile."""
+        """Create it, or replace the version that ``content`` names; a conflict if another writer was faster."""
         marks = {"labels": content.labels, "annotations": content.annotations}
         metadata: dict[str, Any] = {"name": name, "namespace": self.namespace, **marks}
         if content.version:

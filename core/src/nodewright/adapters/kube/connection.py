@@ -46,8 +46,9 @@ THIS_POD = PodEnvironment(Path("/var/run/secrets/kubernetes.io/serviceaccount"),
 
 
 class TokenFile:
-    """A token that somebody rotates, so that it is read for every call. While there is none in the file, or what is no
-    token, the last one holds.
+    """A token file that is rotated: it is read for every call.
+
+    While the file holds no valid token, the last valid one is used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,12 +73,13 @@ class Credentials:
         self.configuration = configuration
         self._token_file = token_file
         self._lock = threading.Lock()
-        # The file may be another one by the time that somebody compares.
+        # Read now: the file may have been replaced by the time it is compared.
         self._certificate = Path(configuration.cert_file).read_bytes() if configuration.cert_file else b""
 
     def header(self) -> str:
-        """Of the token, asked for every call: the client runs a plugin again when its token is about to expire. Empty
-        for who has none; raises ConfigException, OSError and ValueError.
+        """Return the Authorization header for one call; empty without a token.
+
+        A credential plugin runs again when its token is about to expire. Raise ConfigException, OSError or ValueError.
         """
         token = self._token_file.read() if self._token_file is not None else ""
         if token:
@@ -92,7 +94,7 @@ class Credentials:
 
 
 def load_credentials(kubeconfig: str, pod: PodEnvironment) -> Credentials:
-    """What ``kubeconfig`` says; without it the cluster around ``pod``, else kubectl's own choice. Raises ConfigError."""
+    """Load what ``kubeconfig`` says; without it the cluster around ``pod``, else kubectl's choice. Raise ConfigError."""
     try:
         return _load(kubeconfig, pod)
     except (ConfigException, YAMLError, OSError, *_WRONG_SHAPE) as error:
@@ -140,7 +142,7 @@ def _load_user(kubeconfig: str) -> Credentials:
 
 
 def _find_user(config: Any) -> Any:
-    """The node of the current context's user; None without one."""
+    """Return the entry of the current context's user; None without one."""
     context = config["contexts"].get_with_name(config["current-context"])["context"]
     name = context.safe_get("user")
     held = config["users"].get_with_name(name, safe=True) if name else None
@@ -166,9 +168,9 @@ _UNAUTHORIZED = 401
 def connect(
     *, kubeconfig: str = "", server: str = "", user_agent: str = "nodewright", pod: PodEnvironment = THIS_POD
 ) -> "Connection":
-    """The API server that ``kubeconfig`` names; without it the cluster around ``pod``, else kubectl's own choice.
+    """Connect to the API server that ``kubeconfig`` names; without it to the cluster around ``pod``, else to kubectl's choice.
 
-    ``server`` overrides the address alone. Raises ConfigError.
+    ``server`` overrides the address alone. Raise ConfigError.
     """
     if server and not server.startswith(_SCHEMES):
         raise ConfigError(f"--kubernetes: {printable(server)} is no address like https://10.0.0.1:6443")
@@ -252,17 +254,17 @@ class Connection:
         return self._ask(renewed, request, _proof(renewed)[0])
 
     def _renew(self, refused: _Session, sent: tuple[str, bytes], request: Request) -> _Session | None:
-        """What to use instead of what was refused; None: there is nothing else. Raises ApiError."""
+        """Return the session to use instead of the one refused; None if there is no other. Raise ApiError."""
         with self._lock:
             if self._session is not refused or _proof(refused) != sent:
-                return self._session  # somebody else was here, or a file was rotated
+                return self._session  # another thread renewed it, or a file was rotated
             try:
                 found = _open_session(self._load())
             except ConfigError as error:
                 what = f"{request}: the credentials were refused, and there are no others"
                 raise ApiError(f"{what}: {error}", status=_UNAUTHORIZED) from None
             proof = _proof(found)
-            # Somebody may have chosen another cluster in the kubeconfig: its credentials are not for this one.
+            # The kubeconfig may name another cluster by now: its credentials are not for this one.
             is_here = found.credentials.configuration.host == self.server
             if not is_here or proof == sent or not any(proof):
                 return None
@@ -331,7 +333,7 @@ def _check(request: Request, reply: urllib3.BaseHTTPResponse, body: bytes) -> No
 
 
 def _patience(text: str) -> float:
-    """A webhook may ask for any number of seconds, and a node that is being drained waits for it."""
+    """Return the seconds of a Retry-After header, bounded: a webhook may ask for any number, and a drain waits for it."""
     try:
         return min(max(0.0, float(text)), _LONGEST_PATIENCE)
     except ValueError:

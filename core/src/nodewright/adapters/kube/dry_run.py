@@ -1,4 +1,4 @@
-"""A real cluster that is only looked at."""
+"""A real cluster for dry runs: it is read, and nothing is written."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,13 +18,13 @@ _DRY = "this is a dry run"
 
 
 class DryCluster(KubeCluster):
-    """As KubeCluster, but nothing is written."""
+    """As KubeCluster, but writes are refused or skipped."""
 
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:  # noqa: ARG002 - nothing is edited
-        """Refused rather than ignored: what was not done, a taint taken off at the start for one, is not told as done."""
+        """Refuse to edit: a write that is silently skipped would be reported as done."""
         raise KubeApiError(f"node {name} is not changed: {_DRY}", retryable=False)
 
-    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - nobody is evicted
+    def evict(self, pod: Pod, grace_seconds: int) -> Eviction:  # noqa: ARG002 - no pod is evicted
         return Eviction(answer=EvictionAnswer.REFUSED, message=_DRY)
 
     def write_conditions(

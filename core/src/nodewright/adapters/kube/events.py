@@ -42,11 +42,12 @@ class _Similar:
 
 
 class KubeEvents:
-    """Implements EventSink. Of events of one object and reason with more than ten messages, those after the tenth are one
-    until ten minutes pass without any. When more wait than the API server takes, the oldest are dropped and counted; ``problem`` is
-    why the last one could not be written, if it could not.
+    """Implements EventSink: writes Kubernetes events in a thread of its own.
 
-    ``find_uid`` answers the uid of an object by kind and name, or nothing: kubectl describe looks events up by it.
+    After ten messages about one object and reason, later ones are combined into one event, until ten minutes pass without
+    any. If events arrive faster than the API server takes them, the oldest are dropped and counted. ``problem`` says why
+    the last write failed; empty: it did not. ``find_uid`` returns the uid of an object by kind and name, or an empty text:
+    kubectl describe finds events by uid.
     """
 
     def __init__(self, api: Api, clock: Clock, find_uid: FindUid = lambda _kind, _name: "") -> None:
@@ -167,8 +168,10 @@ class KubeEvents:
 
 
 class OwnMaps:
-    """Implements EventSink: the engine knows our ConfigMaps by the names that they have by default; ``beyond`` hears of
-    those of ``namespace``, and of the status ConfigMap by the name that it has, ``status``.
+    """Implements EventSink: events about our ConfigMaps get their real names.
+
+    The engine uses the default names. ``beyond`` receives the ``namespace`` of this daemon and, for the status ConfigMap,
+    the name ``status``.
     """
 
     def __init__(self, beyond: EventSink, namespace: str, status: str) -> None:
@@ -184,7 +187,7 @@ class OwnMaps:
 
 
 def _new_message(kind: Event, event: Event) -> dict[str, str]:
-    """What changes in the text of an event that is counted up: a combined one shows the last message."""
+    """Return what changes in an event that is counted up: a combined event shows the last message."""
     return {"message": event.message[:_MOST_TEXT]} if kind.message != event.message else {}
 
 

@@ -2,7 +2,7 @@
 
 Time is counted on a clock that goes on while the machine sleeps, from before the request that renewed: a holder that
 was frozen knows at its first look that it is no longer one. Others' clocks are never compared with ours: a lease has
-run out when it has not changed for as long as it says it lasts, or as ours would. One that somebody deletes or edits
+run out when it has not changed for as long as it says it lasts, or as ours would. One that an operator deletes or edits
 lasts no shorter: its holder writes it anew, and who waited for it goes on waiting. Only a good-bye, as client-go writes
 it, frees the lease at once.
 """
@@ -29,8 +29,10 @@ _GOOD_BYE_SECONDS = 1
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseOptions:
-    """Durations in seconds. ``is_first`` is asked where there is no lease: whether nobody can have led before, so that
-    nobody may lead still.
+    """Durations in seconds.
+
+    ``is_first`` is asked where no lease exists; it returns True if no process can have led before, so that none can lead
+    still.
     """
 
     namespace: str
@@ -99,7 +101,7 @@ class Leadership:
         self.failed = 0
 
     def remaining(self) -> float:
-        """Seconds for which nobody else may become leader; 0 for one who is not."""
+        """Return for how many seconds no other process can become leader; 0 if this process does not lead."""
         return max(0.0, self._until - self._clock.now())
 
     @property
@@ -180,7 +182,7 @@ class Leadership:
         # One that is not there says nothing of who had it while we were away.
         knows = seen is not None and (seen.metadata.resource_version or self.remaining() > 0)
         if self._until >= 0 and not (ours and knows):
-            self._until = -1.0  # somebody took it, or may have: we were away for too long
+            self._until = -1.0  # another process may have taken it: this one was silent for too long
             self._lost.set()
         # Our name where we never wrote it is an editor's: another may lead still.
         may_take = self._until >= 0 or (ours and self._is_unsure) or self._has_run_out(seen, began)
@@ -214,7 +216,7 @@ class Leadership:
 
     def _has_run_out(self, seen: _Lease | None, now: float) -> bool:
         if self._missing_since is not None and not (seen is None and self._options.is_first()):
-            # Somebody may have taken it since we last saw it, and somebody else deleted it then.
+            # Another process may have taken it since it was last read, before it was deleted.
             return now > self._missing_since + self._options.duration and (seen is None or self._is_over(seen, now))
         return seen is None or self._is_over(seen, now)
 
@@ -238,7 +240,7 @@ class Leadership:
         return datetime.fromtimestamp(self._wall.now(), tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def _write(self, version: str, said: _Spec) -> None:
-        """Raises ApiError; a conflict means that somebody else was faster."""
+        """Write the lease. Raise ApiError; a conflict means that another process was faster."""
         metadata: dict[str, Any] = {"name": self._options.name, "namespace": self._options.namespace}
         if version:
             metadata["resourceVersion"] = version

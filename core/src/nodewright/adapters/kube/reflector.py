@@ -19,11 +19,11 @@ T = TypeVar("T", bound=Object)
 
 
 class ObjectCache(Generic[T]):
-    """Fed by one thread, read by another. Changes are kept by key, the last one of each: a reader that is away for
-    long finds no more of them than there are objects.
+    """The objects of one kind, written by one thread and read by another.
 
-    ``heard_at`` (epoch seconds) is when the API server last said anything. ``on_change`` is told of every object that
-    came or changed, in the feeding thread.
+    Of the changes only the last one of each key is kept, so that they never outnumber the objects. ``heard_at`` (epoch
+    seconds) is when the API server last sent anything. ``on_change`` is called with each object that came or changed, in
+    the writing thread.
     """
 
     def __init__(self, on_change: Callable[[T], None] = lambda _: None) -> None:
@@ -47,7 +47,7 @@ class ObjectCache(Generic[T]):
         self.heard_at, self.problem = now, ""
 
     def replace(self, objects: Iterable[T]) -> None:
-        """This is all there is."""
+        """Replace the content: objects that are not given are gone."""
         fresh = {held.key: held for held in objects}
         with self._lock:
             gone: dict[str, T | None] = dict.fromkeys(self._objects.keys() - fresh.keys())
@@ -74,7 +74,7 @@ class ObjectCache(Generic[T]):
                 self._changes[key] = None
 
     def take_changes(self) -> Mapping[str, T | None]:
-        """What came, changed or went (None) since the last time, by key."""
+        """Return by key what came, changed or went (None) since the last call."""
         with self._lock:
             taken, self._changes = self._changes, {}
         return taken
@@ -118,8 +118,9 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 class Reflector(Generic[T]):
-    """``run`` until ``stop``; for a thread of its own. What fails is told in the cache, and tried again after a wait
-    that grows to 30 s and is different for everybody.
+    """Keep a cache current: ``run`` in a thread of its own until ``stop``.
+
+    A failure is stored in the cache and tried again, after a random wait that grows to 30 s.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class Reflector(Generic[T]):
         self.cache.heard(self._clock.now())
 
     def _is_unknown(self) -> None:
-        """The API server does not know the kind: there is nothing of it, until somebody installs its definition."""
+        """Empty the cache: the API server does not know the kind until its definition is installed."""
         self.cache.replace(())
         self.cache.heard(self._clock.now())
 
@@ -227,7 +228,7 @@ class Reflector(Generic[T]):
             request = Request(method="GET", path=self.resource.path, query=query, timeout=SILENCE_SECONDS)
             with self._api.follow(request) as lines:
                 self._lines = lines
-                if self._stop.is_set():  # in between: then nobody knew of these lines
+                if self._stop.is_set():  # stopped meanwhile: ``stop`` did not know of these lines
                     return
                 for line in lines:
                     self._take(line)

@@ -1,4 +1,4 @@
-"""Where the API server keeps each kind, and how its answers become the model's values."""
+"""Where the API server keeps each kind, and how its responses become the model's values."""
 
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
@@ -48,7 +48,7 @@ class Resource(Generic[T]):
         return self.plural
 
     def decode_page(self, raw: bytes) -> "ListPage[T]":
-        """Raises ApiError for what is no list, or holds an object that cannot be read."""
+        """Decode one page of a list; raise ApiError if it is no list or holds an object that cannot be read."""
         try:
             found = self._page.decode(raw)
         except BROKEN:
@@ -57,7 +57,7 @@ class Resource(Generic[T]):
         return ListPage(items, found.metadata.resource_version, found.metadata.continue_)
 
     def decode(self, raw: bytes | Raw) -> T:
-        """Raises ApiError for an object that cannot be read."""
+        """Decode one object; raise ApiError if it cannot be read."""
         try:
             decoded: T = self._object.decode(raw)
         except BROKEN:

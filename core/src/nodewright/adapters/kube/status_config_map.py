@@ -72,7 +72,7 @@ def make_document(state: ClusterState, plan: Plan, transitions: Transitions) -> 
 
 
 def without_times(document: Any) -> Any:
-    """The same document but for when it was made: what decides whether it is news."""
+    """Return the document without its times: only other changes are worth a write."""
     if isinstance(document, dict):
         return {key: without_times(value) for key, value in document.items() if key not in ("time", _PROBED)}
     if isinstance(document, list):

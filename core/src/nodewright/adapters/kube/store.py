@@ -68,7 +68,7 @@ class ConfigMapStore:
         return Loaded(memory=memory)
 
     def peek(self) -> Memory:
-        """What is saved, for a reader that leaves everything as it is; raises NodewrightError."""
+        """Return what is saved and change nothing; raise NodewrightError."""
         head = self._maps.read(STATE_NAME)
         try:
             return Memory() if head is None else decode_memory(self._gather(head))
@@ -130,11 +130,11 @@ class ConfigMapStore:
         self._sweep(before)
 
     def _look_again(self) -> None:
-        """Take the head as it is now for ours, if it holds what we found or sent, or somebody deleted or broke it."""
+        """Accept the head as it is now if it holds what was read or sent before, or if it was deleted or damaged."""
         found = self._maps.read(STATE_NAME)
         if found is not None and _head_digest(found) not in self._known and self._is_whole(found):
             where = f"ConfigMap {self._maps.namespace}/{STATE_NAME}"
-            raise NodewrightError(f"{where} was written by somebody else: there may be another leader")
+            raise NodewrightError(f"{where} was written by another process: there may be another leader")
         self._head, self._digest = found, _head_digest(found) if found is not None else ""
         self._is_unsure = False
 
@@ -147,7 +147,7 @@ class ConfigMapStore:
         return True
 
     def _gather(self, head: StoredMap) -> bytes:
-        """The whole of what the head stands for; raises UnreadableState."""
+        """Return the bytes of all parts that the head names; raise UnreadableState."""
         digest, count = _head_digest(head), head.data.get("shards", "")
         if not count.isdecimal() or not 1 <= int(count) <= MOST_SHARDS:
             raise UnreadableState("it does not say how many shards it has")
@@ -182,12 +182,12 @@ class ConfigMapStore:
 
 
 def read_pause_text(data: dict[str, str]) -> str | None:
-    """The pause in that ConfigMap; one without its key is not understood, which counts as a pause."""
+    """Return the pause in the ConfigMap's data; without its key it counts as a pause that cannot be read."""
     return data.get(_PAUSE_KEY, "")
 
 
 def shard_name(turn: str, number: int) -> str:
-    """``turn`` is ``a`` or ``b``."""
+    """Return the name of one ConfigMap of the state; ``turn`` is ``a`` or ``b``."""
     return f"{STATE_NAME}-{'b' if turn == 'b' else 'a'}-{number}"
 
 

@@ -1,4 +1,4 @@
-"""Changing nodes and evicting pods: what removing a node needs of a real API server."""
+"""Writes to a real API server: edits of nodes, evictions, and the status of the objects that nodewright serves."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -28,16 +28,16 @@ from nodewright.model.provisioning_request import (
 from nodewright.snapshot.workloads import Workloads
 
 APPLY_PATCH = "application/apply-patch+yaml"
-# By this name the API server remembers which fields are ours; CA and Kueue know that of CA.
+# The API server records under this name which fields are ours; Kueue expects cluster-autoscaler's.
 FIELD_MANAGER = "cluster-autoscaler"
 _KIND = "ProvisioningRequest"
 _OURS = frozenset({ACCEPTED, PROVISIONED, CAPACITY_AVAILABLE, FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED})
-# A node that several write to is tried again for so long (behaviour/down.md A13).
+# After a conflict with another writer an edit is tried again for so many seconds.
 _CONFLICT_SECONDS = 5.0
 _CONFLICT_WAIT = 0.05
-# The API server's own words for a pod that two budgets cover: no error of its, and no use to insist.
+# The API server's text for a pod that two budgets cover. It uses status 500, and a retry does not help.
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
-# Who has a say in a pod's eviction, as it is known now.
+# Return the controllers and disruption budgets as they are known now.
 FindWorkloads = Callable[[], Workloads]
 
 
@@ -51,7 +51,7 @@ class KubeWrites:
         self._pods: Resource[Pod] = Resource("Pod")
 
     def get_node_view(self, node: str) -> NodeView:
-        """The node and its pods as they are at this moment, past every cache."""
+        """Read a node and its pods from the API server, past every cache."""
         found = self._read_node(node)
         if found is None:
             return NodeView(node=None)
@@ -60,8 +60,9 @@ class KubeWrites:
         return NodeView(node=found, pods=pods, workloads=self._find_workloads())
 
     def list_nodes(self) -> Iterator[Node]:
-        """Yield every node of one consistent list, past every cache: without a resource version, each page is of the
-        moment of the first one, which the API server has confirmed with etcd.
+        """Yield every node of one consistent list, past every cache.
+
+        Without a resource version the API server confirms the first page with etcd; the other pages are of the same moment.
         """
         for page in read_pages(self._api, self._nodes):
             yield from page.items
@@ -98,11 +99,11 @@ class KubeWrites:
     def write_conditions(
         self,
         request: ProvisioningRequest,
-        conditions: Sequence[Condition],  # noqa: ARG002 - what an applier leaves out is taken away, so that all of ours go
+        conditions: Sequence[Condition],  # noqa: ARG002 - server-side apply removes what is left out, so all of ours are sent
         *,
         is_apply: bool,
     ) -> None:
-        """See ClusterWrites. A request that came after one of its name is left alone: its uid is another."""
+        """See ClusterWrites. A new request of the same name is left alone: its uid differs."""
         meta = request.metadata
         held = request.status.conditions
         listed = [condition_manifest(one) for one in held if not is_apply or one.type in _OURS]
@@ -123,9 +124,9 @@ class KubeWrites:
                 raise
 
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
-        """See ClusterWrites. A buffer that came after one of its name is left alone: its uid is another.
+        """See ClusterWrites. A new buffer of the same name is left alone: its uid differs.
 
-        What the status does not say any more is taken away, whoever wrote it.
+        Fields that the status no longer has are removed, also those that another controller wrote.
         """
         meta, status = buffer.metadata, buffer.status
         reference = status.pod_template_ref
@@ -140,7 +141,7 @@ class KubeWrites:
         patch_status(self._api, KIND, meta, body, is_apply=False)
 
     def write_quota_status(self, quota: CapacityQuota) -> None:
-        """See ClusterWrites. A quota that came after one of its name is left alone: its uid is another."""
+        """See ClusterWrites. A new quota of the same name is left alone: its uid differs."""
         status = quota.status
         fields: dict[str, Any] = {
             "conditions": [condition_manifest(one) for one in status.conditions],
@@ -174,7 +175,7 @@ class KubeWrites:
 
 
 def node_patch(before: Node, after: Node) -> dict[str, Any]:
-    """A merge patch of taints, cordon and annotations; empty when they are alike."""
+    """Return a merge patch of taints, cordon and annotations; empty if they are equal."""
     patch: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     if before.spec.taints != after.spec.taints:
@@ -196,7 +197,7 @@ def _taint(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(error: ApiError) -> Eviction:
-    """What an error says of one pod; raises it when it is about the API server."""
+    """Return what the error says about this pod; raise it if it is about the API server."""
     if error.is_missing:
         return Eviction(answer=EvictionAnswer.GONE)
     if error.is_conflict and "uid" in str(error).lower():
@@ -225,7 +226,7 @@ def patch_status(api: Api, kind: str, meta: ObjectMeta, body: dict[str, Any], *,
 
 
 def condition_manifest(condition: Condition) -> dict[str, Any]:
-    """As the API wants it: every text is there, a generation only where it is known."""
+    """Return the condition as the API expects it: texts may be empty, a generation is present only if known."""
     found: dict[str, Any] = msgspec.to_builtins(condition)
     if not condition.observed_generation:
         del found["observedGeneration"]

@@ -50,7 +50,7 @@ class NodeMetrics:
             self._observe_unneeded(state, plan)
 
     def _observe_unneeded(self, state: ClusterState, plan: Plan) -> None:
-        """A node that is being removed is unneeded until it is gone."""
+        """Count unneeded nodes, those included that are being removed."""
         going = state.observation.removing
         kept = {
             name: at for name, at in self._unneeded.items() if name in going and name not in plan.scale_down.unneeded
@@ -140,7 +140,7 @@ class _Each:
 
 
 class LeaseCounts(NamedTuple):
-    """``remaining`` in seconds; None where nobody is elected."""
+    """``remaining`` in seconds; None without leader election."""
 
     renewed: int = 0
     failed: int = 0
@@ -167,8 +167,10 @@ def _no_calls() -> tuple[ProviderCalls, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where the counts are. ``kube_requests`` by verb, resource and HTTP status; ``hooks`` are calls to plugins,
-    ``cloud_calls`` those that plugins made of their clouds, as far as they count them.
+    """Functions that return the current counts.
+
+    ``kube_requests`` counts by verb, resource and HTTP status, ``hooks`` calls to plugins, ``cloud_calls`` the calls of
+    plugins to their clouds, as far as plugins count them.
     """
 
     kube_requests: Callable[[], Mapping[tuple[str, str, int], int]] = _no_requests

@@ -93,15 +93,15 @@ class Metrics:
         self._leader.set(leader)
 
     def reloaded(self, *, succeeded: bool) -> None:
-        """The settings file was read again."""
+        """Count that the settings file was read again."""
         self._reload_failed.set(not succeeded)
 
     def compared(self, what: str, verdict: str) -> None:
-        """The shadow of another autoscaler has found something."""
+        """Count one comparison with the other autoscaler."""
         self._compared.labels(what, verdict).inc()
 
     def refresh_seconds(self, seconds: float) -> None:
-        """What refreshing the clouds took in a loop."""
+        """Record the seconds that refreshing the clouds took in one loop."""
         self._duration.labels("cloudProviderRefresh").observe(seconds)
 
     def _gauge(self, name: str, text: str, *labels: str, prefix: str = _CA) -> Gauge:

@@ -107,9 +107,9 @@ class HookCaller:
         self._read_waits: list[tuple[float, float]] = []
 
     def read(self, hook: str, check: Check[T], **arguments: object) -> T:
-        """The checked answer; tries again while the cloud is busy or unavailable.
+        """Call a read hook and return its checked result; try again while the cloud is busy or unavailable.
 
-        Before the moment that the cloud named in an earlier call nothing is sent; it is waited for if it is near.
+        If the cloud named a time in an earlier call, nothing is sent before then; a near time is waited for.
         """
         started = self._clock.now()
         self._respect_hold(
@@ -131,7 +131,7 @@ class HookCaller:
         return answer
 
     def write(self, hook: str, check: Check[T], /, **arguments: object) -> T:
-        """The checked answer; repeats the call for a moment while the cloud is busy.
+        """Call a write hook and return its checked result; repeat it briefly while the cloud is busy.
 
         A busy cloud did nothing, and the plugin compares the expected target in every call: repeating is safe. A cloud
         that asks for more time gets it from the caller, which plans something else meanwhile.
@@ -160,7 +160,7 @@ class HookCaller:
                 self._clock.sleep(wait)
 
     def once(self, hook: str, check: Check[T], /, **arguments: object) -> T:
-        """The checked answer of exactly one call."""
+        """Call a hook exactly once and return its checked result."""
         group_id = str(arguments.get("group_id", ""))
         started = self._clock.now()
         failed = True
@@ -293,7 +293,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def _pause(state: RetryCallState) -> float:
-    """Seconds until the next try: what the cloud asked for, or 1, 2, 4…"""
+    """Return the seconds until the next try: what the cloud asked for, or 1, 2, 4 and so on."""
     error = state.outcome.exception() if state.outcome is not None else None
     backoff = min(_MAX_BACKOFF_SECONDS, 2.0 ** (state.attempt_number - 1))
     return max(error.retry_after, backoff) if isinstance(error, CloudBusy) else backoff

@@ -1,4 +1,4 @@
-"""What answers of hooks must look like; a check returns the clean value or raises Unfit saying what is wrong.
+"""What results of hooks must look like; a check returns the clean value or raises Unfit saying what is wrong.
 
 The message completes the sentence "the hook answered …".
 """
@@ -37,12 +37,12 @@ _SECRETS = (
 
 
 def writable(text: str) -> str:
-    """As it can be saved and sent: JSON of a cloud may hold half a character, of which UTF-8 knows nothing."""
+    """Return the text as UTF-8 can hold it: a cloud's JSON may contain half of a surrogate pair."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def tellable(text: str) -> str:
-    """Writable, and without what looks like a secret: SDKs put the URLs and headers of requests into their errors."""
+    """Return the text writable and without what looks like a secret: SDKs put URLs and headers into their errors."""
     text = writable(text)
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
@@ -73,7 +73,7 @@ def a(kind: type[T]) -> Callable[[Any], T]:
 
 
 def several(kind: type[T]) -> Callable[[Any], tuple[T, ...]]:
-    """A sequence of values of that kind."""
+    """Return a check for a sequence of values of that kind."""
     one = a(kind)
 
     def check(answer: Any) -> tuple[T, ...]:
@@ -85,7 +85,7 @@ def several(kind: type[T]) -> Callable[[Any], tuple[T, ...]]:
 
 
 def names(answer: Any) -> tuple[str, ...]:
-    """Unique, non-empty strings."""
+    """Check for unique, non-empty strings."""
     found = several(str)(answer)
     _demand_unique(found, "the name")
     return found
@@ -100,7 +100,7 @@ def name(answer: Any) -> str:
 
 
 def size(answer: Any) -> int:
-    """A count of machines; a bool is none."""
+    """Check for a count of machines; a bool is refused."""
     if isinstance(answer, bool) or not isinstance(answer, int):
         raise Unfit(f"{_shown(answer)}, not a whole number")
     if answer < 0:
@@ -120,12 +120,12 @@ def size_up_to(most: int) -> Callable[[Any], int]:
 
 
 def ids_among(asked: Sequence[str]) -> Callable[[Any], tuple[str, ...]]:
-    """Accepted ids, each one of those asked for."""
+    """Return a check for accepted ids: each must be among those asked for."""
 
     def check(answer: Any) -> tuple[str, ...]:
         accepted = names(answer)
         if strange := sorted(set(accepted) - set(asked)):
-            raise Unfit(f"{_shown(strange[0])}, which nobody asked for")
+            raise Unfit(f"{_shown(strange[0])}, which was not asked for")
         return accepted
 
     return check
@@ -174,7 +174,7 @@ def machine_types(answer: Any) -> tuple[MachineType, ...]:
 
 
 def made_group(spec: NewNodeGroup) -> Callable[[Any], NodeGroup]:
-    """The very group that was asked for, with the mark by which it is known again."""
+    """Return a check for the new group: it has the id asked for and is marked with its machine type."""
 
     def check(answer: Any) -> NodeGroup:
         group = node_group(answer)
@@ -260,6 +260,6 @@ def _demand_unique(values: Iterable[str], what: str) -> None:
 
 
 def _shown(answer: object) -> str:
-    """A short repr: answers may be hostile."""
+    """Return a short repr: a plugin's result may be huge or unprintable."""
     text = repr(answer)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -40,9 +40,9 @@ class WithheldWrite(msgspec.Struct, frozen=True, kw_only=True):
 class ProviderClient:
     """A method per hook, with exact types; every failure is a ProviderError that names provider and group.
 
-    Reads of a capability that the provider does not declare, or that is switched off for the group, answer
+    Reads of a capability that the provider does not declare, or that is switched off for the group, return
     None: "not supported" is not "nothing". Writes of such a capability raise ProviderError with the code
-    ``notSupported``. In a dry run no write is sent: writes answer that nothing was accepted and are kept for
+    ``notSupported``. In a dry run no write is sent: writes return that nothing was accepted and are kept for
     ``take_withheld``.
     """
 
@@ -68,19 +68,19 @@ class ProviderClient:
     # What holds, and what was done
 
     def capabilities(self, group: NodeGroup) -> frozenset[Capability]:
-        """What the provider can do for this group."""
+        """Return what the provider can do for this group."""
         return self.info.capabilities - group.switched_off.keys()
 
     def supports(self, capability: Capability, group_id: str = "") -> bool:
-        """Does the capability hold, for the group if one is named (as of the last ``node_groups``)?"""
+        """Return whether the capability holds, for the group if one is named (as of the last ``node_groups``)."""
         return capability in self.info.capabilities and capability not in self._switched_off.get(group_id, ())
 
     def stats(self) -> Mapping[str, HookStats]:
-        """Calls, errors and seconds per hook since the start."""
+        """Return calls, errors and seconds per hook since the start."""
         return self._calls.stats()
 
     def take_withheld(self) -> tuple[WithheldWrite, ...]:
-        """The writes that a dry run held back since the last time this was asked."""
+        """Return the writes that a dry run withheld since the last call."""
         taken, self._withheld = tuple(self._withheld), []
         return taken
 
@@ -107,7 +107,10 @@ class ProviderClient:
     # Writes
 
     def increase_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """How many machines were accepted; raises TargetChanged when somebody else wrote, OutcomeUnknown in doubt."""
+        """Return how many machines were accepted.
+
+        Raise TargetChanged if another writer changed the target, OutcomeUnknown if the effect is not known.
+        """
         _demand(0 <= expected_target < target, f"increase of {group_id} from {expected_target} to {target}")
         return self._resize("increase_size", group_id, expected_target, target)
 
@@ -118,8 +121,9 @@ class ProviderClient:
         return self._resize("atomic_increase_size", group_id, expected_target, target)
 
     def decrease_target_size(self, group_id: str, expected_target: int, target: int) -> int:
-        """How much capacity without a machine was withdrawn. A size below zero, which CA's rules may ask for, is
-        refused without asking the cloud.
+        """Withdraw capacity that has no machine; return how much was withdrawn.
+
+        A target below zero, which CA's rules may ask for, is refused without asking the cloud.
         """
         _demand(target < expected_target, f"decrease of {group_id} from {expected_target} to {target}")
         if target < 0:
@@ -128,7 +132,7 @@ class ProviderClient:
         return self._resize("decrease_target_size", group_id, expected_target, target)
 
     def delete_instances(self, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
-        """The ids accepted for deletion; those gone already are left out."""
+        """Delete machines; return the ids accepted, without those that are gone already."""
         return self._delete("delete_instances", group_id, instance_ids, expected_target)
 
     def force_delete_instances(
@@ -145,7 +149,7 @@ class ProviderClient:
         return self._optional(Capability.FAST_FAILURE_DETECTION, "failed_instances", checks.failures, group_id=group_id)
 
     def group_options(self, group_id: str, defaults: GroupOptions) -> GroupOptions:
-        """The options of this group: the defaults where the provider has none of its own."""
+        """Return the options of this group; the defaults where the provider has no others."""
         check = checks.group_options
         found = self._optional(Capability.GROUP_OPTIONS, "group_options", check, group_id=group_id, defaults=defaults)
         return found if found is not None else defaults
@@ -177,25 +181,26 @@ class ProviderClient:
             Capability.PROVISIONING_CLASSES, "provisioning_classes", checks.several(CloudProvisioningClass)
         )
 
-    # For whoever runs it
+    # For operators
 
     def diagnose(self) -> tuple[Finding, ...] | None:
-        """What the provider finds when it examines its permissions and surroundings."""
+        """Return what the provider finds when it examines its permissions and other writers."""
         return self._optional(Capability.DIAGNOSIS, "diagnose", checks.several(Finding))
 
     def minimal_policy(self) -> str | None:
-        """The permissions that this configuration needs, in the cloud's own form."""
+        """Return the permissions that this configuration needs, in the cloud's own form."""
         return self._optional(Capability.DIAGNOSIS, "minimal_policy", checks.a(str))
 
     def api_calls(self) -> tuple[ApiCalls, ...] | None:
-        """Calls to the cloud's API since the start."""
+        """Return the calls to the cloud's API since the start."""
         return self._optional(Capability.DIAGNOSIS, "api_calls", checks.several(ApiCalls))
 
     # Optional writes
 
     def create_node_group(self, spec: NewNodeGroup) -> NodeGroup | None:
-        """The new, empty group; None in a dry run. Nothing is repeated: whether a call without an answer made the group,
-        the next listing tells.
+        """Create a group; return it empty, or None in a dry run.
+
+        The call is never repeated: if it times out, the next listing shows whether the group was made.
         """
         self._require(Capability.AUTOPROVISIONING)
         if self._withholds("create_node_group", spec.group_id, {"spec": spec}):
@@ -203,14 +208,14 @@ class ProviderClient:
         return self._calls.write("create_node_group", checks.made_group(spec), spec=spec)
 
     def delete_node_group(self, group_id: str) -> bool:
-        """Is the empty, autoprovisioned group gone?"""
+        """Delete an empty, autoprovisioned group; return whether it is gone."""
         self._require(Capability.AUTOPROVISIONING, group_id)
         if self._withholds("delete_node_group", group_id, {}):
             return False
         return self._calls.write("delete_node_group", checks.a(bool), group_id=group_id)
 
     def provision(self, request: CloudProvisioningRequest) -> ProvisioningVerdict | None:
-        """The cloud's verdict on the request; None in a dry run."""
+        """Pass a request to the cloud; return its verdict, or None in a dry run."""
         self._require(Capability.PROVISIONING_CLASSES)
         if self._withholds("provision", "", {"request": request}):
             return None
@@ -219,17 +224,17 @@ class ProviderClient:
     # For the simulated cluster only
 
     def node_start(self, instance_id: str) -> NodeStart:
-        """How the kubelet of a running machine behaves (the truth of this moment)."""
+        """Return how the kubelet of a running machine behaves now."""
         self._require(Capability.SIMULATION)
         return self._calls.once("node_start", checks.a(NodeStart), instance_id=instance_id)
 
     def running_machines(self) -> tuple[NodeStart, ...]:
-        """``node_start`` of every machine that runs now, of all groups."""
+        """Return ``node_start`` of every running machine of all groups."""
         self._require(Capability.SIMULATION)
         return self._calls.once("running_machines", _NODE_STARTS)
 
     def next_change(self) -> float:
-        """Epoch seconds at which the cloud changes next by itself, at the earliest."""
+        """Return when the cloud next changes by itself, at the earliest (epoch seconds)."""
         self._require(Capability.SIMULATION)
         return self._calls.once("next_change", checks.instant)
 

@@ -24,9 +24,9 @@ from nodewright.spec.markers import PROJECT
 
 
 def register(name: str, plugin: object) -> pluggy.PluginManager:
-    """A manager of its own for one provider: a write is never broadcast to two clouds.
+    """Return a plugin manager for one provider alone: a write is never broadcast to two clouds.
 
-    Raises ContractViolation for a method without ``@hookimpl``, an unknown hook, wrong arguments, or a
+    Raise ContractViolation for a method without ``@hookimpl``, an unknown hook, wrong arguments, or a
     required hook that is missing.
     """
     if inspect.isclass(plugin):
@@ -47,7 +47,7 @@ def register(name: str, plugin: object) -> pluggy.PluginManager:
 
 
 def check_info(manager: pluggy.PluginManager, name: str, info: ProviderInfo) -> None:
-    """Does what the plugin says of itself hold? Raises ContractViolation."""
+    """Check what the plugin says about itself; raise ContractViolation."""
     if info.name != name:
         raise ContractViolation(f"plugin {name}: provider_info names it {info.name!r}, its entry point {name!r}")
     if not _is_version(info.spec_version):
@@ -63,7 +63,7 @@ def check_info(manager: pluggy.PluginManager, name: str, info: ProviderInfo) -> 
 
 
 def hook_names(protocol: type) -> tuple[str, ...]:
-    """The hooks of one Protocol of the contract."""
+    """Return the names of the hooks of one Protocol of the contract."""
     return tuple(name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_")
 
 
@@ -102,7 +102,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """pluggy's messages in one sentence."""
+    """Return a message of pluggy as one line."""
     return " ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
@@ -128,7 +128,7 @@ class InstalledProvider:
 
 
 def installed_providers(entries: Iterable[ProviderEntry] | None = None) -> tuple[InstalledProvider, ...]:
-    """Every provider on offer, by name; a name that two packages claim appears twice."""
+    """Return every installed provider, by name; a name that two packages claim appears twice."""
     found = [
         InstalledProvider(
             name=entry.name, distribution=_package(entry), version=entry.dist.version if entry.dist else ""
@@ -147,9 +147,9 @@ def load_provider(
     gate: WriteFence | None = None,
     entries: Iterable[ProviderEntry] | None = None,
 ) -> ProviderClient:
-    """The provider of that name, built from ``context``.
+    """Load the provider of that name and build it from ``context``.
 
-    Raises PluginNotFound, PluginError (it cannot be imported or built), ContractViolation, or the plugin's
+    Raise PluginNotFound, PluginError (it cannot be imported or built), ContractViolation, or the plugin's
     own ConfigError. ``runner`` makes the calls, by default threads of its own, and ``gate`` is asked before each
     write; ``entries`` replaces what is installed.
     """
@@ -167,7 +167,7 @@ def connect_provider(
     runner: CallRunner | None = None,
     gate: WriteFence | None = None,
 ) -> ProviderClient:
-    """The typed face of a provider object that exists already; raises ContractViolation."""
+    """Return a client of a provider object that exists already; raise ContractViolation."""
     settings = settings or CallSettings()
     manager = register(name, plugin)
 
@@ -230,6 +230,6 @@ def _package(entry: ProviderEntry) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """One line: the message of somebody else's error, with its kind."""
+    """Return the message of a plugin's error as one line, with the error's class."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -24,7 +24,7 @@ class CallRunner(Protocol):
     """Runs one provider's calls under a deadline."""
 
     def run(self, call: Callable[[], T], deadline_seconds: float) -> T:
-        """The call's answer or its exception; raises CallTimedOut, or NotStarted if it was never made."""
+        """Return the call's result or raise its exception; raise CallTimedOut, or NotStarted if it was never made."""
 
 
 class InlineRunner:

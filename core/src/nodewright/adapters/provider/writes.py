@@ -1,7 +1,7 @@
-"""The rule of writes: a call without an answer is settled by looking, never by hoping. A busy cloud is asked again.
+"""Writes to a cloud: after a call without a result the cloud is read again. A busy cloud is asked again.
 
 A resize is repeated only when a re-read shows that it had no effect; it is done when the re-read shows its
-target; anything else means that somebody else wrote, and the caller plans anew.
+target; anything else means that another writer was there, and the caller plans anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Writes:
         self._tells_failures = tells_failures
 
     def resize(self, hook: str, group_id: str, expected_target: int, target: int) -> int:
-        """How many machines were accepted; raises TargetChanged or OutcomeUnknown after a call in doubt."""
+        """Return how many machines were accepted; raise TargetChanged or OutcomeUnknown if a call's effect is not known."""
         asked = abs(target - expected_target)
         for attempt in range(self._repeats + 1):
             try:
@@ -59,7 +59,7 @@ class Writes:
         raise InvariantError(f"{hook} of {group_id} was neither answered nor given up")
 
     def delete(self, hook: str, group_id: str, instance_ids: Sequence[str], expected_target: int) -> tuple[str, ...]:
-        """The ids accepted for deletion, in the order asked for."""
+        """Delete machines; return the ids accepted, in the order asked for."""
         left, accepted, expected = list(instance_ids), set[str](), expected_target
         for attempt in range(self._repeats + 1):
             try:
@@ -93,7 +93,7 @@ class Writes:
         return self._look(doubt, group_id, lambda: self._calls.read("target_size", checks.size, group_id=group_id))
 
     def _reread_ids(self, group_id: str, doubt: ProviderError) -> set[str]:
-        """Ids of everything in the group that is not on its way out, failures included."""
+        """Return the ids of everything in the group that is not being deleted, failures included."""
         self._refresh(group_id, doubt)
         check = checks.instances(ignores_case=self._ignores_id_case)
         found = self._look(doubt, group_id, lambda: self._calls.read("instances", check, group_id=group_id))
@@ -121,7 +121,7 @@ class Writes:
 
 
 def _is_in_doubt(error: ProviderError) -> bool:
-    """May the write have taken effect although it failed?"""
+    """Return whether the write may have taken effect although it failed."""
     if isinstance(error, NotStarted):
         return False
     return isinstance(error, (ProviderUnavailable, UnexpectedError, BadAnswer))

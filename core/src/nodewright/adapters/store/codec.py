@@ -173,7 +173,7 @@ class UnreadableState(Exception):
 
 
 def encode_memory(memory: Memory) -> bytes:
-    """The same memory gives the same bytes."""
+    """Encode the memory; equal memories give equal bytes."""
     fields = _by_group(memory)
     saved = []
     for ref in sorted(fields):
@@ -195,7 +195,7 @@ def encode_memory(memory: Memory) -> bytes:
 
 
 def decode_memory(raw: bytes) -> Memory:
-    """Raises UnreadableState."""
+    """Decode what was saved; raise UnreadableState."""
     try:
         head = _HEAD.decode(raw)
         if head.kind != KIND or head.schema < 1:
@@ -217,7 +217,7 @@ def decode_memory(raw: bytes) -> Memory:
 
 
 def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
-    """The fields of each group's record that are not empty; a group that was only seen has none."""
+    """Return the fields of each group's record that are not empty; a group that was only observed has none."""
     found: dict[GroupRef, dict[str, Any]] = defaultdict(dict)
     for ref in memory.last_known:
         found[ref] = {}
@@ -239,7 +239,7 @@ def _by_group(memory: Memory) -> dict[GroupRef, dict[str, Any]]:
 
 
 def _by_machine(memory: Memory) -> dict[str, Mapping[tuple[GroupRef, str], float]]:
-    """A record's field, and the moments of machines that it keeps."""
+    """Return each field of a record that keeps times by machine."""
     return {
         "unregistered": memory.unregistered_since,
         "deletions": memory.deletions,
@@ -255,7 +255,7 @@ def _collect(found: dict[GroupRef, dict[str, Any]], field: str, pairs: Iterable[
 
 
 def _departed(memory: Memory) -> list[tuple[GroupRef, str]]:
-    """What no longer goes back to a living instance; all else is seen again by looking."""
+    """Return nodes with a known group whose instance is gone; all others are found again by observing."""
     living = {instance.id for group in memory.last_known.values() for instance in group.instances or ()}
     missing = memory.node_groups.keys() - living
     if missing:  # some providers' ids are known in lower case
@@ -264,7 +264,7 @@ def _departed(memory: Memory) -> list[tuple[GroupRef, str]]:
 
 
 def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
-    """How the group was last seen, with its machines only if memory is about them."""
+    """Return the group as it was last observed, with its machines only if memory refers to them."""
     if seen is None:
         return {}
     flight = SavedFlight(instances=seen.instances or (), failed=seen.failed, template=seen.template)
@@ -281,7 +281,7 @@ def _sketch(seen: GroupSeen | None, *, in_flight: bool) -> dict[str, Any]:
 
 
 def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
-    """What is not about one group. When nodes are rechecked and where pods could go is found out anew."""
+    """Return the scale-down memory that is saved. Recheck times and places of pods are not: they are worked out anew."""
     saved = SavedScaleDown(
         unneeded=dict(sorted(memory.unneeded_since.items())),
         moves=dict(sorted(memory.moves.items())),
@@ -293,7 +293,7 @@ def _scale_down(memory: ScaleDownMemory) -> SavedScaleDown | None:
 
 
 def _provisioning(memory: ProvisioningMemory) -> SavedProvisioning | None:
-    """Whose turn it is, is nothing to remember."""
+    """Return what is saved about ProvisioningRequests; None if there is nothing."""
     saved = SavedProvisioning(
         retries=dict(sorted(memory.retries.items())),
         homeless=dict(sorted(memory.homeless_since.items())),
@@ -330,13 +330,13 @@ def _memory(groups: dict[GroupRef, SavedGroup], scale_down: SavedScaleDown) -> M
 
 
 def _gather(groups: dict[GroupRef, SavedGroup], field: str) -> dict[GroupRef, Any]:
-    """The field of every group that has it."""
+    """Return the field of every group that has it."""
     values = {ref: getattr(group, field) for ref, group in groups.items()}
     return {ref: value for ref, value in values.items() if value not in (None, 0, (), {})}
 
 
 def _seen(ref: GroupRef, saved: SavedGroup) -> GroupSeen:
-    """The group as it was; without its machines it does not count as known."""
+    """Return the group as it was observed; without its machines it does not count as known."""
     flight = saved.in_flight
     switched_off = {_CAPABILITIES[name]: why for name, why in saved.switched_off.items() if name in _CAPABILITIES}
     return GroupSeen(

@@ -30,7 +30,7 @@ class FileStore:
         self._written: bytes | None = None
 
     def load(self) -> Loaded:
-        """Raises NodewrightError when the file cannot be read, or be put aside."""
+        """Read the file; raise NodewrightError if it cannot be read or moved aside."""
         raw = _read(self._path)
         if raw is None:
             return Loaded()
@@ -48,7 +48,7 @@ class FileStore:
             self._written = encoded
 
     def peek(self) -> Memory:
-        """What is saved, for a reader that leaves everything as it is; raises NodewrightError."""
+        """Return what is saved and change nothing; raise NodewrightError."""
         raw = _read(self._path)
         try:
             return Memory() if raw is None else decode_memory(raw)
@@ -56,7 +56,7 @@ class FileStore:
             raise NodewrightError(f"{self._path}: saved state cannot be used: {error}") from error
 
     def load_pause(self) -> Pause | None:
-        """Raises NodewrightError for one that cannot be read or understood."""
+        """Return the pause; raise NodewrightError if it cannot be read."""
         raw = _read(self._pause_path)
         try:
             return None if raw is None else _PAUSE.decode(raw)
@@ -76,7 +76,7 @@ class FileStore:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """The file holds ``content`` and is on the disk, or is as it was; raises NodewrightError."""
+    """Replace the file's content durably, or leave the file as it was and raise NodewrightError."""
     fresh = _beside(path, "new")  # one name: what a killed writer left is overwritten
     try:
         with suppress(FileNotFoundError):
@@ -105,7 +105,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _put_aside(path: Path, why: str) -> str:
-    """Renames the file; answers a sentence that says so."""
+    """Rename the file; return a sentence that says so."""
     asides = (_beside(path, f"damaged-{number}") for number in count(1))
     aside = next(aside for aside in asides if not aside.exists())
     try:
@@ -116,7 +116,7 @@ def _put_aside(path: Path, why: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the new name of a file lasting."""
+    """Sync the folder so that a file's new name is durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

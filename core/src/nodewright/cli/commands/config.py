@@ -1,4 +1,4 @@
-"""``nodewright config check``: is a file of settings all right, and what does it amount to?"""
+"""``nodewright config check``: check a settings file and show what it sets."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from nodewright.cli.settings.values import Setting, SettingKind, write_value
 from nodewright.model.settings import ProviderSettings, Settings
 
 SCHEMA = 1
-# Names of options that hold what nobody should read over a shoulder.
+# Options with such a word in their name hold secrets: their value is not shown.
 _SECRET = ("secret", "password", "token", "key")
 _HIDDEN = "(not shown)"
 
@@ -56,7 +56,7 @@ def check(source: SettingsSource, file: str, output: str) -> None:
 
 
 def as_json(loaded: LoadedSettings) -> dict[str, Any]:
-    """The document of ``--output json``: every setting in force, and where it comes from."""
+    """Return the document of ``--output json``: every setting in force and where it comes from."""
     settings = loaded.settings
     return {
         "schema": SCHEMA,
@@ -92,7 +92,7 @@ def _get(settings: Settings, setting: Setting) -> Any:
 
 
 def _plain(setting: Setting, value: Any) -> Any:
-    """A value as it would stand in a file."""
+    """Return a value as it is written in a file."""
     return write_value(setting, value) if setting.kind is SettingKind.DURATION else value
 
 

@@ -1,4 +1,4 @@
-"""``nodewright doctor``: may the providers do what is asked of them, and who else writes to their groups?"""
+"""``nodewright doctor``: check the providers' permissions, and who else writes to their groups."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -64,7 +64,7 @@ def command(settings: Settings, output: str, policy_only: bool) -> int:
 
 
 def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
-    """Reads the cloud once and asks the provider what it finds; a refusal is a finding too. ``known`` is told with them."""
+    """Read the cloud once and return what the provider finds, after the findings in ``known``. A refusal is a finding too."""
     findings = list(known)
     try:
         client.refresh()
@@ -85,12 +85,12 @@ def examine(client: ProviderClient, known: Iterable[Finding]) -> Examined:
 
 
 def as_json(examined: Iterable[Examined]) -> dict[str, Any]:
-    """The document of ``--output json``."""
+    """Return the document of ``--output json``."""
     return {"providers": msgspec.to_builtins(list(examined))}
 
 
 def exit_code(examined: Iterable[Examined]) -> int:
-    """By the worst finding."""
+    """Return the exit code of the worst finding."""
     levels = {finding.level for provider in examined for finding in provider.findings}
     if FindingLevel.PROBLEM in levels:
         return BROKEN
@@ -133,7 +133,7 @@ def _unknown_gpu_types(settings: Settings, clients: Sequence[ProviderClient]) ->
 
 
 def _switched_off(client: ProviderClient) -> list[Finding]:
-    """Capabilities that do not hold for a group, as the provider itself says with every refresh."""
+    """Return the capabilities that are switched off for a group, with the provider's reason."""
     return [
         Finding(
             level=FindingLevel.WARNING,
@@ -154,7 +154,7 @@ def _problem(subject: str, error: ProviderError) -> Finding:
 
 
 def _unique(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Each once, the worst first, otherwise in the order they were found."""
+    """Return each finding once, the worst first, otherwise in the order found."""
     once = dict.fromkeys(findings)
     return tuple(sorted(once, key=lambda finding: _WORST_FIRST.index(finding.level)))
 

@@ -67,8 +67,7 @@ SCHEMA = 1
 @output_option
 @settings_options
 def command(settings: Settings, kind: str, name: str, dump: str | None, output: str, **given: Any) -> None:
-    """Say why a node is still there, what would become of a pod, why a group does not grow, or how a request or a
-    buffer stands.
+    """Say why a node stays, what happens to a pod, why a group does not grow, or how a request or buffer stands.
 
     NAME is that of a node, NAMESPACE/NAME of a pod, a ProvisioningRequest or a CapacityBuffer, or PROVIDER/ID of a
     group. With DUMP, the node groups and the settings are those of nodewright plan. Without, the daemon at
@@ -96,13 +95,13 @@ def _try_live(settings: Settings, seed: int) -> DryRun:
     address = settings.serving.debug_address
     where = f" at {address}" if address else ""
     click.echo(f"No daemon answers{where}: this is what one loop without memory would say.", err=True)
-    # The client of the API server takes its time to import: only who needs a cluster waits for it.
+    # The client of the API server is slow to import, and is needed only here.
     dry_run: DryRun = import_module("nodewright.cli.dry_run.on_cluster").plan_cluster(settings, seed)
     return dry_run
 
 
 def print_explanation(console: Console, found: Explanation) -> None:
-    """One sentence first, then what stands behind it."""
+    """Print one sentence, then its details."""
     if isinstance(found, NodeExplanation):
         _print_node(console, found)
     elif isinstance(found, PodExplanation):
@@ -154,7 +153,7 @@ def _sentence(found: NodeExplanation) -> str:
 
 
 def reason_line(reason: Unremovable) -> str:
-    """The code, the pod in the way if there is one, and what is wrong."""
+    """Return the code, the pod that blocks the removal if there is one, and the message."""
     pod = f"pod {reason.pod} ({reason.pod_code}): " if reason.pod_code is not None else ""
     return f"{reason.code}: {pod}{reason}" if reason.message else reason.code.value
 
@@ -284,7 +283,7 @@ def _when(at: float, now: float) -> str:
 
 
 def as_json(found: Explanation) -> dict[str, Any]:
-    """One document, whatever was asked."""
+    """Return the document of ``--output json``."""
     head = {"schema": SCHEMA, "now": format_moment(found.now)}
     if isinstance(found, NodeExplanation):
         return head | _node(found)

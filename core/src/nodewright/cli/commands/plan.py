@@ -99,7 +99,7 @@ def _exit_code(dry_run: DryRun) -> int:
 
 
 def print_nodes(console: Console, dry_run: DryRun) -> None:
-    """A row for each reason, with the nodes that it holds for."""
+    """Print a row for each reason, with its nodes."""
     rows: dict[tuple[str, str], list[_NodeRow]] = {}
     for row in _rows(dry_run):
         rows.setdefault((row.outcome, row.kind), []).append(row)
@@ -117,7 +117,7 @@ def print_nodes(console: Console, dry_run: DryRun) -> None:
 
 
 def nodes_json(report: ScaleDownReport) -> dict[str, Any]:
-    """As part of ``--output json``."""
+    """Return the part about nodes of ``--output json``."""
     return {
         "result": report.result.value,
         "removals": [
@@ -131,7 +131,7 @@ def nodes_json(report: ScaleDownReport) -> dict[str, Any]:
         ],
         "unneeded": {node: format_moment(since) for node, since in sorted(report.unneeded.items())},
         "unremovable": {node: _unremovable_json(why) for node, why in sorted(_staying(report).items())},
-        # JSON has no word for infinity, which is what pods ask for of what nothing is left of.
+        # JSON has no infinity: the utilization of a resource that is requested where nothing is allocatable.
         "utilization": {n: ratio if isfinite(ratio) else None for n, ratio in sorted(report.utilization.items())},
     }
 
@@ -166,7 +166,7 @@ def _unremovable_json(why: Unremovable) -> dict[str, str | None]:
 
 
 def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
-    """One sentence each; ``strays`` are pods on nodes that the dump lacks."""
+    """Yield one sentence per warning; ``strays`` are pods on nodes that the dump lacks."""
     if dry_run.plan.halted:
         yield f"Nothing is planned: {dry_run.plan.halted}."
     elif dry_run.state.memory.unhealthy is not None:
@@ -188,7 +188,7 @@ def find_warnings(dry_run: DryRun, strays: Sequence[Pod]) -> Iterator[str]:
 
 
 def _left_alone(dry_run: DryRun) -> Iterator[str]:
-    """What the dump holds and the settings pass over."""
+    """Yield a warning for each kind of object in the dump that the settings ignore."""
     seen, settings = dry_run.state.observation, dry_run.settings
     options, buffers = settings.provisioning, settings.buffers.are_read
     asks, classes = options.enable_provisioning_requests, options.enable_provisioning_classes
@@ -205,7 +205,7 @@ def _left_alone(dry_run: DryRun) -> Iterator[str]:
 
 
 def print_plan(console: Console, dry_run: DryRun, source: str, strays: Sequence[Pod], *, folded: bool) -> None:
-    """Everything of a plan; ``folded`` puts pods with equal reasons into one row."""
+    """Print a plan; ``folded`` puts pods with equal reasons into one row."""
     seen, verdicts = dry_run.state.observation, find_verdicts(dry_run)
     nodes = count(int(seen.snapshot.alive.sum()), "node")
     pending = count(len(seen.pending), "pending pod")
@@ -241,7 +241,7 @@ def _print_groups(console: Console, dry_run: DryRun) -> None:
 
 
 def _by_group(expansions: Iterable[Expansion]) -> dict[GroupRef, Expansion]:
-    """One a group, from its first size to its last."""
+    """Return one expansion per group, from its first size to its last."""
     found: dict[GroupRef, Expansion] = {}
     for one in expansions:
         first = found.get(one.group, one)
@@ -295,7 +295,7 @@ def _print_pods(console: Console, verdicts: Iterable[PodVerdict], *, folded: boo
 
 
 def _why_pod(verdict: PodVerdict) -> Text:
-    """One line per reason, with the groups that it holds for."""
+    """Return one line per reason, with its groups."""
     groups: dict[str, list[str]] = {}
     for ref, reason in verdict.reasons.items():
         groups.setdefault(str(reason), []).append(str(ref))
@@ -305,7 +305,7 @@ def _why_pod(verdict: PodVerdict) -> Text:
 
 
 def _conclusion(dry_run: DryRun, verdicts: Iterable[PodVerdict]) -> Text:
-    """The plan in one sentence."""
+    """Return the plan in one sentence."""
     grown = list(_all_expansions(dry_run))
     added = sum(expansion.added for expansion in grown)
     fates = [verdict.outcome for verdict in verdicts]
@@ -328,7 +328,10 @@ def _conclusion(dry_run: DryRun, verdicts: Iterable[PodVerdict]) -> Text:
 
 
 def as_json(dry_run: DryRun, source: str, strays: Sequence[Pod]) -> dict[str, Any]:
-    """Everything the plan says; every pending pod and every group is there."""
+    """Return the document of ``--output json``, with every pending pod and every group.
+
+    docs/commands.md describes its keys. Keys are only ever added.
+    """
     plan, seen = dry_run.plan, dry_run.state.observation
     return {
         "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""``nodewright provider check``: does a plugin, as it is configured, keep what the provider contract promises?"""
+"""``nodewright provider check``: run the contract suite against a configured plugin."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ def check(name: str, file: str, wanted: str | None, write: bool, output: str) ->
 
 
 def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:
-    """What will be done to the cloud, before it is done."""
+    """Return what the checks will do to the cloud."""
     able = [one for one in CHECKS if one.capability is None or one.capability in client.info.capabilities]
     does = Counter(one.touches for one in able)
     said = f"Checking provider {client.name} on group {printable(group_id)}: {count(does[Touch.READS], 'check')} that read."
@@ -99,7 +99,7 @@ def announce(client: ProviderClient, group_id: str, *, write: bool) -> str:
 
 
 class _Worlds:
-    """Makes the world of each check: one cloud for all where it is live, a new one each where it is in memory."""
+    """Make the world of each check: a live cloud is shared by all, a cloud in memory is made anew for each."""
 
     def __init__(self, client: ProviderClient, settings: ProviderSettings, group_id: str, *, write: bool) -> None:
         self.client, self.group_id, self.write = client, group_id, write
@@ -175,7 +175,7 @@ def _print(made: Certificate) -> None:
 
 
 def _explain(promises: Sequence[PromiseVerdict]) -> list[str]:
-    """The failures one by one, the reasons for skipping once each, and the verdict."""
+    """Return a line per failure, a line per reason for skipping, and the verdict."""
     results = [result for promise in promises for result in promise.checks]
     failed = [result for result in results if result.outcome == ContractOutcome.FAILED]
     skipped = Counter(result.reason for result in results if result.outcome == ContractOutcome.SKIPPED)

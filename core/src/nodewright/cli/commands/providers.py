@@ -52,12 +52,12 @@ def command(config: str | None, output: str) -> None:
 def describe(
     installed: Iterable[InstalledProvider], settings: Mapping[str, ProviderSettings], connector: Connector
 ) -> tuple[Described, ...]:
-    """Each plugin on its own."""
+    """Describe each plugin on its own."""
     return tuple(_describe(plugin, settings.get(plugin.name, ProviderSettings()), connector) for plugin in installed)
 
 
 def as_json(found: Iterable[Described]) -> dict[str, Any]:
-    """The document of ``--output json``."""
+    """Return the document of ``--output json``."""
     return {"contract": _version(SPEC_VERSION), "providers": msgspec.to_builtins(list(found))}
 
 

@@ -52,8 +52,9 @@ def command(source: SettingsSource, dry_run: bool, shadow: bool, once: bool, see
 
 
 def _stop_when_told(engine: DaemonApp) -> None:
-    """These signals stop the engine, from a thread: a handler that takes a lock which the main thread holds would
-    wait for ever, and a SimpleQueue takes none.
+    """Stop the engine on SIGTERM, SIGINT and SIGHUP, from a thread of its own.
+
+    A signal handler must not take a lock that the main thread may hold; ``SimpleQueue.put`` takes none.
     """
     told: SimpleQueue[int] = SimpleQueue()
 

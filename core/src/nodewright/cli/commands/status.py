@@ -43,7 +43,7 @@ def command(choice: Choice, debug_address: str | None, output: str) -> None:
             click.echo(told, nl=False)
             return
         if debug_address is not None:
-            raise ConfigError(f"--debug-address: nobody listens at {debug_address}")
+            raise ConfigError(f"--debug-address: no process listens at {debug_address}")
     _show_saved(_open(choice), output)
 
 
@@ -71,7 +71,7 @@ def _show_saved(place: Place, output: str) -> None:
 
 
 def print_status(console: Console, report: StatusReport) -> None:
-    """What is unusual first, then every group."""
+    """Print what is unusual, then every group."""
     console.print(safe(f"Status as of {format_moment(report.now)}", "bold"))
     if report.pause is not None:
         left = _left(report.pause.until, report)
@@ -115,7 +115,7 @@ def _names(group: GroupStatus) -> Iterator[Text]:
 
 
 def as_json(report: StatusReport) -> dict[str, Any]:
-    """The document of ``--output json``; docs/commands.md describes it. Its keys only ever grow."""
+    """Return the document of ``--output json``. docs/commands.md describes its keys; keys are only ever added."""
     return {
         "schema": SCHEMA,
         "now": format_moment(report.now),
@@ -252,7 +252,7 @@ def _under_way(group: GroupStatus, report: StatusReport) -> Iterator[str]:
 
 
 def _left_alone(group: GroupStatus, report: StatusReport) -> str:
-    """How long, or with how few machines the group must first prove itself."""
+    """Return for how long the group is left alone, or with how few machines it is tried."""
     backoff = group.backoff
     if backoff is not None:
         why = ": ".join(filter(None, (backoff.code or backoff.error_class.value, backoff.message)))

@@ -130,7 +130,7 @@ class DaemonApp:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing of ours is under way here: the loop has ended."""
+        """Write the last state and release everything; the loop has ended."""
         if self._cluster.status is not None and self._cluster.leader.leads and not self._engine.once:
             self._cluster.status.remove()
         if self._cluster.kube_events is not None:
@@ -143,7 +143,7 @@ class DaemonApp:
         self.log.say("stopped", error=str(error) if error is not None else "")
 
     def _end_writes(self) -> None:
-        """No write is under way: who leads next need not wait for any."""
+        """Save that no write is under way, so that the next leader need not wait for one."""
         if self._autoscaler is None or not self._cluster.leader.leads or self._engine.only_looks:
             return
         try:
@@ -152,14 +152,15 @@ class DaemonApp:
             self.log.say(f"the next leader may wait for calls that are over: {error}", level="warning")
 
     def stop(self) -> None:
-        """From any thread but not from a signal handler."""
+        """Stop the daemon; call it from any thread, but not from a signal handler."""
         self._stopping = True
         self._process.alarm.ring()
         self._cluster.leader.stop()
 
     def run(self) -> LoopReport | None:
-        """Until told to stop, the lease is lost or, with ``once``, one loop has run and what it began is over; answers
-        the last report.
+        """Run loops until ``stop`` or until the lease is lost; return the last report.
+
+        With ``once`` run one loop and wait for what it began.
         """
         if not self._wait_synced() or not self._cluster.leader.begin(
             self._process.reloader.settings.leader.leader_elect_resource_name
@@ -197,7 +198,7 @@ class DaemonApp:
         return not self._stopping
 
     def _prepare(self, autoscaler: Autoscaler) -> None:
-        """A loop comes: from now on it is told of, and runs by what is safe of a settings file that has changed."""
+        """Prepare the next loop: report a jump of the wall clock, and take over settings that may change while running."""
         self.log.loop = autoscaler.next_loop
         jump = self._process.clock.take_jump()
         if jump:
@@ -216,7 +217,7 @@ class DaemonApp:
             self.log.say("some settings change only at a restart", level="warning", settings=change.waiting)
 
     def _take(self, report: LoopReport) -> None:
-        """A loop has ended: tell everybody."""
+        """Report a loop that has ended: metrics, health, status ConfigMap, log and debug pages."""
         self.last_report = report
         self._report.metrics.observe(report)
         self._report.metrics.cache_age(max(self._cluster.caches.ages().values(), default=0.0))

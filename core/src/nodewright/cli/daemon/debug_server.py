@@ -1,4 +1,4 @@
-"""What the daemon answers about itself: read-only, and never on the port that anybody may read."""
+"""Debug pages of the daemon (/snapshotz, /explain, /status): read-only, never on the public port."""
 
 import io
 import threading
@@ -33,13 +33,15 @@ from nodewright.planner.explain import buffers_planned, requests_seen
 NO_LOOP = "no loop has ended yet: ask again"
 _JSON = "application/json"
 _TABLE = "table"
-# A loop may wait for a cloud: who asks meanwhile waits as long, but not for ever.
+# A page waits for a running loop, which may wait for a cloud, at most so long.
 _PATIENCE_SECONDS = 90.0
 
 
 class DebugServer:
-    """Holds the last loop, and answers from it: in a server's threads, one question at a time, and never while a loop
-    runs, because loops share what they have worked out about pods. ``excuse`` is for as long as there was none.
+    """Render pages from the last loop.
+
+    Pages are rendered in the web server's threads, one at a time and never while a loop runs: both use the same caches
+    about pods. ``excuse`` returns why there was no loop yet.
     """
 
     def __init__(self, clock: Clock, excuse: Callable[[], str] = lambda: NO_LOOP) -> None:
@@ -54,16 +56,16 @@ class DebugServer:
         return {"/snapshotz": self._snapshot, "/explain": self._explain, "/status": self._status}
 
     def learn(self, report: LoopReport, settings: Settings, pause: Pause | None) -> None:
-        """A loop has ended."""
+        """Remember a loop that has ended."""
         with self._turn:
             self._report, self._settings, self._pause = report, settings, pause
 
     def in_turn(self, engine: Engine) -> Engine:
-        """The engine, waiting while a question is answered."""
+        """Return the engine, made to wait while a page is rendered."""
         return _InTurn(engine, self._turn)
 
     def _snapshot(self, _: Query) -> Page:
-        """The cluster as the last loop saw it, in CA's words."""
+        """Return the cluster as the last loop saw it, with cluster-autoscaler's keys."""
         with self._last() as report:
             if report is None or report.state is None:
                 return Page(_ENCODER.encode({"Error": self._why_not(report)}), 500, _JSON)
@@ -158,7 +160,7 @@ class _InTurn:
 
 
 def _health(report: LoopReport, pause: Pause | None) -> dict[str, Any]:
-    """What only a running daemon knows; a pause that cannot be read holds, too."""
+    """Return what only a running daemon knows. A pause that cannot be read counts as a pause."""
     state = report.state
     assert state is not None
     problems = [report.problem] if report.problem else []

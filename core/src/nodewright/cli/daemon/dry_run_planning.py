@@ -1,4 +1,4 @@
-"""A brain whose plans are told and not carried out."""
+"""Planning for dry runs: plans are reported and not carried out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ Withheld = PlannedAction | NodeRemoval
 
 
 class DryRunPlanning:
-    """Plans as ever, checks what it planned, and keeps the actions for itself."""
+    """Plan and check as usual, and withhold the actions from the engine."""
 
     def __init__(self) -> None:
         self.brain = Planning(make_plan=self._plan, check_actions=self._check)
@@ -26,7 +26,7 @@ class DryRunPlanning:
         self._whole: Plan | None = None
 
     def take_withheld(self) -> tuple[Plan | None, tuple[Withheld, ...]]:
-        """The last plan as it was before it was withheld, and what it would have done; nothing the second time."""
+        """Return the last full plan and its actions, once; then None and no actions."""
         taken, self._withheld = self._withheld, ()
         whole, self._whole = self._whole, None
         return whole, taken

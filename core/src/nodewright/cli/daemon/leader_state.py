@@ -1,4 +1,4 @@
-"""Whether this process leads, and for how long it may write by that."""
+"""Leadership state of this process."""
 
 import math
 
@@ -9,7 +9,10 @@ from nodewright.cli.daemon.debug_server import NO_LOOP
 
 
 class LeaderState:
-    """Of one process; without ``leadership`` it elects nobody and always leads. One that ``only_looks`` never writes."""
+    """Whether this process leads and how long it may write.
+
+    Without ``leadership`` (no leader election) it always leads. With ``only_looks`` (dry run) it never writes.
+    """
 
     def __init__(self, leadership: Leadership | None, log: JsonLog, *, only_looks: bool) -> None:
         self._leadership, self._log, self._only_looks = leadership, log, only_looks
@@ -21,11 +24,11 @@ class LeaderState:
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as that is known."""
+        """Return the process that leads; empty if not known."""
         return self._leadership.holder if self._leadership is not None else ""
 
     def begin(self, lease: str) -> bool:
-        """Wait until it leads; answers whether it does, or was told to stop before."""
+        """Wait to become the leader; return False if told to stop before."""
         if self._leadership is not None:
             self._log.say("waiting to become the leader", lease=lease)
             if not self._leadership.acquire() or self._is_over:
@@ -35,24 +38,24 @@ class LeaderState:
         return True
 
     def stop(self) -> None:
-        """Wait no more; from any thread but not from a signal handler. What has begun ends with ``release``."""
+        """Stop waiting for the lease; call it from any thread, but not from a signal handler. ``release`` ends a held lease."""
         self._is_over = True
         if self._leadership is not None and not self._has_begun:
             self._leadership.stop()
 
     def release(self) -> None:
-        """Let another process lead."""
+        """Give up the lease."""
         if self._leadership is not None:
             self._leadership.release()
 
     def remaining(self) -> float:
-        """How long this process may write: for ever if it elects nobody, never if it only looks."""
+        """Return for how many seconds this process may write; inf without leader election, 0 in a dry run."""
         if self._only_looks:
             return 0.0
         return self._leadership.remaining() if self._leadership is not None else math.inf
 
     def excuse(self) -> str:
-        """Why there was no loop yet."""
+        """Return why there was no loop yet."""
         if self._leadership is None or self._has_begun:
             return NO_LOOP
         return f"it does not lead, so it has no picture: ask {self.holder or 'again'}"

@@ -11,8 +11,8 @@ from nodewright.cli.settings.values import Setting
 from nodewright.model.errors import ConfigError
 from nodewright.model.settings import Settings
 
-# Sections that the process is built from once; what decides by which rules the saved state is to be read; and what
-# decides which kinds are followed at all.
+# Sections that are used once to build the process; settings that decide how the saved state is read; settings that
+# decide which kinds are watched.
 _FIXED_SECTIONS = frozenset(("cluster", "leader", "serving"))
 _FIXED = frozenset(("profile", "size-correction", "parallel-scale-up"))
 _FIXED |= {"enable-provisioning-requests", "enable-provisioning-classes", "capacity-quotas-enabled"}
@@ -20,8 +20,9 @@ _FIXED |= {"capacity-buffer-controller-enabled", "capacity-buffer-pod-injection-
 
 
 class Change(NamedTuple):
-    """What a new text of the file means. ``applied`` and ``waiting`` (for a restart) name settings; ``problem`` says
-    why nothing of it is used.
+    """What a changed settings file means.
+
+    ``applied`` and ``waiting`` (for a restart) name settings; ``problem`` says why nothing of the file is used.
     """
 
     settings: Settings
@@ -44,7 +45,7 @@ class Reloader:
         return self._settings
 
     def look(self) -> Change | None:
-        """None: the file says what it said."""
+        """Return what changed in the file; None if it did not change."""
         text = _read(self._source)
         if text == self._text:
             return None
@@ -64,8 +65,9 @@ class Reloader:
         return Change(self._settings, applied=tuple(setting.flag for setting in safe), waiting=(*fixed, *providers))
 
     def _check(self, wanted: Settings) -> None:
-        """What could not be started with is not taken over either: a file that is being written is empty for a moment,
-        and would lift every limit.
+        """Raise ConfigError for settings that the daemon would not start with.
+
+        A file that is being written is empty for a moment, and would lift every limit.
         """
         check_daemon(wanted)
         if self._settings.providers and not wanted.providers:
@@ -78,7 +80,7 @@ def watch_settings(source: SettingsSource, settings: Settings) -> Reloader:
 
 
 def is_safe(setting: Setting) -> bool:
-    """Whether a running process may change it."""
+    """Return whether the setting may change while the process runs."""
     return setting.section not in _FIXED_SECTIONS and setting.flag not in _FIXED
 
 
@@ -95,7 +97,7 @@ def _take_over(settings: Settings, wanted: Settings, safe: list[Setting]) -> Set
 
 
 def _read(source: SettingsSource) -> bytes | str | None:
-    """The file's bytes, or why there are none."""
+    """Return the file's bytes, an error text, or None without a file."""
     try:
         return source.read_file()
     except ConfigError as error:

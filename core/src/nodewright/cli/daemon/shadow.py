@@ -1,4 +1,4 @@
-"""The daemon beside another autoscaler: tells what differs, in the log, in metrics and at /shadowz."""
+"""The daemon beside another autoscaler: report differences in the log, in metrics and at /shadowz."""
 
 import threading
 from collections import Counter, deque
@@ -28,7 +28,7 @@ _MESSAGES = {
 
 
 class ShadowTeller:
-    """``status_name`` is the other one's status ConfigMap, which ``caches`` follow."""
+    """``status_name`` is the other autoscaler's status ConfigMap, which ``caches`` watch."""
 
     def __init__(self, caches: Caches, status_name: str, log: JsonLog, metrics: Metrics, seed: int) -> None:
         self._caches = caches
@@ -46,7 +46,7 @@ class ShadowTeller:
         return {"/shadowz": self._page}
 
     def take(self, report: LoopReport, plan: Plan | None, settings: Settings) -> None:
-        """A loop has ended; ``plan`` is what would have been done."""
+        """Compare one loop; ``plan`` is what would have been done."""
         found = [*self._shadow.compare(report, plan, settings)]
         if report.state is not None and plan is not None:
             ours = make_document(report.state, plan, self._transitions)

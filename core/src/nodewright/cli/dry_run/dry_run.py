@@ -16,7 +16,7 @@ from nodewright.planner.plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class DryRun:
-    """What one loop would do: nothing of it has been done."""
+    """What one loop would do; nothing has been done."""
 
     state: ClusterState
     plan: Plan
@@ -31,9 +31,9 @@ def plan_once(
     now: float,
     brain: Planning | None = None,
 ) -> DryRun:
-    """Plans the world as it is at ``now``, from scratch: without memory of earlier loops.
+    """Plan the cluster as it is at ``now``, without memory of earlier loops.
 
-    Raises ProviderUnavailable if not one provider answers, ConfigError for a limit that could not be kept, and
+    Raise ProviderUnavailable if no provider can be read, ConfigError for a limit that could not be kept, and
     InvariantError for a plan that breaks a rule.
     """
     seen, _ = Observer(cluster, providers, settings).observe(now, Memory())

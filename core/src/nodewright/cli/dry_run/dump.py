@@ -31,7 +31,7 @@ _HOW = (
 
 
 def read_dump(source: bytes, name: str) -> ClusterObjects:
-    """What the dump holds; raises ConfigError. A node without a providerID gets one made of its name."""
+    """Return what the dump holds; raise ConfigError. A node without a providerID gets one made from its name."""
     objects = decode_objects(source, name)
     if not objects.nodes and not objects.pods:
         raise ConfigError(f"{name}: holds no node and no pod; {_HOW}")
@@ -39,15 +39,15 @@ def read_dump(source: bytes, name: str) -> ClusterObjects:
 
 
 def newest_moment(objects: ClusterObjects) -> float:
-    """The last moment that the dump speaks of (epoch seconds): the best guess at when it was made.
+    """Return the newest time in the dump (epoch seconds): the best guess at when it was made. 0 without times.
 
-    When an object was made, or a condition of a node, a pod or a request changed. 0 for a dump without times.
+    Times are those at which an object was created, or a condition of a node, pod or request changed.
     """
     return max((moment.timestamp() for moment in _moments(objects)), default=0.0)
 
 
 def parse_moment(text: str) -> float:
-    """Epoch seconds of an RFC 3339 time; raises ConfigError."""
+    """Return the epoch seconds of an RFC 3339 time; raise ConfigError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -66,9 +66,9 @@ class DumpedCluster:
         self._objects = objects
 
     def read(self, now: float) -> ClusterPicture:  # noqa: ARG002 - a dump is of one moment
-        """Pods that ended are left out; nominated ones count as on their node. The oldest pending pod is first.
+        """Return the cluster; the oldest pending pod comes first.
 
-        A pod bound or nominated to a node that is not there is a stray: the scheduler will see to it.
+        Pods that ended are left out. Nominated pods count as on their node. A pod on a node that the dump lacks is a stray.
         """
         snapshot = Snapshot(Context.of(self._objects))
         snapshot.add_nodes(list(self._objects.nodes))
@@ -101,7 +101,7 @@ class DumpedCluster:
 
 
 def _lists_controllers(objects: ClusterObjects) -> bool:
-    """Whether whoever made the dump asked for controllers: without, each owner would count as gone."""
+    """Return whether the dump holds controllers: if not, each pod's owner would seem to be gone."""
     return any((objects.replica_sets, objects.replication_controllers, objects.stateful_sets, objects.jobs))
 
 

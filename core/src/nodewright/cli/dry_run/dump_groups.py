@@ -62,7 +62,7 @@ class GroupsFile(_Strict, frozen=True, kw_only=True):
 
 
 def read_groups_file(source: bytes, name: str) -> tuple[GroupEntry, ...]:
-    """The groups of a YAML file; raises ConfigError naming the file, the group and the key."""
+    """Read the groups of a YAML file; raise ConfigError that names the file, the group and the key."""
     documents = [part for part in load_yaml(source, name, string_keys=True) if part is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError(f"{name}: must hold one mapping, groups: […]")
@@ -113,7 +113,7 @@ class DumpedGroups:
     """Implements ProviderReads: each group has the nodes of the dump that carry its labels."""
 
     def __init__(self, entries: Sequence[GroupEntry], nodes: Sequence[Node]) -> None:
-        """Raises ConfigError for a node of two groups, and a group whose nodes cannot be imagined."""
+        """Raise ConfigError for a node of two groups, or a group without nodes whose size is not given."""
         priced = frozenset({Capability.PRICING}) if any(e.price_per_hour is not None for e in entries) else frozenset()
         self.info = ProviderInfo(name=PROVIDER, capabilities=priced)
         self._held = {entry.name: _hold(entry, nodes) for entry in entries}
@@ -127,7 +127,7 @@ class DumpedGroups:
         return self.info.capabilities
 
     def refresh(self, wanted: frozenset[str] = frozenset()) -> None:
-        """A dump does not change."""
+        """Do nothing: a dump does not change."""
 
     def node_groups(self) -> Sequence[NodeGroup]:
         return [held.group for held in self._held.values()]

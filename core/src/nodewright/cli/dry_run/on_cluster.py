@@ -1,4 +1,4 @@
-"""One loop without its writes, on a cluster that is there."""
+"""One dry loop on a live cluster."""
 
 from random import Random
 
@@ -16,7 +16,10 @@ _SYNC_SECONDS = 60.0
 
 
 def plan_cluster(settings: Settings, seed: int) -> DryRun:
-    """Raises ConfigError without node groups, and KubeApiError when the cluster cannot be read within a minute."""
+    """Plan one loop on the live cluster without carrying it out.
+
+    Raise ConfigError without node groups, KubeApiError if the cluster cannot be read within a minute.
+    """
     if not settings.providers:
         raise ConfigError("no node groups: give --cloud-provider, or providers: in --config")
     clock, random, cluster = SystemClock(), Random(seed), settings.cluster

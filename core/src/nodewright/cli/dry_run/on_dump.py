@@ -1,4 +1,4 @@
-"""A dry loop on a dump: the inputs that every command on dumps takes."""
+"""One dry loop on a dump, and the options of the commands that take one."""
 
 import sys
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def dump_options(command: F) -> F:
 
 
 def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedCluster]:
-    """What one loop would do to a dumped cluster; raises ConfigError."""
+    """Plan one loop on a dumped cluster; raise ConfigError."""
     objects = read_dump(*_read(dumped.dump))
     now = parse_moment(dumped.now) if dumped.now is not None else newest_moment(objects)
     providers: list[ProviderReads] = [*_dumped_groups(objects, dumped)]
@@ -71,7 +71,7 @@ def plan_dump(settings: Settings, dumped: DumpSource) -> tuple[DryRun, DumpedClu
 
 
 def _read(path: str) -> tuple[bytes, str]:
-    """The content and the name of a file; ``-`` is stdin."""
+    """Return the content and the name of a file; ``-`` is stdin."""
     if path == "-":
         return sys.stdin.buffer.read(), "stdin"
     try:
@@ -81,7 +81,7 @@ def _read(path: str) -> tuple[bytes, str]:
 
 
 def _dumped_groups(objects: ClusterObjects, dumped: DumpSource) -> list[DumpedGroups]:
-    """One provider of groups without a cloud, or none."""
+    """Return the provider of the dump's groups, or none."""
     if dumped.groups is not None and dumped.group_by is not None:
         raise ConfigError("--groups and --group-by: give one of them, not both")
     if dumped.groups is not None:

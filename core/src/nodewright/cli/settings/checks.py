@@ -43,7 +43,7 @@ def _check_ca_flags(given: Layer, values: Mapping[str, Any]) -> None:
 
 
 def _check_names(given: Layer, values: Mapping[str, Any]) -> None:
-    """What goes into paths and headers of every request."""
+    """Check the names that become part of paths and headers of requests."""
     for name, (pattern, what) in _NAMES.items():
         value = values.get(name)
         if value is not None and value != SETTINGS[name].default and not pattern.fullmatch(value):
@@ -66,7 +66,7 @@ _BOUNDS = {
 
 
 def _check_bounds(given: Layer, values: Mapping[str, Any]) -> None:
-    """What lies between two settings."""
+    """Check settings that bound each other."""
     for what, names in _BOUNDS.items():
         least, most = (values.get(name, SETTINGS[name].default) for name in names)
         if least > most:
@@ -76,7 +76,7 @@ def _check_bounds(given: Layer, values: Mapping[str, Any]) -> None:
 
 
 def _check_rules(given: Layer, values: Mapping[str, Any]) -> None:
-    """What a profile or a rule of size correction switches off cannot be asked for."""
+    """Refuse a setting that the profile or the size correction switches off."""
     rule = values.get("size-correction", SETTINGS["size-correction"].default)
     is_profile_ca = values.get("profile") == "ca"
     if is_profile_ca and "size-correction" in given and rule != "ca":
@@ -97,7 +97,7 @@ def _check_graces(given: Layer, values: Mapping[str, Any]) -> None:
 
 
 def check_daemon(settings: Settings) -> None:
-    """What only the daemon asks of its settings."""
+    """Check what only the daemon demands of its settings."""
     _check_lease(settings)
     if settings.serving.address:
         parse_address("--address", settings.serving.address)
@@ -113,17 +113,17 @@ def _check_cache_age(seconds: float) -> None:
 
 
 def _check_debug_address(address: str) -> None:
-    """Whoever can reach it sees pods and nodes."""
+    """Refuse a debug address that other machines can reach: its pages show pods and nodes."""
     flag = "--debug-address"
     if address and not is_loopback(parse_address(flag, address)[0]):
         raise ConfigError(
-            f"{flag}: {address} can be reached from other machines, and shows pods to whoever asks: only a loopback "
+            f"{flag}: {address} can be reached from other machines, and shows pods to anyone: only a loopback "
             "address such as 127.0.0.1:8086 is taken"
         )
 
 
 def _check_lease(settings: Settings) -> None:
-    """Raises ConfigError for times with which the lease could not be kept."""
+    """Raise ConfigError for durations with which the lease could not be kept."""
     leader = settings.leader
     if not leader.leader_elect:
         return

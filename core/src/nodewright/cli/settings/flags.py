@@ -28,8 +28,9 @@ _BOOLEANS = frozenset(flag for flag, setting in KNOWN.items() if setting.kind is
 
 
 class SettingsCommand(click.Command):
-    """A command with settings as flags. It takes them in cluster-autoscaler's forms, too: ``--force-ds=true``,
-    ``--force-ds=false``, ``--force_ds`` and ``-v=4``.
+    """A command with settings as flags.
+
+    It also accepts cluster-autoscaler's forms: ``--force-ds=true``, ``--force-ds=false``, ``--force_ds`` and ``-v=4``.
 
     With ``lists_settings`` its help shows all of them, by section; else it says where they are shown.
     """
@@ -86,7 +87,7 @@ class SettingsSource(NamedTuple):
     flag: str = "--config"
 
     def load(self) -> LoadedSettings:
-        """Flags, this process's environment and the file together. Raises ConfigError."""
+        """Load flags, this process's environment and the file together; raise ConfigError."""
         text = self.read_file()
         return load(self.flags, os.environ, text, self.config or "")
 

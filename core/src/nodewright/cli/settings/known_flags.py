@@ -41,12 +41,12 @@ def _idle(flag: str, kind: Any, default: Any, why: str) -> CaFlag:
 
 
 def _option(flag: str, kind: Any, default: Any) -> CaFlag:
-    """What one vendor's users of CA know."""
+    """Describe a flag of cluster-autoscaler that belongs to one vendor."""
     return CaFlag(flag, kind, default, "belongs to one provider: its options stand under providers: in --config")
 
 
 def _part(flag: str, kind: Any, default: Any, feature: str) -> CaFlag:
-    """What only matters where a feature is on that is not there."""
+    """Describe a flag of cluster-autoscaler that only matters with a feature that nodewright lacks."""
     return _idle(flag, kind, default, f"it tunes --{feature}, which is not there yet")
 
 

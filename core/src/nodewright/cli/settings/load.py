@@ -59,7 +59,7 @@ Flags = Mapping[str, str | Sequence[str]]
 def load_settings(
     flags: Flags, env: Mapping[str, str], file_text: str | bytes | None = None, file_name: str = "config file"
 ) -> Settings:
-    """The whole tree; anything unknown or malformed is a ConfigError that names where it stands."""
+    """Return all settings; raise ConfigError that names the place of anything unknown or malformed."""
     return load(flags, env, file_text, file_name).settings
 
 
@@ -80,7 +80,7 @@ def load(
 
 
 def parse_expanders(text: str) -> tuple[str, ...]:
-    """The chain of ``--expander``; raises ConfigError saying what is wrong with it."""
+    """Return the chain of ``--expander``; raise ConfigError if it is wrong."""
     names = tuple(text.split(","))
     for position, name in enumerate(names):
         if name not in EXPANDERS:
@@ -116,7 +116,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
 
 
 def _read_value(setting: Setting, given: Given) -> Any:
-    """The value in its setting's type, checked."""
+    """Return the value in its setting's type, checked."""
     try:
         value = given.read(given.value, setting)
         _CHECKS.get(setting.flag, lambda _: None)(value)
@@ -230,7 +230,7 @@ def _read_provider(name: str, value: object, origin: str) -> ProviderSettings:
 def _add_short_form(
     providers: dict[str, ProviderSettings], given: Layer, values: Mapping[str, Any]
 ) -> dict[str, ProviderSettings]:
-    """``providers`` with what the short form says of one of them."""
+    """Return ``providers`` with what the short form says about one of them."""
     groups = {SHORT_FORM[flag].field: values[flag] for flag in SHORT_FORM if flag in values}
     name = groups.pop("cloud_provider", None)
     if name is None and groups:

@@ -96,7 +96,7 @@ def _split_help(owner: type, field: msgspec.structs.FieldInfo) -> tuple[Any, Any
 
 
 def _split_words(wanted: Any) -> tuple[Any, tuple[str, ...]]:
-    """A type, and the words that are taken besides its values."""
+    """Return a type and the words that are accepted besides its values."""
     if get_origin(wanted) not in (Union, UnionType):
         return wanted, ()
     (base,) = (part for part in get_args(wanted) if get_origin(part) is not Literal)
@@ -121,7 +121,7 @@ def parse_bool(text: str) -> bool:
 
 
 def read_text(value: str | Sequence[str], setting: Setting) -> Any:
-    """A flag's or variable's value; a list comes as several texts, or as one with separators."""
+    """Read a flag's or variable's value; a list comes as several texts, or as one with separators."""
     if setting.kind is SettingKind.LIST:
         texts = [value] if isinstance(value, str) else value
         return _fit([part for text in texts for part in _split(text, setting)], setting)
@@ -139,7 +139,7 @@ def read_text(value: str | Sequence[str], setting: Setting) -> Any:
 
 
 def read_yaml(value: object, setting: Setting) -> Any:
-    """A file's value; YAML has told numbers, booleans and text apart already."""
+    """Read a file's value; YAML distinguishes numbers, booleans and text."""
     if value is None:
         raise ValueError("has no value")
     if setting.kind is SettingKind.LIST and isinstance(value, str):
@@ -162,7 +162,7 @@ def summarize(section: type) -> str:
 
 
 def write_value(setting: Setting, value: Any) -> str:
-    """A value as a flag would give it."""
+    """Return a value as a flag would give it."""
     if setting.kind is SettingKind.BOOLEAN:
         return str(value).lower()
     if setting.kind is SettingKind.DURATION and value not in setting.words:
