@@ -1,4 +1,4 @@
-"""All reads of the world, once a loop."""
+"""All reads of the cluster and the clouds, once a loop."""
 
 from nodewright.observe.observer import Observer
 from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads

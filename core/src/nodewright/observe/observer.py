@@ -1,4 +1,4 @@
-"""Every read of one loop, once."""
+"""All reads of one loop, each made once."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -7,8 +7,8 @@ from nodewright.model.action import DeleteNodeGroup, Done, Outcome
 from nodewright.model.group import GroupRef
 from nodewright.model.removal import Removing
 from nodewright.model.settings import Settings, default_options
-from nodewright.observe.groups import KEPT_SECONDS, ProviderWatch
 from nodewright.observe.ports import ClusterReader, ProviderReads
+from nodewright.observe.provider_watch import KEPT_SECONDS, ProviderWatch
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 
 
@@ -22,7 +22,7 @@ class Observer:
         self._watches = [ProviderWatch(provider, defaults, kept) for provider in providers]
 
     def use(self, settings: Settings) -> None:
-        """Other settings from the next loop on."""
+        """Use other settings from the next loop on."""
         for watch in self._watches:
             watch.use(default_options(settings))
 
@@ -33,10 +33,10 @@ class Observer:
         outcomes: Collection[Outcome] = (),
         removing: Mapping[str, Removing] | None = None,
     ) -> tuple[Observation, str]:
-        """The world at ``now``, and why it must not be acted upon (empty: it may).
+        """Return the observation at ``now``, and why it must not be acted upon (empty: it may).
 
-        The cluster is read before the clouds: a machine that becomes a node in between counts as upcoming,
-        whereas the other way round its node would belong to nobody. Raises KubeApiError.
+        The cluster is read before the clouds: a machine that becomes a node in between counts as upcoming. In the
+        other order its node would belong to no group. Raises KubeApiError.
         """
         picture = self._cluster.read(now)
         providers, groups = self._read_clouds(now, memory, outcomes)
@@ -59,7 +59,7 @@ class Observer:
     def _read_clouds(
         self, now: float, memory: Memory, outcomes: Collection[Outcome]
     ) -> tuple[dict[str, ProviderSeen], dict[GroupRef, GroupSeen]]:
-        """Each provider, and its groups; one that was deleted at our wish is not waited for."""
+        """Read each provider and its groups. A group that nodewright deleted is not kept."""
         in_flight = find_in_flight(memory, outcomes)
         deleted = {outcome.action.group for outcome in outcomes if _is_deleted(outcome)}
         last_known = {ref: group for ref, group in memory.last_known.items() if ref not in deleted}
@@ -74,14 +74,15 @@ class Observer:
 
 
 def _is_deleted(outcome: Outcome) -> bool:
-    """Is the group gone because we wanted it gone? Nobody need wait for it to be listed again."""
+    """Return whether nodewright deleted the group."""
     return isinstance(outcome.action, DeleteNodeGroup) and isinstance(outcome, Done) and outcome.accepted > 0
 
 
 def find_in_flight(memory: Memory, outcomes: Iterable[Outcome]) -> frozenset[GroupRef]:
-    """Groups whose provider may not answer from a cache: machines are asked for, failing, or not nodes yet.
+    """Return the groups whose provider must not answer from a cache.
 
-    So are groups that were written to since, the more so when nobody knows whether the write took effect.
+    Their machines are requested, failing, or not nodes yet, or the group was written to since the last loop, possibly
+    with an unknown outcome.
     """
     written = {outcome.action.group for outcome in outcomes}
     failing = {ref for ref, _ in memory.seen_failures}

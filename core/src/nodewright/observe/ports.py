@@ -1,4 +1,4 @@
-"""What observing needs of the world, as Protocols: the adapters implement them."""
+"""Ports of the observe package, as Protocols; the adapters implement them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class ClusterReader(Protocol):
     """The cluster as the API server tells it."""
 
     def read(self, now: float) -> ClusterPicture:
-        """The cluster as of ``now`` (epoch seconds). Raises KubeApiError when it cannot be read at all."""
+        """Return the cluster as of ``now`` (epoch seconds). Raises KubeApiError if it cannot be read at all."""
 
 
 class ProviderReads(Protocol):

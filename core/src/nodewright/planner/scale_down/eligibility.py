@@ -38,7 +38,7 @@ from nodewright.snapshot.workloads import Workloads
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 # Stands for an infinite ratio; counts tenths of a per cent.
 _MANY_TENTHS = 2**32
-_NO_INFO = Unremovable(code=UnremovableCode.UNEXPECTED, message="the node is not in the picture of the cluster")
+_NO_INFO = Unremovable(code=UnremovableCode.UNEXPECTED, message="the node is not in the snapshot of the cluster")
 _BEING_DELETED = Unremovable(
     code=UnremovableCode.BEING_DELETED, message="it was tainted for deletion less than 5 minutes ago"
 )

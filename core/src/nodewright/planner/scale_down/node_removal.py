@@ -178,7 +178,7 @@ class RemovalSimulator:
         row = self._simulation.snapshot.find_row(name)
         if row is None:
             return Unremovable(
-                code=UnremovableCode.NO_NODE_INFO, message="it is no longer in the picture of the cluster"
+                code=UnremovableCode.NO_NODE_INFO, message="it is no longer in the snapshot of the cluster"
             )
         subset = self._simulation.subset(row)
         status = evaluate_subset(subset, self._drainability)

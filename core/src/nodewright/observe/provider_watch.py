@@ -1,4 +1,4 @@
-"""Reading one provider: every group on its own, so that one group's error degrades that group alone."""
+"""Read one provider. An error of one group makes that group unknown, and no other."""
 
 import math
 from collections.abc import Callable
@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 _HOUR = 3600.0
 
-# How long a group is held on to that its provider lists no more: one list may have left it out by mistake.
+# For how many seconds a group that its provider no longer lists is kept: one list may omit it by mistake.
 KEPT_SECONDS = 300.0
 NOT_LISTED = "its provider does not list it any more"
 
-# Templates, options and prices change seldom, and are three reads of the six that a group costs.
+# How many seconds templates, options and prices are kept: they change seldom, and cost three of a group's six reads.
 FACTS_SECONDS = 300.0
 
 
 @dataclass
 class _Facts:
-    """What a group is like, read now and then; ``node`` is the node that ``template`` stands for.
+    """What changes seldom about a group; ``node`` is built from ``template``.
 
     ``seen`` is the group as it was last described from these facts.
     """
@@ -43,7 +43,7 @@ class _Facts:
     seen: GroupSeen | None = None
 
     def described(self, defaults: GroupOptions) -> GroupSeen:
-        """The group without its sizes."""
+        """Return the group without its sizes."""
         return GroupSeen(
             ref=self.ref,
             group=self.group,
@@ -55,9 +55,9 @@ class _Facts:
 
 
 class ProviderWatch:
-    """Reads one provider; remembers what changes seldom, also for when it cannot be read.
+    """Reads one provider, and remembers what changes seldom, also for when the provider cannot be read.
 
-    ``kept_seconds`` is how long a group that is not listed any more counts as one that cannot be read.
+    ``kept_seconds`` is how long a group that is not listed any more counts as unreadable.
     """
 
     def __init__(self, provider: ProviderReads, defaults: GroupOptions, kept_seconds: float) -> None:
@@ -70,7 +70,7 @@ class ProviderWatch:
         self.name = provider.name
 
     def use(self, defaults: GroupOptions) -> None:
-        """Other defaults: every group is asked again for what it makes of them."""
+        """Use other defaults: every group's options are read again."""
         self._defaults = defaults
         for facts in self._facts.values():
             facts.read_again_at, facts.seen = -math.inf, None
@@ -78,7 +78,7 @@ class ProviderWatch:
     def read(
         self, wanted: frozenset[str], last_known: dict[GroupRef, GroupSeen], now: float
     ) -> tuple[ProviderSeen, dict[GroupRef, GroupSeen]]:
-        """The provider and its groups. One that cannot be refreshed keeps the groups it last had, all Unknown."""
+        """Return the provider and its groups. If it cannot be refreshed, return the groups it last had, all unknown."""
         try:
             self._provider.refresh(wanted)
             groups = self._provider.node_groups()
@@ -94,14 +94,14 @@ class ProviderWatch:
     def _missing(
         self, last_known: dict[GroupRef, GroupSeen], found: dict[GroupRef, GroupSeen], now: float
     ) -> dict[GroupRef, GroupSeen]:
-        """Groups that were there and are not listed, for a while: what is known of them would be forgotten at once."""
+        """Return groups that were there and are not listed, for a limited time, so that what is known of them is kept."""
         since = self._missing_since
         self._missing_since = {ref: since.get(ref, now) for ref in last_known if ref not in found}
         kept = (ref for ref, at in self._missing_since.items() if now < at + self._kept_seconds)
         return {ref: _unknown(last_known[ref], NOT_LISTED) for ref in kept}
 
     def _facts_of(self, group: NodeGroup) -> _Facts:
-        """What is known of the group; all of it is read again when the group itself has changed."""
+        """Return the facts of the group; all of them are read again when the group itself has changed."""
         held = self._facts.get(group.id)
         if held is None:
             return _Facts(group, GroupRef(self.name, group.id), self._provider.capabilities(group))
@@ -111,7 +111,7 @@ class ProviderWatch:
         return held
 
     def _describe(self) -> ProviderSeen:
-        """What the provider says of itself; what it fails to say stays as it was."""
+        """Return what the provider says about itself; on an error the last answers stay."""
         provider, held = self._provider, self._seen
         try:
             return ProviderSeen(
@@ -143,7 +143,7 @@ class ProviderWatch:
             and not problem
             and (target, instances, failed) == (last.target, last.instances, last.failed)
         ):
-            return last  # nothing changed: what was drawn from this value need not be drawn again
+            return last  # nothing changed: callers cache by the identity of this value
         seen = replace(
             facts.described(self._defaults), target=target, instances=instances, failed=failed, problem=problem
         )
@@ -151,7 +151,7 @@ class ProviderWatch:
         return seen
 
     def _learn(self, group: NodeGroup, facts: _Facts, now: float) -> str:
-        """Bring the facts up to date; answers what went wrong, if anything did."""
+        """Read the facts that are out of date; return what went wrong, empty if nothing did."""
         problems: list[str] = []
 
         def ask(question: Callable[[], T], held: T) -> T:
