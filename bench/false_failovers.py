@@ -6,13 +6,14 @@ from itertools import count, islice
 from random import Random
 from typing import Any, TypedDict
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.journal import What
 from nodewright_simulator.scenario import DeploymentSpec, PodShape, Scenario, TimeSpan

@@ -8,9 +8,9 @@ from clusters import Cluster
 from measure import Benchmark, Loop, Prepared, Result, scaled
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import HOSTNAME_LABEL, ZONE_LABEL
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from nodewright.model.settings import Settings
-from nodewright.planner import Plan
 from nodewright.snapshot.observation import Observation
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import grown

@@ -15,8 +15,8 @@ from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.memory import Memory
 from nodewright.engine.brain import Planning
 from nodewright.engine.intent import with_intent
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
-from nodewright.planner import Plan
 from nodewright.snapshot.observation import Observation
 
 Result = Mapping[str, int]

@@ -8,11 +8,12 @@ from pathlib import Path
 from random import Random
 
 from measure import Benchmark, Prepared, Result
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
-from nodewright.planner import Plan, make_plan
-from nodewright.planner.plan import PlanMemory
+from nodewright.planner import make_plan
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.openb import trace_scenario
 from nodewright_simulator.result import WaitingTimes

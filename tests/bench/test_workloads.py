@@ -10,12 +10,13 @@ import pytest
 import run
 from clusters import Cluster
 from measure import Loop
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from workloads import BENCHMARKS
 
 SHARE = 0.02

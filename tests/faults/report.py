@@ -14,8 +14,8 @@ from tests.faults.hunt import hunt
 
 import nodewright
 from nodewright.engine.brain import Planning
+from nodewright.model.plan import PlannedAction
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 

@@ -13,12 +13,13 @@ from tests.faults.invariants import INVARIANTS
 from tests.faults.schedules import Schedule
 from tests.faults.witness import Witness
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.journal import What
 from nodewright_simulator.scenario_file import load_scenario, read_scenario
 

@@ -13,9 +13,11 @@ from tests.faults.history import CLOSE, Asked, History, Loop, NodeSeen, Seen, Wr
 from tests.faults.provider import OtherProvider, TellingProvider
 
 from nodewright.adapters.provider import CallRunner, CallSettings, ProviderClient, connect_provider
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.action import IncreaseSize
+from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import (
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
@@ -24,7 +26,6 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequest,
 )
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory
 from nodewright.spec import NodeGroup, ProviderContext
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.scenario import Scenario

@@ -7,12 +7,13 @@ from typing import Any
 
 from tests.scenario.story import Story
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
+from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from nodewright_simulator.journal import What
 
 # The planner's own removals are of no interest here.

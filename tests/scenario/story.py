@@ -11,15 +11,16 @@ from msgspec.structs import replace
 
 from nodewright.adapters.provider import CallSettings
 from nodewright.adapters.virtual_clock import VirtualClock
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.brain import Planning
 from nodewright.model.capability import Capability
 from nodewright.model.duration import parse_duration
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node, NodeCondition, Taint
+from nodewright.model.plan import Plan, PlannedAction
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider, fixed

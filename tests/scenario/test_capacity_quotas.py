@@ -13,8 +13,8 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
 from nodewright.model.capacity_quota import QUOTA_VALID, CapacityQuota, CapacityQuotaSpec, QuotaAmounts
 from nodewright.model.meta import LabelSelector, ObjectMeta
+from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import BEST_EFFORT_ATOMIC
-from nodewright.planner.plan import Plan
 
 ON = {"capacity-quotas-enabled": True}
 CHEAP = {"name": "cheap", "labels": {"team": "a"}, "price_per_hour": 0.1}

@@ -12,13 +12,14 @@ from nodewright.adapters.virtual_clock import VirtualClock
 from nodewright.cli.daemon.dry_run_planning import DryRunPlanning
 from nodewright.cli.dry_run.dry_run import plan_once
 from nodewright.cli.dry_run.dump import DumpedCluster, read_dump
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import InvariantError
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from nodewright.spec import ProviderContext
 from nodewright.testkit.contract import connect
 from nodewright_fake import FakeProvider

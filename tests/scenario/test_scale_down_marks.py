@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from tests.scenario.removing import Removing
 from tests.scenario.story import LOOP, MINUTE
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT, Taint
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.api_server import EDIT, Refusal
 
 POOL = {"name": "pool", "size": 4, "price_per_hour": 0.1, "cpu": 4}

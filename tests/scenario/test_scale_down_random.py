@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenario.story import MINUTE, Story
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory
 from nodewright.predicates import explain
 from nodewright_simulator.api_server import BudgetRule, Refusal
 from nodewright_simulator.cluster import SimulatedPod

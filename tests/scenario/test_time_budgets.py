@@ -5,12 +5,13 @@ from dataclasses import replace
 from itertools import count
 from random import Random
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
 from nodewright.planner.explain import NodeExplanation, NodeOutcome, explain_node
-from nodewright.planner.plan import Plan, PlanMemory
 from nodewright_simulator.build import BuildOptions, build_simulation
 from nodewright_simulator.cli.summary import find_troubles
 from nodewright_simulator.result import SimulationResult

@@ -13,10 +13,10 @@ from nodewright.actuation.drain import ActiveRemoval, PlacementRecheck
 from nodewright.model.errors import KubeApiError, OutcomeUnknown, ProviderError
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT, Node
+from nodewright.model.plan import ScaleDownReport
 from nodewright.model.pod import Pod
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalResult, RemovalStage
 from nodewright.model.settings import DrainSettings, Settings
-from nodewright.planner.plan import ScaleDownReport
 from nodewright.testkit import FakeClock, build_pod
 from nodewright.testkit.world import PROVIDER, World, ref
 

@@ -9,8 +9,8 @@ from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
 from nodewright.model.group import ErrorClass, FailedInstance, GroupRef
+from nodewright.model.plan import Expansion, Plan, ScaleUpReport
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
-from nodewright.planner.plan import Expansion, Plan, ScaleUpReport
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_group, build_pod

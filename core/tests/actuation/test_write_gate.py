@@ -11,10 +11,10 @@ from nodewright.clusterstate.memory import Memory, MostNodes, ScaleDownMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.group import FailedInstance
+from nodewright.model.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.model.reason import ScaleDownResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
 from nodewright.model.settings import SafetySettings
-from nodewright.planner.plan import HeldBack, Plan, PlannedAction, ScaleDownReport
 from nodewright.testkit.world import NOW, World, ref
 
 A, B = ref("a"), ref("b")

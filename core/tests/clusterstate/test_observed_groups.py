@@ -14,7 +14,7 @@ from nodewright.clusterstate.memory import Memory, WriteInFlight
 from nodewright.clusterstate.observed_groups import HELD, as_if_made, unsettled, with_held_groups
 from nodewright.model.group import FailedInstance, GroupRef, Instance, InstanceState, NodeGroup
 from nodewright.model.node import Node, NodeCondition
-from nodewright.planner.plan import Plan
+from nodewright.model.plan import Plan
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_node

@@ -8,7 +8,7 @@ import pytest
 
 from nodewright import spec
 from nodewright.actuation import AuditLog
-from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.brain import Planning
@@ -28,10 +28,10 @@ from nodewright.model.group import (
     ProviderInfo,
 )
 from nodewright.model.node import Node
+from nodewright.model.plan import Plan, PlannedAction
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import FakeClock, build_group, build_node, build_template

@@ -12,8 +12,8 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.errors import InvariantError, KubeApiError, NodewrightError, OutOfCapacity, ProviderUnavailable
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import ObjectMeta
+from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.settings import LoopSettings, Settings
-from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.testkit import build_pod
 from nodewright.validate import PlanViolation
 

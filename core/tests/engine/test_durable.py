@@ -9,7 +9,7 @@ from nodewright.engine.report import LoopReport
 from nodewright.model.action import DeleteInstances, IncreaseSize
 from nodewright.model.errors import NodewrightError
 from nodewright.model.group import GroupRef, Instance, NodeGroup
-from nodewright.planner.plan import Plan
+from nodewright.model.plan import Plan
 from nodewright.snapshot.observation import GroupSeen
 
 A = GroupRef("p", "a")

@@ -11,9 +11,9 @@ from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import Instance
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan
 from nodewright.testkit.world import NOW, World, ref
 from nodewright.validate import check_actions
 

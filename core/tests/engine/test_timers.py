@@ -11,9 +11,9 @@ from nodewright.clusterstate.state import ClusterState, GroupState, Readiness
 from nodewright.engine.timers import next_timer
 from nodewright.model.group import GroupOptions, GroupRef, Instance
 from nodewright.model.node import Node, NodeCondition
+from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import PodSettings, Settings
-from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.snapshot.observation import GroupSeen, Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_group, build_node, build_pod

@@ -16,6 +16,7 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.errors import ProviderUnavailable
 from nodewright.model.meta import ObjectMeta
+from nodewright.model.plan import Plan
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
     PodSet,
@@ -24,7 +25,6 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestSpec,
     TemplateReference,
 )
-from nodewright.planner.plan import Plan
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.snapshot.workloads import Workloads
 from nodewright.testkit import FakeClock, build_pod

@@ -6,9 +6,9 @@ from nodewright.adapters.metrics import LeaseCounts, Metrics, ProviderCalls, Sou
 from nodewright.adapters.metrics.collectors import taint_type
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, Failed, IncreaseSize
+from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.model.reason import SkipCode, SkipReason
 from nodewright.model.settings import ServingSettings, Settings, TemplateSettings
-from nodewright.planner.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, ref

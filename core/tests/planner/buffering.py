@@ -7,6 +7,7 @@ from nodewright.model.capacity_buffer import CapacityBuffer, CapacityBufferSpec
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition
 from nodewright.model.meta import ObjectMeta
+from nodewright.model.plan import BufferAllocation, Plan
 from nodewright.model.pod import Container, PodSpec, ResourceRequirements
 from nodewright.model.provisioning_request import (
     CHECK_CAPACITY,
@@ -19,7 +20,6 @@ from nodewright.model.provisioning_request import (
     TemplateReference,
 )
 from nodewright.model.quantity import Quantity
-from nodewright.planner.plan import BufferAllocation, Plan
 from nodewright.testkit.world import NOW, World
 
 ON = {"capacity_buffer_controller_enabled": True, "capacity_buffer_pod_injection_enabled": True}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodewright.model.action import IncreaseSize
+from nodewright.model.plan import BufferAllocation, Plan
 from nodewright.model.provisioning_request import TemplateReference
-from nodewright.planner.plan import BufferAllocation, Plan
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World
 

@@ -2,12 +2,13 @@
 
 from dataclasses import fields
 
-from nodewright.clusterstate.memory import Memory, ProvisioningMemory, Retry, ScaleDownMemory
+from nodewright.clusterstate.memory import Memory, PlanMemory, ProvisioningMemory, ScaleDownMemory
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
+from nodewright.model.provisioning_request import Retry
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult
 from nodewright.model.removal import NodeRemoval, RemovalReason
-from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport, ScaleUpReport
 
 A = GroupRef("p", "a")
 # The fields of a plan that write nothing.

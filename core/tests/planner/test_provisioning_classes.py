@@ -11,6 +11,7 @@ from msgspec.structs import replace as changed
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.condition import Condition
 from nodewright.model.meta import LabelSelector, ObjectMeta, Requirement
+from nodewright.model.plan import Plan
 from nodewright.model.provisioning_class import ClassLimits, ProvisioningClass, ProvisioningClassSpec
 from nodewright.model.provisioning_request import (
     BEST_EFFORT_ATOMIC,
@@ -25,7 +26,6 @@ from nodewright.model.provisioning_request import (
     ProvisioningRequestStatus,
     TemplateReference,
 )
-from nodewright.planner import Plan
 from nodewright.snapshot.observation import ProviderSeen
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown

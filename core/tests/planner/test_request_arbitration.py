@@ -3,13 +3,14 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from nodewright.clusterstate.memory import ProvisioningMemory, Retry
+from nodewright.clusterstate.memory import ProvisioningMemory
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
     CHECK_CAPACITY,
     PodSet,
     ProvisioningRequest,
     ProvisioningRequestSpec,
+    Retry,
     TemplateReference,
 )
 from nodewright.planner.provisioning_requests.arbitration import in_turn

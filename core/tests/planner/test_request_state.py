@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from nodewright.clusterstate.memory import Retry
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.provisioning_request import (
     CHECK_CAPACITY,
@@ -10,6 +9,7 @@ from nodewright.model.provisioning_request import (
     PodSet,
     ProvisioningRequest,
     ProvisioningRequestSpec,
+    Retry,
     TemplateReference,
 )
 from nodewright.planner.provisioning_requests.classes import ClassUsage, ReservedAmounts

@@ -20,7 +20,6 @@ from nodewright.clusterstate.memory import (
     RemovalFailure,
     Reservation,
     ReservationPart,
-    Retry,
     ScaleDownMemory,
     ScaleUpRequest,
     UnhealthyCluster,
@@ -37,6 +36,7 @@ from nodewright.model.group import (
     InstanceState,
     NodeGroup,
 )
+from nodewright.model.provisioning_request import Retry
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.testkit import build_node
 

@@ -22,9 +22,9 @@ from nodewright.model.action import (
 )
 from nodewright.model.clock import Clock
 from nodewright.model.group import GroupRef, NodeGroup
+from nodewright.model.plan import Plan
 from nodewright.model.removal import RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import TemplateSettings
-from nodewright.planner.plan import Plan
 from nodewright_simulator.cluster import SimulatedCluster
 from nodewright_simulator.journal import Journal, What
 from nodewright_simulator.result import (

@@ -37,9 +37,9 @@ from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError, NodewrightError, TargetChanged
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
+from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import ScaleDownReport
 
 _GROUP_INCOMPLETE = Finish(result=RemovalResult.FAILED_TO_DELETE, message="another node of its group stays")
 

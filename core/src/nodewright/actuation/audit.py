@@ -16,8 +16,8 @@ from nodewright.model.action import (
     SizeWrite,
 )
 from nodewright.model.condition import Condition
+from nodewright.model.plan import ProviderCall
 from nodewright.model.provisioning_request import PROVISIONED
-from nodewright.planner.plan import ProviderCall
 
 Write = SizeWrite | GroupWrite
 

@@ -22,10 +22,10 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.errors import ConfigError
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.model.yaml_text import load_yaml
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan
 
 # The other autoscaler loops about every 10 s: what it has not done after this many seconds it will not do.
 PATIENCE_SECONDS = 60.0

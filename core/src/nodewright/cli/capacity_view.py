@@ -10,9 +10,9 @@ from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.screen import count, make_table, safe
 from nodewright.model.action import CreateNodeGroup, IncreaseSize
 from nodewright.model.duration import format_duration
+from nodewright.model.plan import Expansion
 from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import BufferFacts, BufferState, RequestFacts, RequestPhase
-from nodewright.planner.plan import Expansion
 
 _REQUEST_STYLES = {
     RequestPhase.BOOKED: "green",

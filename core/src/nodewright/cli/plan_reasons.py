@@ -9,10 +9,10 @@ from nodewright.cli.dry_run.dry_run import DryRun
 from nodewright.cli.screen import count, name_some
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Plan, ProvisioningReport, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason
 from nodewright.model.settings import PodSettings
-from nodewright.planner.plan import Plan, ProvisioningReport, ScaleUpReport
 from nodewright.planner.provisioning_requests.pods import consumed_request, is_stand_in
 from nodewright.planner.scale_up.pending_pods import is_expendable, is_pending, unhelped_namespaces
 

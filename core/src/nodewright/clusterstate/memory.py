@@ -1,8 +1,8 @@
 """What is remembered from loop to loop."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
@@ -10,7 +10,9 @@ import msgspec
 from nodewright.clusterstate.membership import Membership
 from nodewright.model.group import ErrorClass, GroupRef
 from nodewright.model.node import Node
+from nodewright.model.plan import ProviderCall
 from nodewright.model.pod import Pod
+from nodewright.model.provisioning_request import Retry
 from nodewright.model.settings import SafetySettings
 from nodewright.snapshot.observation import GroupSeen
 from nodewright.snapshot.pod_places import PodPlaces
@@ -46,13 +48,6 @@ class ArrivalHistory(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[Bin, ...] = ()
     held: float = 0.0
     held_at: float = 0.0
-
-
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """A request was examined ``at`` that time (epoch seconds) in vain; it is again ``wait`` seconds later."""
-
-    at: float
-    wait: float
 
 
 class Shortfall(NamedTuple):
@@ -388,3 +383,29 @@ class Memory:
     unhealthy: UnhealthyCluster | None = None
     writes_in_flight: Mapping[GroupRef, WriteInFlight] = field(default_factory=dict)
     purchases: Purchases = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanMemory:
+    """What the next loop must know of a plan: the parts of ``Memory`` that planning changes."""
+
+    scale_down: ScaleDownMemory
+    provisioning: ProvisioningMemory
+    purchases: Purchases
+
+    @staticmethod
+    def of(memory: Memory) -> "PlanMemory":
+        """Return these parts as they were before the plan."""
+        return PlanMemory(scale_down=memory.scale_down, provisioning=memory.provisioning, purchases=memory.purchases)
+
+    def with_called(self, calls: Iterable[ProviderCall]) -> "PlanMemory":
+        """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
+        retries = {call.request.id: call.retry for call in calls}
+        if not retries:
+            return self
+        held = self.provisioning
+        return replace(self, provisioning=replace(held, retries={**held.retries, **retries}))
+
+    def put_into(self, memory: Memory) -> Memory:
+        """Return the memory of the loop with these parts."""
+        return replace(memory, scale_down=self.scale_down, provisioning=self.provisioning, purchases=self.purchases)

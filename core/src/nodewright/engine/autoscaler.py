@@ -13,7 +13,7 @@ from nodewright.actuation.status_writes import StatusWriter
 from nodewright.actuation.taints import StartupCleanup
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.observed_groups import as_if_made, unsettled, with_evidence, with_held_groups
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning, without_violations
@@ -27,10 +27,10 @@ from nodewright.engine.timers import next_timer
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
+from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
-from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport
 from nodewright.validate import PlanViolation
 
 # How soon to see whether what holds removals up is over.

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.plan import Plan, PlannedAction
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation, check_actions, check_removals
 

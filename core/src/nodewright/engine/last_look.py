@@ -6,7 +6,7 @@ from nodewright.actuation import NodeReader
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import KubeApiError
-from nodewright.planner.plan import HeldBack
+from nodewright.model.plan import HeldBack
 from nodewright.validate import NodesOfMachines
 
 # One list serves all deletions within so many seconds; calls that take longer make it worth another.

@@ -7,8 +7,8 @@ from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import CreateNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.errors import TargetChanged
+from nodewright.model.plan import Plan
 from nodewright.model.removal import NodeRemoval, Removing
-from nodewright.planner.plan import Plan
 from nodewright.validate import PlanViolation
 
 

@@ -8,10 +8,10 @@ from nodewright.clusterstate.node_samples import STABLE_SECONDS
 from nodewright.clusterstate.readiness import ready_since
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.duration import parse_duration
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan
 from nodewright.planner.registration_deadline import registration_deadlines, startup_deadlines
 from nodewright.planner.scale_up.growth import YOUNG_SECONDS
 from nodewright.planner.scale_up.pending_pods import DELAY_ANNOTATION

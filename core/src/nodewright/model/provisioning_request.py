@@ -108,6 +108,15 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
         )
 
 
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for which no capacity was found ``at`` this time (seconds since the epoch); it is tried again ``wait``
+    seconds later.
+    """
+
+    at: float
+    wait: float
+
+
 class RequestClass(NamedTuple):
     """The class that serves a request, of the core or of a provider, and the parameters with which it does."""
 

@@ -8,18 +8,18 @@ from random import Random
 from typing import NamedTuple
 
 from nodewright.clusterstate.accelerators import Accelerators, DeviceCounter
-from nodewright.clusterstate.memory import ScaleDownMemory
+from nodewright.clusterstate.memory import PlanMemory, ScaleDownMemory
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.plan import Plan, ScaleDownReport, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings, SizeCorrection
 from nodewright.planner.autoprovisioning import delete_empty_groups, offer_groups, with_creations
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.capacity_buffers.fill import fill_buffers
-from nodewright.planner.plan import Plan, PlanMemory, ScaleDownReport, ScaleUpReport
 from nodewright.planner.provisioning_requests.ca import choose_request, reserve_room
 from nodewright.planner.provisioning_requests.expiry import expire_requests
 from nodewright.planner.provisioning_requests.pods import split_consumers

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from nodewright.clusterstate.fold import fold
-from nodewright.clusterstate.memory import Memory
+from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.capacity_buffer import CapacityBuffer
@@ -13,6 +13,7 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.cluster import DaemonSet, Deployment, PodDisruptionBudget, ResourceQuota
 from nodewright.model.group import GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_class import ProvisioningClass
 from nodewright.model.provisioning_request import PodTemplate, ProvisioningRequest
@@ -32,7 +33,7 @@ from nodewright.model.settings import (
     Settings,
     TemplateSettings,
 )
-from nodewright.planner import Plan, PlanMemory, make_plan
+from nodewright.planner import make_plan
 from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.observation import GroupSeen, Observation, ProviderSeen

@@ -12,7 +12,8 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Outcome
 from nodewright.model.capability import Capability
 from nodewright.model.group import ErrorClass, FailedInstance, FailureScope, GroupOptions, Instance, InstanceState
-from nodewright.planner import Plan, make_plan
+from nodewright.model.plan import Plan
+from nodewright.planner import make_plan
 from nodewright.planner.rules.ca import SIZES_NOT_FIXED
 from nodewright.planner.rules.corrections import SIZES_FIXED
 from nodewright.testkit.builders import build_node

@@ -8,13 +8,14 @@ import pytest
 from core.tests.planner.scale_down.loops import MINUTE, Loops
 from msgspec.structs import replace as changed
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.model.action import DeleteInstances
 from nodewright.model.group import FailedInstance, GroupOptions
 from nodewright.model.node import NodeCondition, Taint
+from nodewright.model.plan import HeldBack, Plan
 from nodewright.model.pod import Pod
-from nodewright.planner import Plan, make_plan
+from nodewright.planner import make_plan
 from nodewright.planner.explain import NodeExplanation, NodeOutcome, PodAfterDrain, explain_node
-from nodewright.planner.plan import HeldBack, PlanMemory
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.testkit.builders import build_budget, build_node, build_pod
 from nodewright.testkit.world import ref, settings_with

@@ -7,7 +7,7 @@ import pytest
 from nodewright.clusterstate.memory import Memory, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances
 from nodewright.model.group import FailedInstance, GroupOptions, Instance
-from nodewright.planner import Plan
+from nodewright.model.plan import Plan
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import World, grown, ref
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodewright.model.node import Node
+from nodewright.model.plan import Plan, ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalReason, RemovalStage, Removing
-from nodewright.planner import Plan
-from nodewright.planner.plan import ScaleDownReport
 from nodewright.testkit.world import World, ref, settings_with
 
 MINUTE = 60.0

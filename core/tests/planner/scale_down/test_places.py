@@ -8,9 +8,9 @@ from nodewright.estimator.limits import never
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL, Taint
+from nodewright.model.plan import ScaleDownReport
 from nodewright.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.node_removal import simulate_removals
 from nodewright.planner.scale_up.pending_pods import Hints
 from nodewright.snapshot.pod_places import PodPlaces

@@ -9,9 +9,9 @@ from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupOptions
 from nodewright.model.meta import LabelSelector
 from nodewright.model.node import ZONE_LABEL
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod, TopologySpreadConstraint
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner import Plan
 from nodewright.testkit.builders import build_pod
 from nodewright.testkit.world import NOW, World, grown, ref, settings_with
 from nodewright.validate import check_actions

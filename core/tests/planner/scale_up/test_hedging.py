@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from nodewright.clusterstate.memory import ArrivalHistory, Bin, Memory, ScaleUpRequest
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize
 from nodewright.model.group import GroupOptions
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
-from nodewright.planner import Plan
 from nodewright.planner.scale_up.hedging import HEDGE_IS_OVER
 from nodewright.planner.scale_up.silent_groups import silence_deadlines
 from nodewright.testkit.builders import build_pod

@@ -4,8 +4,9 @@ from dataclasses import replace
 from itertools import count
 from random import Random
 
+from nodewright.model.plan import Plan
 from nodewright.model.reason import SkipCode
-from nodewright.planner import Plan, make_plan
+from nodewright.planner import make_plan
 from nodewright.testkit import build_pod
 from nodewright.testkit.world import World, grown, ref, settings_with
 

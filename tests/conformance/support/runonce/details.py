@@ -9,11 +9,11 @@ from nodewright.clusterstate.fold import fold
 from nodewright.clusterstate.state import GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Done, IncreaseSize
+from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, ScaleUpResult, SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.planner.make_plan import NO_READY_NODES
-from nodewright.planner.plan import ScaleUpReport
 from runonce.record import Record, is_refused, status, statuses
 from runonce.world import World
 

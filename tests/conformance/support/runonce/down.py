@@ -5,9 +5,9 @@ from random import Random
 from typing import Any
 
 from nodewright.engine.report import LoopReport
+from nodewright.model.plan import ScaleDownReport
 from nodewright.model.settings import Settings
 from nodewright.planner.make_plan import NO_READY_NODES, make_plan
-from nodewright.planner.plan import ScaleDownReport
 from runonce.record import Record, is_refused, statuses
 from runonce.world import World
 

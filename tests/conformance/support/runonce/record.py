@@ -4,9 +4,9 @@ from typing import Any
 
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import Failed, IncreaseSize
+from nodewright.model.plan import Plan, ScaleUpReport
 from nodewright.model.reason import ScaleUpResult
 from nodewright.planner.make_plan import NO_READY_NODES
-from nodewright.planner.plan import Plan, ScaleUpReport
 from nodewright.planner.rules.ca import SIZES_NOT_FIXED
 from runonce.cloud import Cloud
 from runonce.world import World, write_time

@@ -13,8 +13,8 @@ from nodewright.clusterstate.backoff import is_active, is_deferred
 from nodewright.clusterstate.readiness import STATUS_PREFIX, is_startup_taint
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.node import DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT
+from nodewright.model.plan import Plan
 from nodewright.model.settings import TemplateSettings
-from nodewright.planner.plan import Plan
 
 _OWN_KEYS = (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT)
 _SYSTEM_PREFIX = "node.kubernetes.io/"

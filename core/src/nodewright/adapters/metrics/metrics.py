@@ -14,11 +14,11 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.engine.report import LoopReport
 from nodewright.model.action import CreateNodeGroup, DeleteInstances, DeleteNodeGroup, Done, Failed, IncreaseSize
 from nodewright.model.limits import make_resource_limits
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.model.removal import RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.planner.explain import buffers_planned, requests_seen
-from nodewright.planner.plan import Plan
 from nodewright.planner.scale_up.pending_pods import is_pending, unhelped_namespaces
 from nodewright.snapshot.pod_class import ask_once
 

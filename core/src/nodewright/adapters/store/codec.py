@@ -24,7 +24,6 @@ from nodewright.clusterstate.memory import (
     Purchase,
     RemovalFailure,
     Reservation,
-    Retry,
     ScaleDownMemory,
     ScaleUpRequest,
     UnhealthyCluster,
@@ -34,6 +33,7 @@ from nodewright.model.capability import Capability
 from nodewright.model.decode import decode_quantity
 from nodewright.model.group import FailedInstance, GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
+from nodewright.model.provisioning_request import Retry
 from nodewright.model.quantity import Quantity
 from nodewright.snapshot.observation import GroupSeen
 

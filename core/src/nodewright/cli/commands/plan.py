@@ -28,12 +28,12 @@ from nodewright.clusterstate.state import GroupState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.duration import format_duration
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Expansion, PlannedAction, ScaleDownReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipReason, Unremovable
 from nodewright.model.settings import Settings
 from nodewright.model.timestamps import format_moment
 from nodewright.planner.explain import buffers_planned, requests_planned
-from nodewright.planner.plan import Expansion, PlannedAction, ScaleDownReport
 from nodewright.planner.scale_up.limits import read_quotas
 
 _GOES, _UNNEEDED, _STAYS = "goes now", "unneeded", "stays"

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from nodewright.clusterstate.memory import PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
+from nodewright.model.plan import Plan, PlannedAction
 from nodewright.model.removal import NodeRemoval
 from nodewright.model.settings import Settings
 from nodewright.planner import make_plan
-from nodewright.planner.plan import Plan, PlanMemory, PlannedAction
 from nodewright.snapshot.observation import Observation
 from nodewright.validate import PlanViolation
 

@@ -9,9 +9,9 @@ from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.brain import Planning
 from nodewright.model.errors import ConfigError, InvariantError, ProviderUnavailable
+from nodewright.model.plan import Plan
 from nodewright.model.settings import Settings
 from nodewright.observe import ClusterReader, Observer, ProviderReads
-from nodewright.planner.plan import Plan
 
 
 @dataclass(frozen=True, kw_only=True)

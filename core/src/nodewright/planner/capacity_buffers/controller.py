@@ -19,6 +19,7 @@ from nodewright.model.capacity_buffer import (
 from nodewright.model.cluster import PodTemplateSpec, QuotaScope, ResourceQuota
 from nodewright.model.condition import Condition, as_of
 from nodewright.model.meta import ObjectMeta
+from nodewright.model.plan import BufferAllocation, BufferReport
 from nodewright.model.pod import Pod, PodAffinityTerm, PodSpec
 from nodewright.model.settings import Settings
 from nodewright.planner.capacity_buffers.pods import (
@@ -31,7 +32,6 @@ from nodewright.planner.capacity_buffers.pods import (
     from_pod_template,
     make_pods,
 )
-from nodewright.planner.plan import BufferAllocation, BufferReport
 from nodewright.planner.provisioning_requests.pods import defaulted
 from nodewright.planner.scale_up.pending_pods import is_expendable
 from nodewright.snapshot.requests import exact_requests

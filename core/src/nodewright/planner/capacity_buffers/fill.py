@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from random import Random
 
+from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
-from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.scale_up.context import fill_machines
 from nodewright.planner.scale_up.growth import Growth, grow, picture_after
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from nodewright.model.capacity_buffer import LIMITED, READY, CapacityBuffer
-from nodewright.planner.plan import BufferAllocation, Plan
+from nodewright.model.plan import BufferAllocation, Plan
 
 
 class BufferState(StrEnum):

@@ -11,12 +11,12 @@ from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DeleteInstances
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
+from nodewright.model.plan import Plan
 from nodewright.model.reason import Unremovable, UnremovableCode
 from nodewright.model.removal import NodeRemoval, RemovalStage
 from nodewright.model.settings import Settings
 from nodewright.planner.explain.planned_snapshot import planned_snapshot
 from nodewright.planner.explain.pods import PodAfterDrain, explain_pods
-from nodewright.planner.plan import Plan
 from nodewright.planner.registration_deadline import startup_deadlines
 from nodewright.planner.scale_down.drainability import DrainOutcome
 from nodewright.planner.scale_down.unneeded import needed_seconds

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drainability import evaluate_pods
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import is_being_replaced

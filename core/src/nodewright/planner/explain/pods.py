@@ -8,6 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from nodewright.clusterstate.state import ClusterState
+from nodewright.model.plan import Plan
 from nodewright.model.pod import Pod
 from nodewright.model.reason import BlockingCode, Unremovable, UnremovableCode
 from nodewright.model.settings import Settings
@@ -18,7 +19,6 @@ from nodewright.planner.explain.planned_snapshot import (
     rejection_text,
     without_unneeded,
 )
-from nodewright.planner.plan import Plan
 from nodewright.planner.scale_down.drainability import DrainabilityRules, DrainOutcome, PodDrainability
 from nodewright.planner.scale_down.pdb import DisruptionBudgets
 from nodewright.planner.scale_down.pod_index import is_being_replaced

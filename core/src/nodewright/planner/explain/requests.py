@@ -8,6 +8,7 @@ import msgspec
 from nodewright.clusterstate.memory import ProvisioningMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.condition import Condition
+from nodewright.model.plan import Plan, ProvisioningReport
 from nodewright.model.provisioning_request import (
     ACCEPTED,
     BOOKING_EXPIRED,
@@ -18,7 +19,6 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
-from nodewright.planner.plan import Plan, ProvisioningReport
 
 
 class RequestPhase(StrEnum):

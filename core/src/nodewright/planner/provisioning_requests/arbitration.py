@@ -10,6 +10,7 @@ from itertools import accumulate, groupby
 from random import Random
 
 from nodewright.model.action import IncreaseSize
+from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import (
     CAPACITY_AVAILABLE,
@@ -19,7 +20,6 @@ from nodewright.model.provisioning_request import (
     UNDER_WAY,
     ProvisioningRequest,
 )
-from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.provisioning_requests.atomic import AtomicScaleUp, as_whole
 from nodewright.planner.provisioning_requests.classes import ClassNodeLimit, ClassUsage, Mode
 from nodewright.planner.provisioning_requests.pods import find_problem, make_pods_or_fail

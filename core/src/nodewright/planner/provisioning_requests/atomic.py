@@ -12,10 +12,10 @@ from nodewright.expander.option import Option
 from nodewright.model.action import ForRequest, IncreaseSize
 from nodewright.model.capability import Capability
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
 from nodewright.model.reason import Rejection, ScaleUpResult
-from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.planner.provisioning_requests.classes import ClassNodeLimit
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
 from nodewright.planner.scale_up.context import ScaleUpContext

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from nodewright.clusterstate.memory import Retry
 from nodewright.model.action import IncreaseSize
+from nodewright.model.plan import ScaleUpReport, StatusWrite
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import FAILED, PROVISIONED, ProvisioningRequest
+from nodewright.model.provisioning_request import FAILED, PROVISIONED, ProvisioningRequest, Retry
 from nodewright.model.reason import ScaleUpResult
-from nodewright.planner.plan import ScaleUpReport, StatusWrite
 from nodewright.planner.provisioning_requests.arbitration import FOUND
 from nodewright.planner.provisioning_requests.atomic import AllOrNothingScaleUp, as_whole
 from nodewright.planner.provisioning_requests.classes import Mode

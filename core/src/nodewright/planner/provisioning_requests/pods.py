@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from nodewright.model.cluster import PodTemplateSpec
 from nodewright.model.meta import ObjectMeta, OwnerReference
+from nodewright.model.plan import PendingEvent
 from nodewright.model.pod import Container, Pod, PodSpec
 from nodewright.model.provisioning_request import (
     API_GROUP,
@@ -20,7 +21,6 @@ from nodewright.model.provisioning_request import (
     PodTemplate,
     ProvisioningRequest,
 )
-from nodewright.planner.plan import PendingEvent
 from nodewright.planner.provisioning_requests.classes import find_bad_parameter
 from nodewright.planner.provisioning_requests.state import NO_CHANGES, ProvisioningRequestState, RequestChanges
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from nodewright.model.plan import PendingEvent, ProviderCall
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import FAILED, PROVISIONED
 from nodewright.model.quantity import Quantity
-from nodewright.planner.plan import PendingEvent, ProviderCall
 from nodewright.planner.provisioning_requests.arbitration import Examination, in_turn
 from nodewright.planner.provisioning_requests.classes import Mode, is_core_class
 from nodewright.planner.provisioning_requests.state import ProvisioningRequestState, RequestChanges

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from nodewright.clusterstate.memory import ProvisioningMemory, Reservation, Retry
+from nodewright.clusterstate.memory import ProvisioningMemory, Reservation
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.condition import Condition, as_of
+from nodewright.model.plan import PendingEvent, ProviderCall, ProvisioningReport, StatusWrite
 from nodewright.model.pod import Pod, PodSpec
 from nodewright.model.provisioning_request import (
     ACCEPTED,
@@ -22,9 +23,9 @@ from nodewright.model.provisioning_request import (
     PodTemplate,
     ProvisioningRequest,
     RequestClass,
+    Retry,
 )
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import PendingEvent, ProviderCall, ProvisioningReport, StatusWrite
 from nodewright.planner.provisioning_requests.classes import ClassRules, ClassUsage, Mode, find_mode, is_core_class
 
 T = TypeVar("T")

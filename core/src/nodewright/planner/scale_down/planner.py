@@ -11,9 +11,9 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef
 from nodewright.model.node import TO_BE_DELETED_TAINT
+from nodewright.model.plan import ScaleDownReport
 from nodewright.model.reason import ScaleDownResult, Unremovable, UnremovableCode
 from nodewright.model.settings import ScaleDownSettings, Settings
-from nodewright.planner.plan import ScaleDownReport
 from nodewright.planner.scale_down.drainability import overdue_after
 from nodewright.planner.scale_down.eligibility import (
     Candidates,

@@ -8,9 +8,9 @@ from nodewright.estimator.pod_group import PodGroup
 from nodewright.model.group import GroupRef
 from nodewright.model.meta import Resources
 from nodewright.model.node import HOSTNAME_LABEL
+from nodewright.model.plan import Expansion
 from nodewright.model.quantity import ZERO, Quantity
 from nodewright.model.settings import ScaleUpSettings
-from nodewright.planner.plan import Expansion
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.options import unsafe_reason

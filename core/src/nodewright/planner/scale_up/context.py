@@ -9,10 +9,10 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.estimator.limits import IsOver
 from nodewright.model.group import GroupRef, NewNodeGroup
+from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipReason
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.scale_up.limits import Quota
 from nodewright.planner.scale_up.pending_pods import take_fitting
 from nodewright.planner.scale_up.silent_groups import Silence

@@ -10,9 +10,9 @@ from nodewright.estimator.pod_group import PodGroup
 from nodewright.expander.option import Option
 from nodewright.model.group import GroupRef
 from nodewright.model.node import ZONE_LABEL, Node
+from nodewright.model.plan import Expansion
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.plan import Expansion
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 from nodewright.planner.scale_up.pending_pods import take_fitting

@@ -9,10 +9,10 @@ from nodewright.clusterstate.readiness import is_ready
 from nodewright.clusterstate.state import ClusterState
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Expansion, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import ScaleUpResult
 from nodewright.model.settings import Settings
-from nodewright.planner.plan import Expansion, ScaleUpReport
 from nodewright.planner.provisioning_requests.arbitration import find_due, serve
 from nodewright.planner.provisioning_requests.ca import ChosenRequest, examine
 from nodewright.planner.provisioning_requests.classes import Mode

@@ -11,9 +11,9 @@ from nodewright.clusterstate.state import GroupState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.action import DecreaseTargetSize, IncreaseSize, SizeWrite
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import SkipCode, SkipReason
-from nodewright.planner.plan import ScaleUpReport
 from nodewright.planner.scale_up.context import ScaleUpContext, fill_machines, with_targets
 from nodewright.planner.scale_up.orchestrator import ScaleUp
 from nodewright.planner.scale_up.pending_pods import take_fitting

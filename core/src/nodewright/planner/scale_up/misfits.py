@@ -12,11 +12,11 @@ from nodewright.clusterstate.state import ClusterState
 from nodewright.estimator.binpacking import Template
 from nodewright.model.group import GroupRef
 from nodewright.model.node import Node
+from nodewright.model.plan import MisfitNode, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import Rejection, SkipCode, SkipReason
 from nodewright.model.settings import Settings
 from nodewright.model.timestamps import format_moment
-from nodewright.planner.plan import MisfitNode, ScaleUpReport
 from nodewright.planner.scale_up.context import ScaleUpContext
 from nodewright.planner.scale_up.pending_pods import Bought
 from nodewright.planner.scale_up.templates import place_daemons, sanitized

@@ -11,9 +11,9 @@ from nodewright.expander.price import find_unit_prices
 from nodewright.expander.priority import priority_problem
 from nodewright.model.action import IncreaseSize
 from nodewright.model.group import GroupRef
+from nodewright.model.plan import Expansion, OptionSummary, ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.model.reason import GroupReasons, Rejection, ScaleUpResult, SkipCode, SkipReason, Unhelped
-from nodewright.planner.plan import Expansion, OptionSummary, ScaleUpReport
 from nodewright.planner.scale_up.balancing import balance_over, find_similar
 from nodewright.planner.scale_up.context import ScaleUpContext, deadline, grown, with_targets
 from nodewright.planner.scale_up.failover import (

@@ -1,17 +1,16 @@
 """The result of planning: actions, status writes and events, and the reasons for them."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from nodewright.clusterstate.memory import Memory, ProvisioningMemory, Purchases, Retry, ScaleDownMemory
 from nodewright.model.action import GroupWrite, SizeWrite
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.group import GroupRef
 from nodewright.model.pod import Pod
-from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass
+from nodewright.model.provisioning_request import ProvisioningRequest, RequestClass, Retry
 from nodewright.model.quantity import Quantity
 from nodewright.model.reason import ScaleDownResult, ScaleUpResult, SkipReason, Unhelped, Unremovable
 from nodewright.model.removal import NodeRemoval
@@ -218,32 +217,6 @@ class MisfitNode:
     pod: str
     reason: str
     until: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanMemory:
-    """What the next loop must know of a plan: the parts of ``Memory`` that planning changes."""
-
-    scale_down: ScaleDownMemory
-    provisioning: ProvisioningMemory
-    purchases: Purchases
-
-    @staticmethod
-    def of(memory: Memory) -> "PlanMemory":
-        """Return these parts as they were before the plan."""
-        return PlanMemory(scale_down=memory.scale_down, provisioning=memory.provisioning, purchases=memory.purchases)
-
-    def with_called(self, calls: Iterable[ProviderCall]) -> "PlanMemory":
-        """Return the memory after these provider calls: each request is tried again when its ``retry`` says so."""
-        retries = {call.request.id: call.retry for call in calls}
-        if not retries:
-            return self
-        held = self.provisioning
-        return replace(self, provisioning=replace(held, retries={**held.retries, **retries}))
-
-    def put_into(self, memory: Memory) -> Memory:
-        """Return the memory of the loop with these parts."""
-        return replace(memory, scale_down=self.scale_down, provisioning=self.provisioning, purchases=self.purchases)
 
 
 @dataclass(frozen=True, kw_only=True)
