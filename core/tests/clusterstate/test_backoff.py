@@ -145,6 +145,27 @@ def test_a_size_taken_back_by_somebody_proves_nothing() -> None:
     assert (backoff.code, backoff.delivered) == ("takenBack", 0)
 
 
+def test_a_size_that_somebody_raised_and_lowered_again_proves_nothing() -> None:
+    """The cloud accepted no increase of ours, so nothing failed; and no machine came, so nothing is proved."""
+    world = World()
+    world.memory = ended_backoff(world, delivered=1)
+    look(world, 0, 0)
+    assert [request.accepted for request in look(world, 0, 1).groups[G].requests] == [False]
+    group = look(world, 0, 0).groups[G]
+    assert (group.requests, group.failures) == ((), ())
+    assert allowance(group.backoff, world.now) == 2
+
+
+def test_a_machine_of_no_request_proves_nothing() -> None:
+    """It becomes a node while the request on probation still waits for its own machine."""
+    world = World()
+    look(world, 0, 1, ask(world, 1, 1))
+    failed = world.now - 300
+    world.memory = replace(world.memory, backoffs={G: Backoff(until=world.now + 5, duration=300, last_failure=failed)})
+    look(world, 0, 2, ask(world, 2, 1))
+    assert allowance(look(world, 1, 2).groups[G].backoff, world.now) == 1
+
+
 def test_an_older_request_proves_nothing() -> None:
     world = World()
     look(world, 0, 1, ask(world, 1, 1))

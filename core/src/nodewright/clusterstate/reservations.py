@@ -136,9 +136,6 @@ class _Settlement:
             reason = reservation.broken or self._overdue(name, reservation) or _incomplete(reservation)
             found[name] = replace(reservation, broken=reason)
         kept = {name: reservation for name, reservation in found.items() if not self._is_over(reservation)}
-        # The other rules of size correction, which are seed's and CA's, know no such failures.
-        if not context.settings.policy.blames_groups_for_reservations:
-            return SettledReservations(reservations=kept)
         return SettledReservations(reservations=kept, shortfalls=self._shortfalls, late=frozenset(self._late))
 
     def _blame(self, name: str, ref: GroupRef, shortfall: Shortfall) -> None:

@@ -100,3 +100,16 @@ def test_the_most_nodes_are_counted_over_the_cluster_but_for_ca() -> None:
     assert (action.group, getattr(action, "target", None)) == (ref("g"), 1)
     (action,) = world.plan(profile="ca", **limited).actions
     assert getattr(action, "target", None) == 3, "CA holds the limit against the group's own size"
+
+
+def test_nodes_for_pods_count_towards_the_most_nodes_before_minimum_sizes() -> None:
+    world = World()
+    world.add_group("pods", max_size=2, labels={"for": "pods"})
+    world.add_group("g", min_size=3)
+    world.pending = [
+        build_pod(f"p{n}", cpu="3", unschedulable=True, created_at=0.0, node_selector={"for": "pods"}) for n in range(2)
+    ]
+    limited = {"enforce_node_group_min_size": True}
+    assert grown(world.plan(max_nodes_total=3, **limited)) == {"pods": (0, 2), "g": (0, 1)}
+    assert grown(world.plan(max_nodes_total=2, **limited)) == {"pods": (0, 2)}
+    assert grown(world.plan(max_nodes_total=9, **limited)) == {"pods": (0, 2), "g": (0, 3)}
