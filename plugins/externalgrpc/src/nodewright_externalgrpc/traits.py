@@ -97,7 +97,7 @@ def _defaults(number: float, threshold: float, *, flag: bool) -> GroupOptions:
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(GroupOptions):
         seconds_or_share = threshold if field.name.endswith("threshold") else number
-        found[field.name] = flag if field.type is bool else seconds_or_share
+        found[field.name] = flag if isinstance(field.default, bool) else seconds_or_share
     return GroupOptions(**found)
 
 
