@@ -79,7 +79,7 @@ def test_a_cloud_in_memory_is_checked_with_writes(command: Command, settings: Ca
     verdicts = {promise["promise"]: promise["verdict"] for promise in made["promises"]}
     assert verdicts["deletion"] == verdicts["nothing_dies"] == "kept"
     reasons = {c["reason"] for p in made["promises"] for c in p["checks"] if c["outcome"] == "skipped"}
-    assert "in a cloud in memory nobody else can resize a" in reasons
+    assert "a cannot be resized from outside: the cloud is in the provider's memory" in reasons
 
 
 def test_a_live_cloud_is_told_before_what_will_be_done(

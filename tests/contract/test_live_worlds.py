@@ -108,7 +108,7 @@ def test_machines_that_were_there_are_never_named() -> None:
 @pytest.mark.parametrize(
     ("unfit", "reason"),
     [
-        ({"max_size": 3}, "a has no room for 2 more machines"),
+        ({"max_size": 3}, "a has less than 2 machines left to its maximum"),
         ({"size": 0, "min_size": 0}, ""),
     ],
 )
@@ -122,7 +122,7 @@ def test_a_group_in_motion_is_left_alone() -> None:
     real = Reality()
     real.cloud.set_target("a", 4)
     skipped = outcomes(real.check(write=True), ContractOutcome.SKIPPED)
-    assert skipped["increase_is_granted"] == "a is not settled: 2 of 4 machines"
+    assert skipped["increase_is_granted"] == "a does not have all its machines: 2 of 4"
     assert real.cloud.view("a").target == 4
 
 
@@ -138,4 +138,4 @@ def test_what_cannot_be_taken_back_is_told() -> None:
     context = ProviderContext(clock=real.clock, options={"groups": [{"name": "a"}]})
     real.other = connect("fake", DeniesEverything(context, real.cloud), real.clock)
     failed = outcomes(real.check(write=True), ContractOutcome.FAILED)
-    assert any("was at 2 and is left at" in reason and "set it right by hand" in reason for reason in failed.values())
+    assert any("had the target 2 and has" in reason and "set it to 2 by hand" in reason for reason in failed.values())

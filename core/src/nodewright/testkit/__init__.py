@@ -1,4 +1,4 @@
-"""PUBLIC: what plugin authors and simulations test with."""
+"""PUBLIC: test helpers for plugin authors and simulations."""
 
 from nodewright.adapters.virtual_clock import VirtualClock as FakeClock
 from nodewright.testkit.builders import (

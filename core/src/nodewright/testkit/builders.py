@@ -1,4 +1,4 @@
-"""Short ways to say model values in tests: only what matters to the test is spelled out."""
+"""Builders of model values for tests. A test passes only the fields that matter to it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,7 +39,7 @@ Amounts = Mapping[str, Amount]
 
 
 class NodeExtras(TypedDict, total=False):
-    """What a node seldom needs: see ``build_node``."""
+    """The less usual arguments of ``build_node``."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -51,7 +51,7 @@ class NodeExtras(TypedDict, total=False):
 
 
 class PodExtras(TypedDict, total=False):
-    """What a pod seldom needs: see ``build_pod``."""
+    """The less usual arguments of ``build_pod``."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -72,7 +72,7 @@ class PodExtras(TypedDict, total=False):
 
 
 def build_resources(amounts: Amounts | None = None, **more: Amount) -> Resources:
-    """``build_resources(cpu="500m", memory="1Gi")``; other names as a mapping."""
+    """Return resources, as in ``build_resources(cpu="500m", memory="1Gi")``; ``amounts`` takes names with a slash."""
     return {name: Quantity.of(amount) for name, amount in {**(amounts or {}), **more}.items()}
 
 
@@ -86,7 +86,10 @@ def build_node(
     provider_id: str = "",
     **extras: Unpack[NodeExtras],
 ) -> Node:
-    """A node that offers all of its capacity; ``extended`` adds resources, ``created_at`` is in epoch seconds."""
+    """Return a node whose whole capacity is allocatable.
+
+    ``extended`` adds resources; ``created_at`` is in seconds since the epoch.
+    """
     offered = build_resources(extras.get("extended"), cpu=cpu, memory=memory, pods=pods)
     zone = {ZONE_LABEL: extras["zone"]} if "zone" in extras else {}
     return Node(
@@ -120,10 +123,11 @@ def build_pod(
     owner: tuple[str, str] | None = ("ReplicaSet", "rs"),
     **extras: Unpack[PodExtras],
 ) -> Pod:
-    """A pod of one container; without ``node_name`` it is unschedulable, unless ``unschedulable=False``.
+    """Return a pod with one container. Without ``node_name`` it is unschedulable, unless ``unschedulable=False``.
 
-    ``owner`` is the kind and name of its controller; pods of one owner count as equivalent when their
-    specs are equal. ``deleted_at`` and ``grace_seconds`` are of a pod that terminates.
+    ``owner`` is the kind and name of its controller: pods with the same owner and equal specs are equivalent.
+    ``created_at`` and ``deleted_at`` (the start of its termination) are in seconds since the epoch.
+    ``grace_seconds`` is its termination grace period.
     """
     return Pod(
         metadata=ObjectMeta(
@@ -142,13 +146,13 @@ def build_pod(
 
 
 def build_owner(kind: str, name: str) -> OwnerReference:
-    """The controller of an object."""
+    """Return an owner reference to a controller."""
     version = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
     return OwnerReference(kind=kind, name=name, uid=f"uid-{kind}-{name}", api_version=version, controller=True)
 
 
 def build_controller(kind: str, name: str, replicas: int | None = 2, *, namespace: str = "default") -> Controller:
-    """What ``build_pod(owner=(kind, name))`` refers to; Jobs and DaemonSets have no ``replicas``."""
+    """Return the controller of ``build_pod(owner=(kind, name))``. ``replicas`` is ignored for Jobs and DaemonSets."""
     metadata = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{kind}-{name}")
     if kind == "Job":
         return Job(metadata=metadata)
@@ -162,7 +166,10 @@ def build_controller(kind: str, name: str, replicas: int | None = 2, *, namespac
 def build_budget(
     name: str, allowed: int, labels: Mapping[str, str] | None = None, *, namespace: str = "default"
 ) -> PodDisruptionBudget:
-    """A disruption budget over pods with these labels (all of the namespace when None)."""
+    """Return a PodDisruptionBudget for pods with these labels (None: all pods of the namespace).
+
+    ``allowed`` is the number of evictions that it allows now.
+    """
     return PodDisruptionBudget(
         metadata=ObjectMeta(name=name, namespace=namespace),
         spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels=dict(labels or {}))),
@@ -187,7 +194,7 @@ def build_template(
     taints: Sequence[Taint] = (),
     extended: Amounts | None = None,
 ) -> NodeTemplate:
-    """What the next machine of a group will look like."""
+    """Return the template of the next machine of a group."""
     return NodeTemplate(
         allocatable=build_resources(extended, cpu=cpu, memory=memory, pods=pods),
         labels=dict(labels or {}),

@@ -1,4 +1,4 @@
-"""The client of a provider under test: what the contract suite and a plugin's tests call."""
+"""The client of a provider under test. The contract suite and a plugin's tests call it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -21,10 +21,10 @@ from nodewright.spec.simulation import NodeStart
 
 
 class Client(Protocol):
-    """A method per hook, as the core calls it: every result is checked, every failure is a ProviderError.
+    """One method per hook. Each checks the hook's result as the core does, and raises a ProviderError on every failure.
 
-    A read of a capability that the provider does not declare, or that is switched off for the group, returns None. A
-    write of such a capability raises ProviderError with the code ``notSupported``.
+    If the provider does not declare a capability, or switched it off for the group, the reads of this capability return
+    None, and its writes raise ProviderError with the code ``notSupported``.
     """
 
     @property

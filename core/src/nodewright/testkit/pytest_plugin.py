@@ -1,4 +1,8 @@
-"""Registers nodewright's test helpers with pytest. It is loaded wherever nodewright is installed: imports are late."""
+"""Registers nodewright's test helpers with pytest.
+
+pytest loads this module in every project where nodewright is installed. So it imports nodewright only when a test
+needs it.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +16,14 @@ _PREFIX = "contract: "
 
 @pytest.fixture
 def fake_clock() -> "VirtualClock":
-    """Virtual time: it moves only when somebody sleeps or says so."""
+    """Return a virtual clock. Its time moves only when code sleeps on it or the test moves it."""
     from nodewright.adapters.virtual_clock import VirtualClock  # noqa: PLC0415 - a light start for others' tests
 
     return VirtualClock()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every check of the contract suite is a test of a ProviderContract class."""
+    """Make one test of a ProviderContract class from each check of the contract suite."""
     if "contract_check" in metafunc.fixturenames:
         from nodewright.testkit.contract import CHECKS  # noqa: PLC0415 - a light start for others' tests
 
@@ -27,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Which checks of the contract ran, and which were skipped and why."""
+    """Print how many contract checks passed, failed and were skipped, and the reasons for skipping."""
     counts: dict[str, dict[str, int]] = {}
     skipped: dict[str, set[str]] = {}
     for outcome in ("passed", "failed", "skipped"):
@@ -46,6 +50,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _reason(report: Any) -> str:
-    """The skip reason of a report, without pytest's decoration."""
+    """Return the skip reason of a report, without the text that pytest adds."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return str(text).rpartition(_PREFIX)[2]

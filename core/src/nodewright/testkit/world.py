@@ -1,4 +1,4 @@
-"""A small world to plan in, for tests of decisions: no cloud, no cluster, only values."""
+"""A small world for tests of planning decisions. It holds only values: there is no cloud and no cluster."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -61,15 +61,15 @@ _SECTIONS = {
 
 
 def ref(group_id: str) -> GroupRef:
-    """The reference of a group of the world's only provider."""
+    """Return the reference of a group of the world's only provider."""
     return GroupRef(PROVIDER, group_id)
 
 
 @dataclass
 class World:
-    """Groups, nodes and pods by plain calls; ``plan()`` folds and plans what is there at ``now``.
+    """Groups, nodes and pods of a test. ``plan()`` plans for them at the time ``now`` (seconds since the epoch).
 
-    ``controllers`` None: nobody listed them.
+    ``controllers`` is None if controllers were not listed.
     """
 
     now: float = NOW
@@ -94,7 +94,7 @@ class World:
     provider: ProviderSeen = field(default_factory=lambda: ProviderSeen(name=PROVIDER))
 
     def add_group(self, group_id: str, size: int = 0, *, max_size: int = 10, min_size: int = 0, **extras: Any) -> None:
-        """A group with ``size`` ready nodes; ``extras`` are fields of GroupSeen, and ``cpu`` and the like."""
+        """Add a group with ``size`` ready nodes. ``extras`` are fields of GroupSeen or arguments of ``build_node``."""
         seen = {name: extras.pop(name) for name in list(extras) if name in GroupSeen.__dataclass_fields__}
         extras.setdefault("cpu", "4")
         template = build_node(f"template-{group_id}", **extras)
@@ -147,17 +147,17 @@ class World:
         return fold(self.memory, seen, [], settings or Settings())
 
     def plan(self, **changes: object) -> Plan:
-        """Plan with some settings changed, by their names (``expander="price"``)."""
+        """Return a plan with the default settings, except for ``changes`` (such as ``expander="price"``)."""
         return self.plan_and_memory(**changes)[0]
 
     def plan_and_memory(self, **changes: object) -> tuple[Plan, PlanMemory]:
-        """Plan as ``plan`` does; return also what the next loop must know of it."""
+        """Plan as ``plan`` does. Return the plan and its memory for the next loop."""
         settings = settings_with(**changes)
         return make_plan(self.state(settings), settings, Random(1))
 
 
 def settings_with(**changes: object) -> Settings:
-    """The defaults with some settings changed, each by its own name."""
+    """Return the default settings with ``changes``, by the settings' own names."""
     sections: dict[str, Any] = {}
     for section, struct in _SECTIONS.items():
         own = {name: value for name, value in changes.items() if name in struct.__struct_fields__}
@@ -166,7 +166,7 @@ def settings_with(**changes: object) -> Settings:
 
 
 def grown(plan: Plan) -> dict[str, tuple[int, int]]:
-    """Group id → (from, to) of every increase."""
+    """Return the increases of a plan: group id → (old target, new target)."""
     return {
         action.group.group_id: (action.expected_target, action.target)
         for action in plan.actions

@@ -1,4 +1,4 @@
-"""The provider contract as a suite of checks that every plugin runs."""
+"""The provider contract as a suite of checks. Every plugin runs it in its tests."""
 
 from nodewright.adapters.provider import CallSettings
 from nodewright.testkit.client import Client

@@ -1,4 +1,4 @@
-"""Demands on atomic resizes and on groups made on demand."""
+"""Checks of atomic resizes and of groups created on demand."""
 
 from nodewright.model.capability import Capability
 from nodewright.model.group import MachineType, NewNodeGroup
@@ -11,7 +11,7 @@ from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
 @check(Promise.ATOMIC, touches=Touch.OWN_CLOUD, capability=Capability.ATOMIC_RESIZE)
 def atomic_increase_is_all_or_nothing(world: ContractWorld) -> None:
-    """An atomic increase grants every machine, or refuses and changes nothing."""
+    """An atomic increase grants all machines, or raises an error and changes nothing."""
     refresh(world)
     before = target(world)
     accepted = unless_refused(
@@ -43,60 +43,71 @@ def wrong_expected_target_refuses_atomic_increase(world: ContractWorld) -> None:
 
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_can_be_made_and_removed(world: ContractWorld) -> None:
-    """A group made on demand is listed with its mark, is as was asked for, and can be removed while it is empty."""
+    """A created group is listed as autoprovisioned, is as requested, and can be deleted while it is empty."""
     kind, wanted = _wanted(world)
     made = world.client.create_node_group(wanted)
-    demand(made is not None and made.max_size == wanted.max_size, f"create_node_group made {made!r}")
+    demand(made is not None and made.max_size == wanted.max_size, f"create_node_group created {made!r}")
     refresh(world)
     listed = [group.autoprovisioned for group in world.client.node_groups() if group.id == wanted.group_id]
-    demand(listed == [kind.name], f"node_groups lists {wanted.group_id}, just made of {kind.name}, as made of {listed}")
+    demand(
+        listed == [kind.name],
+        f"{wanted.group_id} was created from {kind.name}, but node_groups lists it with the machine types {listed}",
+    )
     demand(world.client.target_size(wanted.group_id) == 0, f"the new group {wanted.group_id} is not empty")
     template = world.client.template_node(wanted.group_id)
     demand(wanted.labels.items() <= template.labels.items(), "the new group's template lacks its labels")
     demand(set(wanted.taints) <= set(template.taints), "the new group's template lacks its taints")
     gone = world.client.delete_node_group(wanted.group_id)
-    demand(gone, f"delete_node_group did not remove {wanted.group_id}, which is empty")
+    demand(gone, f"delete_node_group did not delete {wanted.group_id}, which is empty")
     refresh(world)
-    demand(wanted.group_id not in _listed(world), f"node_groups lists {wanted.group_id}, which was removed")
+    demand(wanted.group_id not in _listed(world), f"node_groups lists {wanted.group_id}, which was deleted")
 
 
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_are_made_once(world: ContractWorld) -> None:
-    """Asked twice for one group, as after a restart, the provider answers the first and makes no other."""
+    """A second call to create the same group, as after a restart, returns the first group and creates no other."""
     _, wanted = _wanted(world)
     before = _listed(world)
     first = world.client.create_node_group(wanted)
     second = world.client.create_node_group(wanted)
-    demand(first is not None and first == second, f"create_node_group made {first!r}, and asked again {second!r}")
+    demand(
+        first is not None and first == second, f"create_node_group returned {first!r}, and when called again {second!r}"
+    )
     refresh(world)
     more = _listed(world) - before
-    demand(more == {wanted.group_id}, f"asked twice for one group the provider made {', '.join(sorted(more))}")
+    demand(more == {wanted.group_id}, f"two calls to create one group created {', '.join(sorted(more))}")
 
 
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_that_are_used_are_not_removed(world: ContractWorld) -> None:
-    """A group made on demand can be asked for machines at once, and stays while it is."""
+    """A created group can be increased at once, and is not deleted while machines are requested from it."""
     _, wanted = _wanted(world)
     world.client.create_node_group(wanted)
-    demand(world.client.increase_size(wanted.group_id, 0, 1) == 1, "a group made on demand accepts no machine")
+    demand(
+        world.client.increase_size(wanted.group_id, 0, 1) == 1,
+        "increase_size by 1 in a newly created group accepted no machine",
+    )
     gone = unless_refused(lambda: world.client.delete_node_group(wanted.group_id), False, "delete_node_group")
-    demand(not gone, f"delete_node_group removed {wanted.group_id}, which is asked for a machine")
+    demand(not gone, f"delete_node_group deleted {wanted.group_id}, although a machine was requested from it")
 
 
 @check(Promise.AUTOPROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.AUTOPROVISIONING)
 def groups_of_others_are_not_removed(world: ContractWorld) -> None:
-    """A group that has machines, or that somebody else made, is never removed, nor taken for one made on demand."""
+    """A group that has machines, or that this provider did not create, is neither deleted nor taken over."""
     kind, wanted = _wanted(world)
     alive = world.machines(world.group_id)
     gone = unless_refused(lambda: world.client.delete_node_group(world.group_id), False, "delete_node_group")
-    demand(not gone, f"delete_node_group removed {world.group_id}, which runs {len(alive)} machines")
-    demand(world.machines(world.group_id) == alive, "delete_node_group killed machines")
+    demand(not gone, f"delete_node_group deleted {world.group_id}, which has {len(alive)} machines")
+    demand(world.machines(world.group_id) == alive, "delete_node_group deleted machines")
     taken = NewNodeGroup(group_id=world.group_id, machine_type=kind.name, max_size=wanted.max_size)
-    refusal(lambda: world.client.create_node_group(taken), "create_node_group under the id of somebody else's group")
+    refusal(
+        lambda: world.client.create_node_group(taken),
+        "create_node_group with the id of a group that the provider did not create",
+    )
 
 
 def _wanted(world: ContractWorld) -> tuple[MachineType, NewNodeGroup]:
-    """A machine type, and a group of it."""
+    """Return a machine type and the specification of a group of this type."""
     refresh(world)
     kinds = world.client.machine_types()
     if not kinds:

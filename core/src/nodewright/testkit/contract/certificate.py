@@ -1,4 +1,4 @@
-"""What a run of the suite amounts to, promise by promise."""
+"""The result of a run of the suite: one verdict for each promise."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -10,7 +10,7 @@ from nodewright.testkit.contract.suite import ContractOutcome, ContractResult
 
 
 class Verdict(StrEnum):
-    """A promise is kept if a check of it passed and none failed; skipped if no check of it could run."""
+    """Kept: a check of the promise passed and none failed. Broken: a check failed. Skipped: no check could run."""
 
     KEPT = "kept"
     BROKEN = "broken"
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
 
 class PromiseVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One promise of the contract and the checks that are about it."""
+    """One promise of the contract, with its verdict and the results of its checks."""
 
     promise: str
     sentence: str
@@ -26,11 +26,12 @@ class PromiseVerdict(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[ContractResult, ...]
 
     def count(self, outcome: ContractOutcome) -> int:
+        """Return how many checks had this outcome."""
         return sum(result.outcome == outcome for result in self.checks)
 
 
 def certify(results: Iterable[ContractResult]) -> tuple[PromiseVerdict, ...]:
-    """Every promise, in their order; one without any result is left out."""
+    """Return a verdict for each promise that has results, in the order of ``Promise``."""
     of: dict[str, list[ContractResult]] = {}
     for result in results:
         of.setdefault(result.promise, []).append(result)

@@ -1,4 +1,4 @@
-"""Demands on decreases: they withdraw what has no machine, and nothing ever dies of one."""
+"""Checks of decreases: they withdraw requested capacity that has no machine, and never end a machine."""
 
 from nodewright.testkit.contract.promises import Promise
 from nodewright.testkit.contract.registry import check, demand, demand_target_changed
@@ -17,19 +17,19 @@ from nodewright.testkit.contract.world import ContractWorld, Touch
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def decrease_never_kills(world: ContractWorld) -> None:
-    """A decrease below what runs kills nothing and withdraws nothing."""
+    """A decrease below the number of running machines ends no machine and withdraws nothing."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     accepted = decrease(world, before, before - 1)
-    demand_alive(world, alive, "decrease_target_size below what runs")
-    demand(accepted == 0, f"decrease_target_size withdrew {accepted} of a group that is all there")
+    demand_alive(world, alive, "decrease_target_size below the number of running machines")
+    demand(accepted == 0, f"decrease_target_size withdrew {accepted}, although every requested machine runs")
     refresh(world)
     demand(target(world) == before, f"decrease_target_size left {target(world)} for {len(alive)} machines")
 
 
 @check(Promise.ACCEPTED, touches=Touch.RESIZES)
 def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
-    """A decrease lowers the target by what was accepted, at once and after the next refresh."""
+    """A decrease lowers the target by the accepted number, at once and after the next refresh."""
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 2)
     refresh(world)
@@ -42,7 +42,7 @@ def decrease_withdraws_capacity_without_a_machine(world: ContractWorld) -> None:
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def decrease_stops_at_what_runs(world: ContractWorld) -> None:
-    """A decrease that asks for too much never lowers the target below the machines that exist."""
+    """A decrease never lowers the target below the number of machines that exist."""
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 1)
     refresh(world)
@@ -52,7 +52,7 @@ def decrease_stops_at_what_runs(world: ContractWorld) -> None:
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def machine_that_arrives_meanwhile_survives_decrease(world: ContractWorld) -> None:
-    """A machine that arrives between the read and the decrease survives it."""
+    """A machine that arrives between the refresh and the decrease survives."""
     raised = ask_without_arrival(world, 1)
     refresh(world)
     world.arrive(world.group_id)
@@ -72,7 +72,7 @@ def wrong_expected_target_refuses_decrease(world: ContractWorld) -> None:
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
 def resize_from_outside_refuses_decrease(world: ContractWorld) -> None:
-    """A decrease after somebody else's resize, not yet refreshed, raises TargetChanged; nothing dies."""
+    """A decrease after an outside resize, without a refresh between, raises TargetChanged; no machine ends."""
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 2)
     refresh(world)
@@ -96,7 +96,7 @@ def repeated_decrease_withdraws_once(world: ContractWorld) -> None:
 
 
 def _demand_kept(world: ContractWorld, alive: frozenset[str], after: str) -> None:
-    """These machines run, and the target holds them all."""
+    """Raise BrokenPromise unless these machines run and the target is at least their number."""
     demand_alive(world, alive, after)
     refresh(world)
     demand(target(world) >= len(alive), f"decrease_target_size left {target(world)} for {len(alive)} machines")

@@ -1,4 +1,4 @@
-"""Demands on deletions: exactly the named machines, and the target falls with them."""
+"""Checks of deletions: they delete exactly the named machines and lower the target by their number."""
 
 from collections.abc import Callable, Sequence
 
@@ -23,26 +23,26 @@ _Delete = Callable[[str, Sequence[str], int], tuple[str, ...]]
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_removes_exactly_the_named(world: ContractWorld) -> None:
-    """A deletion ends the named machine, leaves its neighbours alone and lowers the target by one."""
+    """A deletion ends the named machine and no other, and lowers the target by one."""
     _demand_exact(world, "delete_instances", world.client.delete_instances)
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_of_several_lowers_the_target_by_as_many(world: ContractWorld) -> None:
-    """Deleting two of three machines leaves the third and a target of one less each."""
+    """A deletion of two of three machines keeps the third and lowers the target by two."""
     raised = ask_without_arrival(world, 1)
     kept = world.arrive(world.group_id)
     refresh(world)
     victims = sorted(world.machines(world.group_id) - {kept})
     accepted = world.client.delete_instances(world.group_id, victims, raised)
-    demand(set(accepted) == set(victims), f"delete_instances of {victims} answered {accepted!r}")
+    demand(set(accepted) == set(victims), f"delete_instances of {victims} returned {accepted!r}")
     demand_alive(world, frozenset({kept}), f"delete_instances of {', '.join(victims)}")
     demand_target(world, raised - len(victims), f"delete_instances of {len(victims)} machines")
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD)
 def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
-    """A deletion next to capacity that is still on its way lowers the target by the deleted only."""
+    """A deletion in a group that waits for a machine lowers the target only by the deleted machines."""
     alive = world.machines(world.group_id)
     raised = ask_without_arrival(world, 1)
     refresh(world)
@@ -50,32 +50,32 @@ def delete_leaves_requested_capacity_alone(world: ContractWorld) -> None:
     try:
         world.client.delete_instances(world.group_id, sorted(victims), raised)
     except CloudBusy:
-        victims = set()  # "later" is fair of a cloud that does one thing at a time, if it meanwhile does nothing
-    demand_target(world, raised - len(victims), "delete_instances next to capacity on its way")
+        victims = set()  # a cloud that runs one operation at a time may refuse, but then it must change nothing
+    demand_target(world, raised - len(victims), "delete_instances in a group that waits for a machine")
     demand_alive(world, alive - victims, f"delete_instances of {sorted(victims)}")
 
 
 @check(Promise.DELETION, touches=Touch.REFUSED)
 def delete_skips_what_is_gone(world: ContractWorld) -> None:
-    """An id that is unknown or gone is skipped; it lowers nothing and harms nothing."""
+    """A deletion skips an id that is unknown or gone: the target stays, and no machine ends."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     accepted = world.client.delete_instances(world.group_id, [UNKNOWN_INSTANCE], before)
-    demand(accepted == (), f"delete_instances of an unknown id answered {accepted!r}")
+    demand(accepted == (), f"delete_instances of an unknown id returned {accepted!r}")
     demand_target(world, before, "delete_instances of an unknown id")
     demand_alive(world, alive, "delete_instances of an unknown id")
 
 
 @check(Promise.ONCE, touches=Touch.OWN_CLOUD)
 def repeated_delete_lowers_once(world: ContractWorld) -> None:
-    """Deleting a machine again lowers the target no further."""
+    """A second deletion of the same machine does not lower the target again."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     victim = min(alive)
     world.client.delete_instances(world.group_id, [victim], before)
     refresh(world)
     again = world.client.delete_instances(world.group_id, [victim], target(world))
-    demand(again == (), f"delete_instances of a machine that is going answered {again!r}")
+    demand(again == (), f"delete_instances of a machine that is being deleted returned {again!r}")
     demand_target(world, before - 1, "delete_instances sent twice")
     demand_alive(world, alive - {victim}, "delete_instances sent twice")
 
@@ -88,7 +88,7 @@ def wrong_expected_target_refuses_delete(world: ContractWorld) -> None:
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.OWN_CLOUD)
 def resize_from_outside_kills_nobody_else_on_delete(world: ContractWorld) -> None:
-    """A deletion after somebody else's resize, not yet refreshed, kills nothing but the named at most."""
+    """A deletion after an outside resize, without a refresh between, raises TargetChanged and deletes nothing."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     victim = min(alive)
@@ -102,7 +102,7 @@ def resize_from_outside_kills_nobody_else_on_delete(world: ContractWorld) -> Non
 
 @check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
 def deleted_machines_leave_the_listing(world: ContractWorld) -> None:
-    """A deleted machine is listed as deleting or not at all, and is gone in the end."""
+    """A deleted machine is listed as deleting or not at all, and is gone a day later."""
     refresh(world)
     victim = min(world.machines(world.group_id))
     world.client.delete_instances(world.group_id, [victim], target(world))
@@ -117,20 +117,20 @@ def deleted_machines_leave_the_listing(world: ContractWorld) -> None:
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
 def force_delete_removes_exactly_the_named(world: ContractWorld) -> None:
-    """A forced deletion ends the named machine at once and nothing else."""
+    """A forced deletion ends the named machine and no other."""
     _demand_exact(world, "force_delete_instances", world.client.force_delete_instances)
 
 
 @check(Promise.DELETION, touches=Touch.OWN_CLOUD, capability=Capability.FORCE_DELETE)
 def force_delete_goes_below_the_minimum(world: ContractWorld) -> None:
-    """A forced deletion does not look at the group's minimum size."""
+    """A forced deletion ignores the group's minimum size."""
     alive = world.machines(world.group_id)
     world.set_minimum(world.group_id, len(alive))
     refresh(world)
     before, least, victim = target(world), group(world).min_size, min(alive)
-    demand(least == before, f"node_groups tells a minimum of {least} where it is {before}")
+    demand(least == before, f"node_groups lists a minimum of {least}, but it is {before}")
     accepted = world.client.force_delete_instances(world.group_id, [victim], before)
-    demand(accepted == (victim,), f"force_delete_instances at the minimum answered {accepted!r}")
+    demand(accepted == (victim,), f"force_delete_instances at the minimum returned {accepted!r}")
     demand_alive(world, alive - {victim}, "force_delete_instances at the minimum")
     demand_target(world, before - 1, "force_delete_instances at the minimum")
 
@@ -142,19 +142,19 @@ def wrong_expected_target_refuses_force_delete(world: ContractWorld) -> None:
 
 
 def _demand_exact(world: ContractWorld, hook: str, delete: _Delete) -> None:
-    """The named machine ends, and nothing else."""
+    """Raise BrokenPromise unless a deletion ends the named machine and no other."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     victim = min(alive)
     accepted = delete(world.group_id, [victim], before)
-    demand(accepted == (victim,), f"{hook} of {victim} answered {accepted!r}")
+    demand(accepted == (victim,), f"{hook} of {victim} returned {accepted!r}")
     demand_alive(world, alive - {victim}, f"{hook} of {victim}")
-    demand(victim not in world.machines(world.group_id), f"{hook} accepted {victim} and left it alone")
+    demand(victim not in world.machines(world.group_id), f"{hook} accepted {victim} and did not delete it")
     demand_target(world, before - 1, f"{hook} of one machine")
 
 
 def _demand_guarded(world: ContractWorld, hook: str, delete: _Delete) -> None:
-    """With a target that is not the group's, nothing ends."""
+    """Raise BrokenPromise unless a deletion with a wrong expected_target deletes nothing."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     what = f"{hook} with a wrong expected_target"

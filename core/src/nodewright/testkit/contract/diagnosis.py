@@ -1,4 +1,4 @@
-"""Demands on the diagnosis: it looks, it does not touch, and it counts what it costs."""
+"""Checks of the diagnosis: it changes nothing, and API calls are counted."""
 
 from nodewright.model.capability import Capability
 from nodewright.model.errors import ProviderError
@@ -12,7 +12,7 @@ _DIAGNOSIS = Capability.DIAGNOSIS
 
 @check(Promise.DIAGNOSIS, capability=_DIAGNOSIS)
 def diagnosis_changes_nothing(world: ContractWorld) -> None:
-    """A diagnosis moves no target and ends no machine."""
+    """A diagnosis changes no target and ends no machine."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.client.diagnose()
@@ -22,20 +22,20 @@ def diagnosis_changes_nothing(world: ContractWorld) -> None:
 
 @check(Promise.DIAGNOSIS, capability=_DIAGNOSIS)
 def findings_say_what_and_how(world: ContractWorld) -> None:
-    """Every finding names what was looked at and how it is; groups in findings are listed ones."""
+    """Every finding has a subject and a message, and names only groups that node_groups lists."""
     refresh(world)
     groups = {listed.id for listed in world.client.node_groups()}
     found = world.client.diagnose() or ()
-    demand(bool(found), "diagnose looked at nothing")
+    demand(bool(found), "diagnose returned no finding")
     for finding in found:
-        demand(bool(finding.subject and finding.message), f"a finding lacks words: {finding!r}")
+        demand(bool(finding.subject and finding.message), f"a finding lacks its subject or message: {finding!r}")
         strange = finding.group_id not in groups and finding.group_id != ""
         demand(not strange, f"a finding names {finding.group_id}, which node_groups does not list")
 
 
 @check(Promise.DIAGNOSIS, capability=_DIAGNOSIS)
 def minimal_policy_is_told(world: ContractWorld) -> None:
-    """The permissions that are needed are told without asking the cloud."""
+    """minimal_policy returns the needed permissions without a call to the cloud."""
     before = _total(world)
     demand(bool(world.client.minimal_policy()), "minimal_policy is empty")
     demand(_total(world) == before, "minimal_policy called the cloud")
@@ -43,7 +43,7 @@ def minimal_policy_is_told(world: ContractWorld) -> None:
 
 @check(Promise.DIAGNOSIS, touches=Touch.REFUSED, capability=_DIAGNOSIS)
 def calls_are_counted(world: ContractWorld) -> None:
-    """Refreshes and refused writes are counted, reads between them cost nothing."""
+    """api_calls counts refreshes and refused writes; reads between them make no call."""
     refresh(world)
     first = _total(world)
     demand(first > 0, "api_calls counts nothing after a refresh")

@@ -1,4 +1,4 @@
-"""Demands on fast failure detection: every failure shows, once, until it is deleted."""
+"""Checks of fast failure detection: every failure is reported once, until it is deleted."""
 
 from collections.abc import Sequence
 
@@ -21,31 +21,31 @@ _FAST = Capability.FAST_FAILURE_DETECTION
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def nothing_failed_is_empty(world: ContractWorld) -> None:
-    """Without a failure the answer is empty, which differs from not supported."""
+    """Without a failure, failed_instances returns an empty list."""
     refresh(world)
     found = _failures(world)
-    demand(not found, f"failed_instances tells of {len(found)} failures although nothing failed")
+    demand(not found, f"failed_instances reports {len(found)} failures although nothing failed")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failure_shows_in_the_next_refresh(world: ContractWorld) -> None:
-    """A creation that failed is told after the very next refresh."""
+    """A failed creation is reported after the next refresh."""
     ask_and_fail(world)
-    told = _count(_failures(world))
-    demand(told == 1, f"one creation failed, failed_instances tells of {told}")
+    reported = _count(_failures(world))
+    demand(reported == 1, f"one creation failed, failed_instances reports {reported}")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def every_failure_is_told(world: ContractWorld) -> None:
-    """Three failures are three, each with an id of its own or in one count."""
+    """Three failures are reported as three: each with its own id, or together with a count of 3."""
     ask_and_fail(world, failures=3)
-    told = _count(_failures(world))
-    demand(told == 3, f"three creations failed, failed_instances tells of {told}")
+    reported = _count(_failures(world))
+    demand(reported == 3, f"three creations failed, failed_instances reports {reported}")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_are_stable_until_deleted(world: ContractWorld) -> None:
-    """A failure keeps its id and its words over refreshes and time, until it is deleted."""
+    """A failure keeps its id and its texts after further refreshes, until it is deleted."""
     ask_and_fail(world, failures=2)
     first = _failures(world)
     refresh(world)
@@ -54,7 +54,7 @@ def failures_are_stable_until_deleted(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failures_keep_the_clouds_code(world: ContractWorld) -> None:
-    """A failure carries the cloud's own code: people look it up, and the class alone does not tell it."""
+    """A failure carries the cloud's own error code, which operators look up."""
     ask_and_fail(world)
     for failure in _failures(world):
         demand(bool(failure.code), f"failure {failure.failure_id} has no code")
@@ -62,7 +62,7 @@ def failures_keep_the_clouds_code(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def unexplained_failures_reach_their_group_only(world: ContractWorld) -> None:
-    """A failure that is neither a quota nor a want of machines has the scope of its group: it stops no other."""
+    """A failure that is neither a quota nor a lack of capacity has the scope of its group, and stops no other group."""
     ask_and_fail(world)
     for failure in _failures(world):
         explained = failure.error_class != ErrorClass.OTHER
@@ -74,16 +74,16 @@ def unexplained_failures_reach_their_group_only(world: ContractWorld) -> None:
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failed_machines_are_not_instances(world: ContractWorld) -> None:
-    """A failed creation is not listed as a machine that runs or comes."""
+    """A failed creation is not listed in instances."""
     ask_and_fail(world)
     failed = set(_names(_failures(world)))
     listed = sorted(failed & ids(world))
-    demand(not listed, f"{', '.join(listed)} failed and is in instances too")
+    demand(not listed, f"{', '.join(listed)} failed, but instances lists it too")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def a_machine_that_ran_is_no_failed_creation(world: ContractWorld) -> None:
-    """Whatever fails beside them, machines that arrived are instances and no failed creations."""
+    """After another creation failed, machines that arrived are still instances and not failed creations."""
     ask_without_arrival(world, 2)
     world.arrive(world.group_id)
     ran = world.machines(world.group_id)
@@ -93,21 +93,21 @@ def a_machine_that_ran_is_no_failed_creation(world: ContractWorld) -> None:
     named = sorted(ran & set(_names(_failures(world))))
     demand(not named, f"{', '.join(named)} ran, and failed_instances names it: it would be deleted without a drain")
     missing = sorted(ran - ids(world))
-    demand(not missing, f"{', '.join(missing)} ran, and is no instance any more since another creation failed")
+    demand(not missing, f"{', '.join(missing)} ran, but instances does not list it after another creation failed")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
 def failed_machines_can_be_deleted(world: ContractWorld) -> None:
-    """What failed_instances named can be deleted: the target falls by as many, the failure is told no more."""
+    """Failed creations can be deleted: the target falls by their number, and they are not reported any more."""
     alive = world.machines(world.group_id)
     raised = ask_and_fail(world, failures=2)
     names = _names(_failures(world))
     accepted = world.client.delete_instances(world.group_id, names, raised)
-    demand(set(accepted) == set(names), f"delete_instances of failures {names} answered {accepted!r}")
+    demand(set(accepted) == set(names), f"delete_instances of failures {names} returned {accepted!r}")
     demand_target(world, raised - 2, "delete_instances of two failed machines")
     demand_alive(world, alive, "delete_instances of failed machines")
     left = _count(_failures(world))
-    demand(left == 0, f"failed_instances still tells of {left} failures that were deleted")
+    demand(left == 0, f"failed_instances still reports {left} failures that were deleted")
 
 
 @check(Promise.FAILURES, touches=Touch.OWN_CLOUD, capability=_FAST)
@@ -125,7 +125,7 @@ def new_failures_have_new_ids(world: ContractWorld) -> None:
 def _failures(world: ContractWorld) -> Sequence[FailedInstance]:
     found = world.client.failed_instances(world.group_id)
     if found is None:
-        raise BrokenPromise(f"fast failure detection is declared, and switched off for {world.group_id}")
+        raise BrokenPromise(f"fast failure detection is declared, but switched off for {world.group_id}")
     return found
 
 
@@ -134,5 +134,5 @@ def _count(failures: Sequence[FailedInstance]) -> int:
 
 
 def _names(failures: Sequence[FailedInstance]) -> list[str]:
-    """What to delete a failure by."""
+    """Return the ids by which the failures are deleted."""
     return [failure.instance_id or failure.failure_id for failure in failures]

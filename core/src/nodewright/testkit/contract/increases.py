@@ -1,4 +1,4 @@
-"""Demands on increases: exact, guarded by expected_target, never twice."""
+"""Checks of increases: they are exact, respect expected_target, and take effect once."""
 
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ from nodewright.testkit.contract.world import ContractWorld, Touch
 
 @check(Promise.ACCEPTED, touches=Touch.RESIZES)
 def increase_raises_the_target_exactly(world: ContractWorld) -> None:
-    """An increase raises the target by what was accepted, at once and after the next refresh."""
+    """An increase raises the target by the accepted number, at once and after the next refresh."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     accepted = world.client.increase_size(world.group_id, before, before + 2)
@@ -29,11 +29,11 @@ def increase_raises_the_target_exactly(world: ContractWorld) -> None:
 
 @check(Promise.ACCEPTED, touches=Touch.RESIZES)
 def increase_is_granted(world: ContractWorld) -> None:
-    """A group with room and a cloud with stock grants at least one machine."""
+    """A group below its maximum grants one machine, if the cloud has capacity."""
     refresh(world)
     before, errors_before = target(world), errors(world, "increase_size")
     accepted = world.client.increase_size(world.group_id, before, before + 1)
-    demand(accepted == 1, f"increase_size by 1 in a group with room accepted {accepted}")
+    demand(accepted == 1, f"increase_size by 1 in a group below its maximum accepted {accepted}")
     demand_answered(world, "increase_size", errors_before)
 
 
@@ -49,7 +49,7 @@ def repeated_increase_changes_nothing(world: ContractWorld) -> None:
 
 @check(Promise.ONCE, touches=Touch.RESIZES)
 def repeated_increase_by_a_restarted_process_changes_nothing(world: ContractWorld) -> None:
-    """The same increase sent again after a refresh raises the target once: nothing is remembered but the cloud."""
+    """The same increase sent again after a refresh, as by a restarted process, raises the target once."""
     refresh(world)
     before = target(world)
     accepted = world.client.increase_size(world.group_id, before, before + 2)
@@ -71,7 +71,7 @@ def wrong_expected_target_refuses_increase(world: ContractWorld) -> None:
 
 @check(Promise.EXPECTED_TARGET, touches=Touch.RESIZES)
 def resize_from_outside_refuses_increase(world: ContractWorld) -> None:
-    """An increase after somebody else's resize, not yet refreshed, raises TargetChanged and changes nothing."""
+    """An increase after an outside resize, without a refresh between, raises TargetChanged and changes nothing."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.set_target(world.group_id, before + 1)
@@ -81,15 +81,18 @@ def resize_from_outside_refuses_increase(world: ContractWorld) -> None:
     )
     demand(isinstance(error, TargetChanged), f"a resize from outside made increase_size raise {type(error).__name__}")
     if isinstance(error, TargetChanged):
-        demand(error.actual == before + 1, f"TargetChanged tells {error.actual}, the target is {before + 1}")
+        demand(error.actual == before + 1, f"TargetChanged says {error.actual}, but the target is {before + 1}")
     refresh(world)
-    demand(target(world) == before + 1, f"a refused increase_size overwrote somebody's target with {target(world)}")
+    demand(
+        target(world) == before + 1,
+        f"a refused increase_size replaced the target set from outside with {target(world)}",
+    )
     demand_alive(world, alive, "a refused increase_size")
 
 
 @check(Promise.ACCEPTED, touches=Touch.OWN_CLOUD)
 def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
-    """An increase never goes beyond the maximum, whatever is asked."""
+    """An increase never goes beyond the group's maximum."""
     refresh(world)
     before, most = target(world), group(world).max_size
     accepted = unless_refused(
@@ -101,5 +104,5 @@ def increase_beyond_the_maximum_is_refused(world: ContractWorld) -> None:
 
 
 def _try_again(world: ContractWorld, expected: int, wanted: int) -> None:
-    with suppress(TargetChanged):  # refused is as good as done already
+    with suppress(TargetChanged):  # the plugin may refuse the repeated call or recognize it
         world.client.increase_size(world.group_id, expected, wanted)

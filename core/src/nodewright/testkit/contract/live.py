@@ -1,7 +1,7 @@
-"""Worlds around a provider as somebody has configured it: the suite touches as little of their cloud as it can.
+"""Worlds around a provider with an operator's configuration: the suite changes as little in the cloud as possible.
 
-Somebody else, whom many checks need, is a second instance of the same plugin: what one process writes must not
-surprise another. A cloud that lives in the provider's own memory has nobody else, and nothing in it is anybody's.
+Many checks need a writer from outside. In a live cloud this is a second instance of the same plugin. A cloud in the
+provider's own memory has no writer from outside, and the checks may change everything in it.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,10 @@ class _Size(NamedTuple):
 
 
 class LiveWorld(ContractWorld):
-    """A cloud that people use. A group is resized only when it is settled, and afterwards has the size that it had."""
+    """A cloud that is in use. A check resizes a group only if it has all its machines, and restores its size afterwards.
+
+    ``other`` is the second instance of the plugin, the writer from outside.
+    """
 
     def __init__(self, client: Client, other: Client, group_id: str, *, clock: Clock, may_write: bool) -> None:
         self.client = client
@@ -41,19 +44,21 @@ class LiveWorld(ContractWorld):
         if touches == Touch.READS:
             return
         if touches == Touch.OWN_CLOUD:
-            raise CannotSteer("it ends machines or steers the cloud from outside: for a cloud of the test's own")
+            raise CannotSteer("it ends machines or changes the cloud from outside: it needs a cloud made for the test")
         if not self._may_write:
             raise CannotSteer(_NOT_ALLOWED)
         before = self._look()
         if before.target != len(before.machines):
-            raise CannotSteer(f"{self.group_id} is not settled: {len(before.machines)} of {before.target} machines")
+            raise CannotSteer(
+                f"{self.group_id} does not have all its machines: {len(before.machines)} of {before.target}"
+            )
         refresh(self)
         if touches == Touch.RESIZES and before.target + MOST_ASKED > group(self).max_size:
-            raise CannotSteer(f"{self.group_id} has no room for {MOST_ASKED} more machines")
+            raise CannotSteer(f"{self.group_id} has less than {MOST_ASKED} machines left to its maximum")
         self._before = before
 
     def close(self) -> None:
-        """Takes back what the check asked for; raises BrokenPromise if that cannot be done."""
+        """Restore the group's size. Raise BrokenPromise if this fails."""
         if self._before is None:
             return
         now = self._look()
@@ -65,7 +70,7 @@ class LiveWorld(ContractWorld):
             self._step_back(now, self._before)
             now = self._look()
         was, left = self._before.target, now.target
-        raise BrokenPromise(f"{self.group_id} was at {was} and is left at {left}: set it right by hand")
+        raise BrokenPromise(f"{self.group_id} had the target {was} and has {left} now: set it to {was} by hand")
 
     def machines(self, group_id: str) -> frozenset[str]:
         self._other.refresh(frozenset({group_id}))
@@ -75,7 +80,7 @@ class LiveWorld(ContractWorld):
     def set_target(self, group_id: str, target: int) -> None:
         lowest = self._before.target if self._before is not None else target + 1
         if not lowest <= target <= lowest + MOST_ASKED:
-            raise CannotSteer(f"{group_id} would be resized by more than {MOST_ASKED}")
+            raise CannotSteer(f"it would resize {group_id} by more than {MOST_ASKED}")
         try:
             self._resize(self._look().target, target)
         except ProviderError as error:
@@ -92,7 +97,7 @@ class LiveWorld(ContractWorld):
             raise CannotSteer(f"a second instance of the plugin could not lower {self.group_id} to {wanted}")
 
     def _step_back(self, now: _Size, before: _Size) -> None:
-        """Withdraws what has no machine, or deletes machines that came for the check: never one that was there."""
+        """Delete machines that arrived during the check, or else resize. Never delete a machine that was there before."""
         came = sorted(now.machines - before.machines)[: max(0, now.target - before.target)]
         try:
             if came:
@@ -100,11 +105,11 @@ class LiveWorld(ContractWorld):
             else:
                 self._resize(now.target, before.target)
         except (ProviderError, CannotSteer):
-            return  # the next look decides
+            return  # ``close`` reads the group again and decides
 
 
 class MemoryWorld(ContractWorld):
-    """A cloud that was made for this check and goes with it."""
+    """A cloud in memory that was created for one check."""
 
     def __init__(self, client: Client, group_id: str, *, clock: VirtualClock, may_write: bool) -> None:
         self.client = client
@@ -120,14 +125,14 @@ class MemoryWorld(ContractWorld):
         is_promised = (listed.min_size, target(self), running) == (0, 2, 2) and listed.max_size >= 6
         if touches == Touch.OWN_CLOUD and not is_promised:
             needs = "two running machines, a minimum of 0 and a maximum of 6 or more"
-            raise CannotSteer(f"it needs a group with {needs}; {self.group_id} is another")
+            raise CannotSteer(f"it needs a group with {needs}; {self.group_id} differs")
 
     def machines(self, group_id: str) -> frozenset[str]:
         return frozenset(start.instance_id for start in self.client.running_machines() if start.group_id == group_id)
 
     def set_target(self, group_id: str, target: int) -> None:
         del target
-        raise CannotSteer(f"in a cloud in memory nobody else can resize {group_id}")
+        raise CannotSteer(f"{group_id} cannot be resized from outside: the cloud is in the provider's memory")
 
     def pass_time(self, seconds: float) -> None:
         self._clock.sleep(seconds)

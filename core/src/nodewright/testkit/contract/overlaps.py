@@ -1,4 +1,4 @@
-"""Demands on plugins whose calls may overlap: what one thread asks while another is in the middle of a write."""
+"""Checks of plugins with ``parallel_calls``: calls in one thread while another thread is in the middle of a write."""
 
 import threading
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from nodewright.testkit.contract.registry import check, demand
 from nodewright.testkit.contract.situations import demand_target, group, ids, refresh, target
 from nodewright.testkit.contract.world import CannotSteer, ContractWorld, Touch
 
-# Real seconds. A plugin that lets its own calls wait for each other is right too: then the other one ends later.
+# In real seconds. A plugin may also lock, so that the second call waits for the first.
 _LOCKED_AFTER = 1.0
 _HUNG_AFTER = 30.0
 
 
 @check(Promise.OVERLAP, touches=Touch.OWN_CLOUD)
 def reads_during_a_write_are_answered(world: ContractWorld) -> None:
-    """A refresh and reads while a write is under way answer what they would answer before or after it."""
+    """A refresh and reads during a write return the state before the write or the state after it."""
     refresh(world)
     before, alive = target(world), ids(world)
     seen: list[tuple[int, frozenset[str]]] = []
@@ -31,14 +31,14 @@ def reads_during_a_write_are_answered(world: ContractWorld) -> None:
     errors = other.end()
     demand(not errors, f"a read during increase_size raised {errors}")
     [(size, machines)] = seen
-    demand(size in (before, before + 1), f"target_size during increase_size answered {size}")
-    demand(machines >= alive, "instances during increase_size does not list what there was before it")
-    demand_target(world, before + 1, "increase_size with reads meanwhile")
+    demand(size in (before, before + 1), f"target_size during increase_size returned {size}")
+    demand(machines >= alive, "instances during increase_size lacks machines that existed before it")
+    demand_target(world, before + 1, "increase_size with reads during it")
 
 
 @check(Promise.OVERLAP, touches=Touch.OWN_CLOUD)
 def of_overlapping_increases_one_is_accepted(world: ContractWorld) -> None:
-    """Of two increases from the same target at the same time one is accepted, the other is TargetChanged."""
+    """Of two increases from the same target at the same time, one is accepted and one raises TargetChanged."""
     refresh(world)
     before = target(world)
     accepted: list[int] = []
@@ -60,7 +60,7 @@ def of_overlapping_increases_one_is_accepted(world: ContractWorld) -> None:
 
 
 class _Other:
-    """Another thread, that starts when the next write has arrived at the cloud."""
+    """A second thread. It starts when the next write arrives at the cloud."""
 
     def __init__(self, world: ContractWorld, call: Callable[[], object]) -> None:
         if not world.client.info.parallel_calls:
@@ -71,10 +71,10 @@ class _Other:
         world.before_write(self._start)
 
     def end(self) -> list[Exception]:
-        """What the thread's call raised, once it is over."""
-        demand(self._thread.ident is not None, "no write of a size has arrived at the cloud")
+        """Wait for the thread to end. Return the exceptions that its call raised."""
+        demand(self._thread.ident is not None, "no write of a size arrived at the cloud")
         self._thread.join(_HUNG_AFTER)
-        demand(not self._thread.is_alive(), f"two calls at the same time hang for {_HUNG_AFTER:g} s")
+        demand(not self._thread.is_alive(), f"two calls at the same time did not return within {_HUNG_AFTER:g} s")
         return self._errors
 
     def _start(self) -> None:
@@ -84,5 +84,5 @@ class _Other:
     def _run(self) -> None:
         try:
             self._call()
-        except Exception as error:  # noqa: BLE001 - a thread's exception is told by the check, whatever it is
+        except Exception as error:  # noqa: BLE001 - the check reports every exception of the thread
             self._errors.append(error)

@@ -1,38 +1,40 @@
-"""What the provider contract promises, one sentence each: every check belongs to one."""
+"""The promises of the provider contract, one sentence each. Every check belongs to one promise."""
 
 from enum import Enum
 
 
 class Promise(Enum):
-    """In the order of a certificate."""
+    """The promises, in the order in which a certificate lists them."""
 
-    REFRESH = "Reads answer from the last refresh, and for a group with work in flight from no cache."
+    REFRESH = "Reads return the state of the last refresh; refresh reads groups with work in progress without a cache."
     IDENTITY = "Groups and machines keep their ids; every machine that exists is listed, once."
-    VALUES = "Answers are complete values of the contract's types, of empty groups too."
-    CAPABILITIES = "What is declared is there; what is not is absent, and what does not hold is switched off openly."
-    REFUSALS = "A refusal is an error of nodewright's tree; an unknown group is NodeGroupNotFound."
+    VALUES = "Hooks return complete values of the contract's types, for empty groups too."
+    CAPABILITIES = "Only declared capabilities are offered, and groups list those that are switched off, with a reason."
+    REFUSALS = "A refusal is an error of nodewright.model.errors; for an unknown group it is NodeGroupNotFound."
     EXPECTED_TARGET = (
-        "A write names the target it starts from: if somebody else moved it, nothing happens but TargetChanged."
+        "A write whose expected_target is not the group's target raises TargetChanged and changes nothing."
     )
-    ACCEPTED = "A resize answers how much was accepted, the target shows it at once, and never beyond the maximum."
+    ACCEPTED = "A resize returns how much was accepted, target_size shows it at once, and never exceeds the maximum."
     ONCE = "A write that is sent twice takes effect once."
-    NOTHING_DIES = "Lowering a target never ends a machine, whatever arrives and whoever resizes meanwhile."
-    OVERLAP = "Calls that are said to be able to overlap do."
-    DELETION = "Machines are deleted by id only, exactly those, and the target falls by as many."
-    FAILURES = "A failed creation is told at the next refresh, with the cloud's own code, once, until it is deleted."
+    NOTHING_DIES = "Lowering a target never ends a machine, even if machines arrive or others resize at that time."
+    OVERLAP = "If parallel_calls is declared, calls may overlap."
+    DELETION = "Exactly the machines with the given ids are deleted, and the target falls by their number."
+    FAILURES = (
+        "A failed creation is reported once, from the next refresh until it is deleted, with the cloud's own code."
+    )
     ATOMIC = "An atomic resize grants everything or nothing."
     OPTIONS = "Options of a group start from the defaults."
     PRICES = "Prices are proportional to time."
-    ACCELERATORS = "Accelerators are told by a label and by resource names."
-    SIMILARITY = "Labels by which groups are compared are keys, each named once."
-    AUTOPROVISIONING = "Groups are made empty from known machine types, and only those are removed."
-    PROVISIONING = "Provisioning classes have names, what they do not serve is refused, and a request is served once."
-    DIAGNOSIS = "A diagnosis looks and does not touch, and tells what it cost."
-    SIMULATION = "A cloud in memory tells the truth about its machines."
+    ACCELERATORS = "The provider names the label and the resources of accelerators."
+    SIMILARITY = "Labels for comparing groups are keys, each named once."
+    AUTOPROVISIONING = "Groups are created empty from known machine types, and only such groups are deleted."
+    PROVISIONING = "Provisioning classes have names, unknown classes are refused, and a request is provisioned once."
+    DIAGNOSIS = "A diagnosis changes nothing, and API calls are counted."
+    SIMULATION = "A cloud in memory reports its machines as they are."
 
     @property
     def key(self) -> str:
-        """The promise's name for programs."""
+        """Return the promise's name for programs, in lower case."""
         return self.name.lower()
 
     @property

@@ -1,4 +1,4 @@
-"""Demands on providers that serve classes of ProvisioningRequests themselves."""
+"""Checks of providers that provision classes of ProvisioningRequests themselves."""
 
 from nodewright.model.capability import Capability
 from nodewright.spec.hooks import CloudProvisioningRequest, ProvisioningVerdict
@@ -20,7 +20,7 @@ def provisioning_classes_have_names(world: ContractWorld) -> None:
 
 @check(Promise.PROVISIONING, touches=Touch.REFUSED, capability=Capability.PROVISIONING_CLASSES)
 def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
-    """A request of a class that the provider does not serve is not accepted."""
+    """A request of a class that the provider does not list is not accepted."""
     refresh(world)
     request = CloudProvisioningRequest(key="contract/suite", class_name=_NO_CLASS, pod_count=1)
     verdict = _provision(world, request)
@@ -29,10 +29,10 @@ def unknown_provisioning_classes_are_refused(world: ContractWorld) -> None:
 
 @check(Promise.PROVISIONING, touches=Touch.OWN_CLOUD, capability=Capability.PROVISIONING_CLASSES)
 def provision_under_one_key_makes_nothing_twice(world: ContractWorld) -> None:
-    """A request that is asked again under its key, also after a refresh, makes no more machines than the first time."""
+    """Further calls with the same key, also after a refresh, create no more machines than the first call."""
     names = _class_names(world)
     if not names:
-        raise CannotSteer("no class of ProvisioningRequests is served here")
+        raise CannotSteer("the provider lists no class of ProvisioningRequests")
     for name in names:
         request = CloudProvisioningRequest(key=f"contract/{name}", class_name=name, pod_count=1)
         refresh(world)
@@ -44,7 +44,9 @@ def provision_under_one_key_makes_nothing_twice(world: ContractWorld) -> None:
             _provision(world, request)
         refresh(world)
         extra = _asked_for(world) - once
-        demand(not extra, f"provision under one key made {once - before} machines, and asked again {extra} more")
+        demand(
+            not extra, f"provision with one key created {once - before} machines, and {extra} more when called again"
+        )
 
 
 def _class_names(world: ContractWorld) -> list[str]:
@@ -57,5 +59,5 @@ def _provision(world: ContractWorld, request: CloudProvisioningRequest) -> Provi
 
 
 def _asked_for(world: ContractWorld) -> int:
-    """Machines of all groups: a request may be served by any."""
+    """Return the sum of the targets of all groups, because a request may use any group."""
     return sum(world.client.target_size(listed.id) for listed in world.client.node_groups())

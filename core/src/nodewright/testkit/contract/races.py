@@ -1,8 +1,8 @@
-"""Demands on races: what happens between a provider's last look at a group and its write.
+"""Checks of races between a provider's last read of a group and its write.
 
-Reading again right before writing narrows this gap and does not close it. Here something happens inside: when the
-write has arrived at the cloud, and nothing of it was looked at yet. Whatever the provider then answers, nothing may
-die that it did not name.
+A provider that reads again right before the write makes this gap smaller, but does not close it. These checks change
+the cloud inside the gap: after the write arrived at the cloud and before the cloud handles it. The provider may then
+accept or refuse, but no machine may end that the write did not name.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def machine_that_arrives_while_failures_are_deleted_survives(world: ContractWorl
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def resize_from_outside_during_a_decrease_kills_nobody(world: ContractWorld) -> None:
-    """Somebody else's resize between the provider's read and its decrease: nothing dies."""
+    """After an outside resize between the provider's read and its decrease, no machine ends."""
     raised = ask_without_arrival(world, 2)
     refresh(world)
     world.before_write(lambda: world.set_target(world.group_id, raised - 1))
@@ -51,18 +51,18 @@ def resize_from_outside_during_a_decrease_kills_nobody(world: ContractWorld) -> 
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def resize_from_outside_during_an_increase_kills_nobody(world: ContractWorld) -> None:
-    """Somebody else's resize between the provider's read and its increase: nothing dies, nothing goes too far."""
+    """After an outside resize between the provider's read and its increase, no machine ends and the target is not too high."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     world.before_write(lambda: world.set_target(world.group_id, before + 1))
     unless_refused(lambda: world.client.increase_size(world.group_id, before, before + 2), 0, "increase_size")
     _demand_kept(world, alive, "increase_size during a resize from outside")
-    demand(target(world) <= before + 3, f"both resizes together made {target(world)} of {before}")
+    demand(target(world) <= before + 3, f"both resizes together raised the target from {before} to {target(world)}")
 
 
 @check(Promise.NOTHING_DIES, touches=Touch.OWN_CLOUD)
 def resize_from_outside_during_a_delete_kills_nobody_else(world: ContractWorld) -> None:
-    """Somebody else's resize between the provider's read and a deletion: only the named machine goes."""
+    """After an outside resize between the provider's read and a deletion, only the named machine ends."""
     refresh(world)
     before, alive = target(world), world.machines(world.group_id)
     victim = min(alive)
@@ -72,7 +72,7 @@ def resize_from_outside_during_a_delete_kills_nobody_else(world: ContractWorld) 
 
 
 def _arrives_during_the_write(world: ContractWorld) -> Sequence[str]:
-    """Filled with the machine's id once it is there."""
+    """Let a machine arrive during the next write. Return a list that will then contain the machine's id."""
     arrived: list[str] = []
     world.before_write(lambda: arrived.append(world.arrive(world.group_id)))
     return arrived
@@ -83,7 +83,7 @@ def _delete(world: ContractWorld, names: Sequence[str], expected: int) -> None:
 
 
 def _demand_kept(world: ContractWorld, alive: frozenset[str], what: str) -> None:
-    """They live, and the cloud is not asked for fewer."""
+    """Raise BrokenPromise unless these machines run and the target is at least the number of machines."""
     demand_alive(world, alive, what)
     refresh(world)
     there = world.machines(world.group_id)

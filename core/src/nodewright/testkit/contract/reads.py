@@ -1,4 +1,4 @@
-"""Demands on reads: stable, honest, from the last refresh."""
+"""Checks of reads: they are stable, correct, and return the state of the last refresh."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ OPTIONAL_GROUP_HOOKS = {
 
 @check(Promise.VALUES, touches=Touch.OWN_CLOUD)
 def world_is_as_promised(world: ContractWorld) -> None:
-    """The world starts with two running machines, target 2, minimum 0 and room for four more."""
+    """The world starts with two running machines, target 2, minimum 0 and a maximum of 6 or more."""
     refresh(world)
     listed = group(world)
     demand(listed.min_size == 0, f"this world's group has minimum {listed.min_size}, not 0")
@@ -41,7 +41,7 @@ def world_is_as_promised(world: ContractWorld) -> None:
 
 @check(Promise.IDENTITY)
 def instances_are_the_machines_of_the_cloud(world: ContractWorld) -> None:
-    """After a refresh instances lists exactly the machines that exist, and besides them only such that are going."""
+    """After a refresh, instances lists exactly the machines that exist; others only as deleting."""
     refresh(world)
     listed = world.client.instances(world.group_id)
     seen = {instance.id for instance in listed if instance.state != InstanceState.DELETING}
@@ -61,7 +61,7 @@ def ids_are_stable_over_refreshes(world: ContractWorld) -> None:
 
 @check(Promise.VALUES)
 def target_is_within_limits(world: ContractWorld) -> None:
-    """The target lies between minimum and maximum when nobody moved it beyond."""
+    """The target lies between minimum and maximum."""
     refresh(world)
     for listed in world.client.node_groups():
         size = world.client.target_size(listed.id)
@@ -73,16 +73,16 @@ def target_is_within_limits(world: ContractWorld) -> None:
 
 @check(Promise.REFRESH, touches=Touch.RESIZES)
 def reads_answer_from_the_last_refresh(world: ContractWorld) -> None:
-    """Between refreshes reads answer the same, whatever happens outside."""
+    """Between refreshes, reads return the same values, even if the cloud changes."""
     refresh(world)
     before = target(world), ids(world)
     world.set_target(world.group_id, before[0] + 1)
-    demand((target(world), ids(world)) == before, "a read changed without a refresh: it asks the cloud on its own")
+    demand((target(world), ids(world)) == before, "a read changed without a refresh: it calls the cloud itself")
 
 
 @check(Promise.REFRESH, touches=Touch.RESIZES)
 def refresh_bypasses_caches_for_wanted_groups(world: ContractWorld) -> None:
-    """A refresh sees what changed a moment ago in a wanted group."""
+    """A refresh with the group in ``wanted`` sees a change that was made just before."""
     refresh(world)
     changed = target(world) + 1
     world.set_target(world.group_id, changed)
@@ -92,11 +92,11 @@ def refresh_bypasses_caches_for_wanted_groups(world: ContractWorld) -> None:
 
 @check(Promise.IDENTITY, touches=Touch.OWN_CLOUD)
 def arriving_machines_are_listed(world: ContractWorld) -> None:
-    """A machine that arrived is in instances after the next refresh, under the cloud's id."""
+    """After the next refresh, instances lists a machine that arrived, with the cloud's id."""
     ask_without_arrival(world, 1)
     arrived = world.arrive(world.group_id)
     refresh(world)
-    demand(arrived in ids(world), f"machine {arrived} arrived and instances does not list it")
+    demand(arrived in ids(world), f"machine {arrived} arrived, but instances does not list it")
 
 
 @check(Promise.REFUSALS)
@@ -140,7 +140,7 @@ def _demand_not_found(hook: str, error: ProviderError) -> None:
 
 
 def _drop_unsupported(world: ContractWorld, calls: dict[str, Callable[[], object]]) -> None:
-    """Hooks of capabilities that the provider does not declare are none of its business."""
+    """Remove the hooks of capabilities that the provider does not declare."""
     for capability, hook in OPTIONAL_GROUP_HOOKS.items():
         if capability not in world.client.info.capabilities:
             calls.pop(hook, None)

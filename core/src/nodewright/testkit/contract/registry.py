@@ -1,4 +1,4 @@
-"""The list of checks: what each needs, and how one is made."""
+"""The list of checks, and the functions with which checks are written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ class BrokenPromise(AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """One demand of the contract."""
+    """One demand of the contract.
+
+    ``touches`` says what the check does to the cloud. A check with a ``capability`` runs only for providers that have it.
+    """
 
     name: str
     demand: str
@@ -38,7 +41,7 @@ CHECKS: list[Check] = []
 def check(
     promise: Promise, *, touches: Touch = Touch.READS, capability: Capability | None = None
 ) -> Callable[[Callable[[ContractWorld], None]], Callable[[ContractWorld], None]]:
-    """Puts a function into the suite; its docstring is the demand, its name the name."""
+    """Add the decorated function to the suite. Its name is the check's name; its docstring's first line is the demand."""
 
     def register(function: Callable[[ContractWorld], None]) -> Callable[[ContractWorld], None]:
         demand = (function.__doc__ or function.__name__).splitlines()[0]
@@ -51,29 +54,37 @@ def check(
 
 
 def demand(holds: bool, sentence: str) -> None:
-    """Raise BrokenPromise unless it holds."""
+    """Raise BrokenPromise with this sentence unless ``holds`` is true."""
     if not holds:
         raise BrokenPromise(sentence)
 
 
 def refusal(call: Callable[[], object], what: str) -> ProviderError:
-    """The error of the tree with which the provider refuses ``call``; raises BrokenPromise if it does not."""
+    """Return the ProviderError with which the provider refuses ``call``.
+
+    Raise BrokenPromise if the call succeeds, or if it raises an error outside nodewright.model.errors.
+    """
     try:
         answer = call()
     except ProviderError as error:
-        demand(error.code != "unexpectedError", f"{what} raised an error that is not of the tree: {error}")
+        demand(
+            error.code != "unexpectedError", f"{what} raised an error that is not in nodewright.model.errors: {error}"
+        )
         return error
-    raise BrokenPromise(f"{what} was not refused, it answered {answer!r}")
+    raise BrokenPromise(f"{what} was not refused, it returned {answer!r}")
 
 
 def demand_target_changed(call: Callable[[], object], what: str) -> None:
-    """Raise BrokenPromise unless the provider refuses ``call`` because the target is another."""
+    """Raise BrokenPromise unless the provider refuses ``call`` with TargetChanged."""
     error = refusal(call, what)
     demand(isinstance(error, TargetChanged), f"{what} raised {type(error).__name__}, not TargetChanged")
 
 
 def unless_refused(call: Callable[[], T], refused: R, what: str) -> T | R:
-    """The answer, or ``refused``: a refusal of the tree is a fair answer too, a crash is not."""
+    """Return the result of ``call``, or ``refused`` if it raises a ProviderError.
+
+    Raise BrokenPromise if it raises an error outside nodewright.model.errors.
+    """
     try:
         return call()
     except ProviderError as error:

@@ -1,4 +1,4 @@
-"""Situations that several checks begin with, and what must hold after them."""
+"""Steps and demands that several checks share."""
 
 from nodewright.model.group import NodeGroup
 from nodewright.testkit.contract.registry import BrokenPromise, demand, unless_refused
@@ -9,7 +9,7 @@ UNKNOWN_INSTANCE = "no-such-instance-of-the-contract-suite"
 
 
 def refresh(world: ContractWorld) -> None:
-    """Read the cloud past every cache, and list the groups as a loop does."""
+    """Refresh without caches for the world's group, and list the groups, as a control loop does."""
     world.client.refresh(frozenset({world.group_id}))
     world.client.node_groups()
 
@@ -23,7 +23,7 @@ def ids(world: ContractWorld) -> frozenset[str]:
 
 
 def group(world: ContractWorld) -> NodeGroup:
-    """The group of the world, as the provider lists it."""
+    """Return the world's group as the provider lists it."""
     for listed in world.client.node_groups():
         if listed.id == world.group_id:
             return listed
@@ -31,7 +31,7 @@ def group(world: ContractWorld) -> NodeGroup:
 
 
 def some_machine(world: ContractWorld) -> str:
-    """A machine that exists, the same each time."""
+    """Return the id of one existing machine, the same each time."""
     there = world.machines(world.group_id)
     if not there:
         raise CannotSteer(f"{world.group_id} has no machine")
@@ -39,18 +39,18 @@ def some_machine(world: ContractWorld) -> str:
 
 
 def ask_without_arrival(world: ContractWorld, more: int) -> int:
-    """Somebody asks for machines that do not come yet; answers the new target."""
+    """Raise the target from outside by ``more`` machines that do not arrive yet. Return the new target."""
     before = world.machines(world.group_id)
     refresh(world)
     raised = target(world) + more
     world.set_target(world.group_id, raised)
     if world.machines(world.group_id) != before:
-        raise CannotSteer("in this cloud machines are there as soon as they are asked for")
+        raise CannotSteer("in this cloud machines exist as soon as they are requested")
     return raised
 
 
 def ask_and_fail(world: ContractWorld, failures: int = 1) -> int:
-    """Machines are asked for and fail; answers the new target."""
+    """Raise the target from outside by machines whose creation then fails. Return the new target."""
     raised = ask_without_arrival(world, failures)
     for _ in range(failures):
         world.fail_creation(world.group_id)
@@ -59,20 +59,20 @@ def ask_and_fail(world: ContractWorld, failures: int = 1) -> int:
 
 
 def decrease(world: ContractWorld, expected: int, wanted: int) -> int:
-    """What the provider accepted of a decrease: nothing where it refuses."""
+    """Return how much of a decrease the provider accepted; 0 if it refuses."""
     return unless_refused(
         lambda: world.client.decrease_target_size(world.group_id, expected, wanted), 0, "decrease_target_size"
     )
 
 
 def demand_alive(world: ContractWorld, before: frozenset[str], after_what: str) -> None:
-    """Raise BrokenPromise if a machine of ``before`` is gone or going."""
+    """Raise BrokenPromise if a machine of ``before`` is gone or being deleted."""
     lost = sorted(before - world.machines(world.group_id))
-    demand(not lost, f"{after_what} killed {', '.join(lost)}")
+    demand(not lost, f"{after_what} ended {', '.join(lost)}")
 
 
 def demand_target(world: ContractWorld, expected: int, after_what: str) -> None:
-    """Raise BrokenPromise unless the target is that, before and after a refresh."""
+    """Raise BrokenPromise unless the target is ``expected``, before and after a refresh."""
     at_once = target(world)
     demand(at_once == expected, f"{after_what} left target_size at {at_once} until the next refresh, not {expected}")
     refresh(world)
@@ -81,12 +81,12 @@ def demand_target(world: ContractWorld, expected: int, after_what: str) -> None:
 
 
 def errors(world: ContractWorld, hook: str) -> int:
-    """How often the hook has failed so far."""
+    """Return how often the hook has failed so far."""
     stats = world.client.stats().get(hook)
     return stats.errors if stats is not None else 0
 
 
 def demand_answered(world: ContractWorld, hook: str, errors_before: int) -> None:
-    """The plugin itself answered: what ProviderClient found out by reading again is no answer of the plugin."""
+    """Raise BrokenPromise if the hook failed, although the client found out by a refresh how much was accepted."""
     silent = errors(world, hook) > errors_before
-    demand(not silent, f"{hook} changed the size and did not answer how much was accepted")
+    demand(not silent, f"{hook} changed the size and did not return how much was accepted")

@@ -1,4 +1,4 @@
-"""Running the suite: as pytest tests, or without pytest."""
+"""Run the suite, as pytest tests or without pytest."""
 
 import unittest
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class ContractOutcome(StrEnum):
 
 
 class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check found; ``reason`` says how the contract is broken, or why the check was skipped."""
+    """The result of one check; ``reason`` says how the contract is broken, or why the check was skipped."""
 
     check: str
     demand: str
@@ -34,12 +34,12 @@ class ContractResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_contract(world_factory: WorldFactory, checks: Iterable[Check] | None = None) -> list[ContractResult]:
-    """Every check, each on a world of its own. Never raises for a provider's fault."""
+    """Run all checks, each on its own world. A fault of the provider is a result, not an exception."""
     return [run_check(check, world_factory) for check in (CHECKS if checks is None else checks)]
 
 
 def run_check(check: Check, world_factory: WorldFactory) -> ContractResult:
-    """One check on a new world."""
+    """Run one check on a new world."""
     outcome, reason = ContractOutcome.PASSED, ""
     try:
         with closing(world_factory()) as world:
@@ -65,7 +65,7 @@ def _run(check: Check, world: ContractWorld) -> None:
 
 
 def _demand_capability(capability: Capability, world: ContractWorld) -> None:
-    """Raises CannotSteer where it is not declared, or does not hold for the world's group: that is no fault."""
+    """Raise CannotSteer if the capability is not declared, or is switched off for the world's group."""
     if capability not in world.client.info.capabilities:
         raise CannotSteer(f"{capability.value} is not declared")
     refresh(world)
@@ -77,14 +77,14 @@ def _demand_capability(capability: Capability, world: ContractWorld) -> None:
 class ProviderContract(ABC):
     """Subclass it as ``class TestAcme(ProviderContract)``: every check becomes a test.
 
-    pytest finds the checks through nodewright's own plugin, which is registered where nodewright is
-    installed. Checks of capabilities that are not declared, or that are switched off for the world's group, are
-    skipped, and the summary lists them.
+    pytest finds the checks through nodewright's pytest plugin, which is installed with nodewright. Checks of
+    capabilities that are not declared, or that are switched off for the world's group, are skipped. pytest's summary
+    lists the reasons.
     """
 
     @abstractmethod
     def contract_world(self) -> ContractWorld:
-        """A fresh cloud with a fresh provider."""
+        """Return a new cloud with a new provider."""
 
     def test_contract(self, contract_check: Check) -> None:
         result = run_check(contract_check, self.contract_world)

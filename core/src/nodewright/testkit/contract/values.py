@@ -1,4 +1,4 @@
-"""Demands on single values: templates, options, prices, names; and on what is not declared."""
+"""Checks of single values (templates, options, prices, names) and of undeclared capabilities."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _HOUR = 3600.0
 
 @check(Promise.VALUES)
 def templates_parse(world: ContractWorld) -> None:
-    """Every group has a template with cpu, memory and pods above zero, of valid types throughout."""
+    """Every group has a template with cpu, memory and pods above zero; all its fields have valid types."""
     refresh(world)
     for listed in world.client.node_groups():
         template = world.client.template_node(listed.id)
@@ -28,7 +28,7 @@ def templates_parse(world: ContractWorld) -> None:
 
 @check(Promise.VALUES, touches=Touch.OWN_CLOUD)
 def empty_groups_have_a_template(world: ContractWorld) -> None:
-    """A group without machines still tells what its next one will look like."""
+    """A group without machines has a template."""
     refresh(world)
     alive = sorted(world.machines(world.group_id))
     world.client.delete_instances(world.group_id, alive, world.client.target_size(world.group_id))
@@ -41,7 +41,7 @@ def empty_groups_have_a_template(world: ContractWorld) -> None:
 
 @check(Promise.VALUES)
 def values_have_valid_types_throughout(world: ContractWorld) -> None:
-    """Groups, instances and provider_info hold what their types say, in every field."""
+    """Groups, instances and provider_info have valid types in every field."""
     refresh(world)
     _demand_types(world.client.info, "provider_info")
     for listed in world.client.node_groups():
@@ -52,19 +52,19 @@ def values_have_valid_types_throughout(world: ContractWorld) -> None:
 
 @check(Promise.CAPABILITIES)
 def undeclared_capabilities_are_absent(world: ContractWorld) -> None:
-    """What is not declared is not offered, and only declared capabilities are switched off, with a reason."""
+    """A group offers only declared capabilities, and switches off only declared capabilities."""
     refresh(world)
     declared = world.client.info.capabilities
     for listed in world.client.node_groups():
         strange = sorted(set(listed.switched_off) - declared)
-        demand(not strange, f"group {listed.id} switches off {', '.join(strange)}, which was never declared")
+        demand(not strange, f"group {listed.id} switches off {', '.join(strange)}, which is not declared")
     offered = world.client.capabilities(group(world))
-    demand(offered <= declared, f"group {world.group_id} offers {sorted(offered - declared)} undeclared")
+    demand(offered <= declared, f"group {world.group_id} offers {sorted(offered - declared)}, which is not declared")
 
 
 @check(Promise.OPTIONS, capability=Capability.GROUP_OPTIONS)
 def group_options_start_from_the_defaults(world: ContractWorld) -> None:
-    """Options answer the defaults where the group has none of its own."""
+    """group_options returns the defaults for options that the group does not set."""
     refresh(world)
     one = GroupOptions(max_node_provision_seconds=1234.0, max_node_startup_seconds=2345.0)
     other = GroupOptions(max_node_provision_seconds=3456.0, max_node_startup_seconds=4567.0)
@@ -74,12 +74,12 @@ def group_options_start_from_the_defaults(world: ContractWorld) -> None:
     for field in ("max_node_provision_seconds", "max_node_startup_seconds"):
         own = getattr(first, field) == getattr(second, field)
         kept = getattr(first, field) == getattr(one, field) and getattr(second, field) == getattr(other, field)
-        demand(own or kept, f"group_options changes {field} from the defaults at will")
+        demand(own or kept, f"group_options returns neither the default nor a fixed value for {field}")
 
 
 @check(Promise.PRICES, capability=Capability.PRICING)
 def prices_are_proportional_to_time(world: ContractWorld) -> None:
-    """Two hours cost twice as much as one, more than nothing, at the same place in time."""
+    """One hour costs more than nothing, and two hours from the same start cost twice as much."""
     refresh(world)
     one = _price(world, 0.0, _HOUR)
     two = _price(world, 0.0, 2 * _HOUR)
@@ -89,24 +89,24 @@ def prices_are_proportional_to_time(world: ContractWorld) -> None:
 
 @check(Promise.ACCELERATORS, capability=Capability.GPU)
 def gpu_names_are_told(world: ContractWorld) -> None:
-    """The accelerator label and at least one resource name are told."""
+    """gpu_label returns a label and gpu_resources at least one resource."""
     label, resources = world.client.gpu_label(), world.client.gpu_resources()
     demand(bool(label), "gpu_label is empty")
     demand(bool(resources), "gpu_resources is empty: no resource would ever count as an accelerator")
-    demand(world.client.gpu_types() is not None, "gpu_types is not answered")
+    demand(world.client.gpu_types() is not None, "gpu_types returns None")
 
 
 @check(Promise.SIMILARITY, capability=Capability.SIMILARITY)
 def similarity_labels_are_keys(world: ContractWorld) -> None:
-    """Labels are named once each, by keys. One may be in both lists: equal it decides, different it tells nothing."""
+    """Each list of the similarity hooks has non-empty label keys, each once. A key may be in both lists."""
     for labels in (world.client.ignored_labels() or (), world.client.same_group_labels() or ()):
         demand(all(labels), "a label of the similarity hooks has an empty key")
-        demand(len(set(labels)) == len(labels), f"a label of {', '.join(sorted(labels))} is named twice")
+        demand(len(set(labels)) == len(labels), f"one of the labels {', '.join(sorted(labels))} is named twice")
 
 
 @check(Promise.AUTOPROVISIONING, capability=Capability.AUTOPROVISIONING)
 def machine_types_are_complete(world: ContractWorld) -> None:
-    """Machine types have unique names and templates with cpu, memory and pods."""
+    """Machine types have unique names, and templates with cpu, memory and pods."""
     kinds = world.client.machine_types() or ()
     names = [kind.name for kind in kinds]
     demand(len(set(names)) == len(names), "machine_types names a type twice")
@@ -117,7 +117,7 @@ def machine_types_are_complete(world: ContractWorld) -> None:
 
 @check(Promise.SIMULATION, capability=Capability.SIMULATION)
 def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
-    """running_machines tells of machines that exist, node_start agrees, next_change is not in the past."""
+    """running_machines lists the machines that exist, node_start agrees, and next_change is not negative."""
     refresh(world)
     starts = [start for start in world.client.running_machines() if start.group_id == world.group_id]
     strange = {start.instance_id for start in starts} ^ world.machines(world.group_id)
@@ -125,13 +125,13 @@ def simulated_machines_are_the_running_ones(world: ContractWorld) -> None:
     for start in starts:
         demand(world.client.node_start(start.instance_id) == start, f"node_start of {start.instance_id} differs")
     refusal(lambda: world.client.node_start("no-such-machine"), "node_start of an unknown machine")
-    demand(world.client.next_change() >= 0, "next_change lies before all time")
+    demand(world.client.next_change() >= 0, "next_change is negative")
 
 
 def _price(world: ContractWorld, start: float, end: float) -> float:
     price = world.client.node_price(world.group_id, start, end)
     if price is None:
-        raise BrokenPromise(f"pricing is declared, and switched off for {world.group_id}")
+        raise BrokenPromise(f"pricing is declared, but switched off for {world.group_id}")
     return price
 
 
@@ -141,7 +141,7 @@ def _demand_complete(kind: MachineType) -> None:
 
 
 def _demand_types(value: object, what: str) -> None:
-    """Type checkers see a plugin's source at best; this sees what it answered."""
+    """Raise BrokenPromise unless the fields of a value that a plugin returned have the declared types."""
     try:
         plain = msgspec.to_builtins(value, enc_hook=_encode)
         msgspec.convert(plain, type(value), dec_hook=_decode)
