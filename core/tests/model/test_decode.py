@@ -189,7 +189,7 @@ def test_a_wrong_amount_names_the_pod_and_the_field(amount: str, complaint: str)
             "cluster.json: items[0]: Node: spec: must be a mapping, not the number 1",
         ),
         (b'{"kind": "Node", "metadata": 3}', "cluster.json: Node: metadata: must be a mapping, not the number 3"),
-        (NODE.encode() * 2, "cluster.json: Node n1 is there twice"),
+        (NODE.encode() * 2, "cluster.json: Node n1 occurs twice"),
         (pod(containers=[1]), "cluster.json: Pod shop/web: spec.containers[0]: must be a mapping, not the number 1"),
         (pod(containers={"a": 1}), "cluster.json: Pod shop/web: spec.containers: must be a list, not a mapping"),
         (

@@ -1,1 +1,1 @@
-"""PUBLIC: frozen values that every room speaks of; imports nothing of nodewright."""
+"""PUBLIC: the frozen values that all packages share. This package imports no other package of nodewright."""

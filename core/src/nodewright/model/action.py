@@ -1,4 +1,4 @@
-"""What a plan wants done in the cloud, and how each call ended."""
+"""The writes to the cloud that a plan asks for, and the outcome of each call."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -16,8 +16,9 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for capacity (its id and ``namespace/name``) that an increase is a part of, and how many machines all
-    parts have.
+    """The ProvisioningRequest (its id and ``namespace/name``) that an increase is a part of.
+
+    ``nodes`` is the number of machines of all parts together.
     """
 
     id: str
@@ -26,9 +27,11 @@ class ForRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncreaseSize(Action, frozen=True, kw_only=True):
-    """Raise the target. ``pods`` are the first of the pending pods (``namespace/name``) for whose sake it is done, of
-    ``pod_count``. ``hedged`` of the machines are bought twice: the groups ``hedge_for`` were asked for them already and do
-    not deliver, as ``reason`` says.
+    """Raise the target.
+
+    ``pods`` are the first of the ``pod_count`` pending pods (``namespace/name``) for which the group grows. ``hedged`` of
+    the machines replace machines that were requested from the groups ``hedge_for`` and did not arrive; ``reason`` says
+    why.
     """
 
     target: int
@@ -42,7 +45,7 @@ class IncreaseSize(Action, frozen=True, kw_only=True):
 
 
 class DecreaseTargetSize(Action, frozen=True, kw_only=True):
-    """Withdraw capacity that has no machine."""
+    """Lower the target by requested machines that do not exist yet."""
 
     target: int
     reason: str
@@ -62,9 +65,9 @@ class DeletionCause(StrEnum):
 
 
 class DeleteInstances(Action, frozen=True, kw_only=True):
-    """Delete machines by id; ``failure_ids`` are the failures that this cleans up.
+    """Delete machines by id; ``failure_ids`` are the failed creations that this deletes.
 
-    ``force`` asks for no minimum-size check and no waiting, where the provider can do without.
+    ``force`` deletes without a check of the minimum size and without waiting, if the provider supports it.
     """
 
     instance_ids: tuple[str, ...]
@@ -75,7 +78,7 @@ class DeleteInstances(Action, frozen=True, kw_only=True):
 
 
 class CreateNodeGroup(Action, frozen=True, kw_only=True):
-    """Have a provider make a node group, empty at first; the increase that it is made for follows."""
+    """Create an empty node group. The increase for which it is created follows."""
 
     expected_target: int = 0
     spec: NewNodeGroup
@@ -83,7 +86,7 @@ class CreateNodeGroup(Action, frozen=True, kw_only=True):
 
 
 class DeleteNodeGroup(Action, frozen=True, kw_only=True):
-    """Delete an empty node group that was made in this way."""
+    """Delete an empty node group that CreateNodeGroup created."""
 
     expected_target: int = 0
     reason: str
@@ -94,7 +97,7 @@ SizeWrite = IncreaseSize | DecreaseTargetSize | DeleteInstances
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How a call ended. ``started`` is when it began, epoch seconds."""
+    """The outcome of a call. ``started`` is the start of the call in seconds since the epoch."""
 
     action: SizeWrite | GroupWrite
     started: float
@@ -106,13 +109,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Done(Outcome, frozen=True, kw_only=True):
-    """Accepted by the cloud: how many machines of what was asked, or that one group was made or deleted."""
+    """The cloud accepted the call: ``accepted`` is the number of machines, or 1 for a created or deleted group."""
 
     accepted: int
 
 
 class Failed(Outcome, frozen=True, kw_only=True):
-    """Refused: nothing changed. ``retry_after`` (seconds): the cloud was only busy, and may be asked again after that."""
+    """The cloud refused the call and changed nothing.
+
+    ``retry_after`` in seconds: the cloud was busy, and the call may be repeated after this time. None: it was not busy.
+    """
 
     code: str
     message: str
@@ -122,18 +128,18 @@ class Failed(Outcome, frozen=True, kw_only=True):
 
     @property
     def is_busy(self) -> bool:
-        """See Outcome."""
+        """Return whether the cloud was busy; see Outcome."""
         return self.retry_after is not None
 
 
 class Unknown(Outcome, frozen=True, kw_only=True):
-    """No answer in time: the next observation decides."""
+    """The call did not return in time. The next observation shows whether it had an effect."""
 
     message: str
 
 
 def grown_groups(outcomes: Iterable[Outcome]) -> set[GroupRef]:
-    """The groups that a cloud has agreed to grow, be it by less than was asked."""
+    """Return the groups for which the cloud accepted an increase, in full or in part."""
     return {
         outcome.action.group
         for outcome in outcomes
@@ -142,5 +148,5 @@ def grown_groups(outcomes: Iterable[Outcome]) -> set[GroupRef]:
 
 
 def has_refused_growth(outcomes: Iterable[Outcome]) -> bool:
-    """Was growth of a group refused?"""
+    """Return whether the cloud refused an increase of any group."""
     return any(isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Failed) for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""What a provider can do beyond the required hooks."""
+"""The optional capabilities of a provider."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Buffers of spare capacity (behaviour/up.md §6.1): the API's words, as CA and Karpenter use them."""
+"""CapacityBuffer objects, which keep spare capacity. Names are those of the API that CA and Karpenter use."""
 
 import msgspec
 
@@ -13,12 +13,12 @@ READY = "ReadyForProvisioning"
 PROVISIONING = "Provisioning"
 LIMITED = "LimitedByQuotas"
 
-# As it was written: whoever installs the CustomResourceDefinition without its validation lets anything through.
+# The value as the user wrote it: a CustomResourceDefinition that is installed without validation accepts any value.
 Figure = int | float | str
 
 
 class ScalableReference(Kube, frozen=True, kw_only=True):
-    """Something with replicas in the namespace of the buffer."""
+    """A reference to an object with replicas in the buffer's namespace."""
 
     api_group: str = ""
     kind: str = ""
@@ -26,7 +26,7 @@ class ScalableReference(Kube, frozen=True, kw_only=True):
 
 
 class CapacityBufferSpec(Kube, frozen=True, kw_only=True):
-    """``limits`` are amounts by resource, as they were written."""
+    """The spec of a buffer. ``limits`` are amounts by resource, as the user wrote them."""
 
     provisioning_strategy: str | None = None
     pod_template_ref: TemplateReference | None = None
@@ -37,7 +37,7 @@ class CapacityBufferSpec(Kube, frozen=True, kw_only=True):
 
 
 class CapacityBufferStatus(Kube, frozen=True, kw_only=True):
-    """What the controller made of the spec."""
+    """The status that the buffer controller writes."""
 
     pod_template_ref: TemplateReference | None = None
     replicas: Int64 | None = None
@@ -49,7 +49,7 @@ class CapacityBufferStatus(Kube, frozen=True, kw_only=True):
         return find_condition(self.conditions, kind)
 
     def has(self, kind: str) -> bool:
-        """Is the condition there and True?"""
+        """Return whether the condition exists and is True."""
         held = self.condition(kind)
         return held is not None and held.is_true
 
@@ -58,12 +58,12 @@ class CapacityBufferStatus(Kube, frozen=True, kw_only=True):
 
 
 class CapacityBuffer(Object, frozen=True, kw_only=True):
-    """One wish for room that pods which come find free at once."""
+    """A request for spare capacity, so that new pods can start at once."""
 
     spec: CapacityBufferSpec = CapacityBufferSpec()
     status: CapacityBufferStatus = CapacityBufferStatus()
 
     @property
     def id(self) -> str:
-        """What tells it from one of the same name that comes later."""
+        """Return the uid or, without one, ``namespace/name``. A later object of the same name has another uid."""
         return self.metadata.uid or self.key

@@ -1,4 +1,4 @@
-"""Limits of what nodes of some kind may amount to (behaviour/up.md §6.3): the API's words, as CA knows them."""
+"""CapacityQuota objects, which limit the total resources of some nodes. Names are those of CA's API."""
 
 from nodewright.model.condition import Condition, find_condition
 from nodewright.model.meta import Kube, LabelSelector, Object
@@ -8,13 +8,13 @@ RECONCILED = "Reconciled"
 
 
 class QuotaAmounts(Kube, frozen=True, kw_only=True):
-    """Amounts as somebody wrote them: one that is no quantity must not keep the others from being read."""
+    """Amounts as the user wrote them. An invalid amount must not prevent reading the others."""
 
     resources: dict[str, str | int | float] = {}
 
 
 class CapacityQuotaSpec(Kube, frozen=True, kw_only=True):
-    """The most that all nodes together may have that ``selector`` chooses; without one, all nodes of the cluster."""
+    """The limits for the total of all nodes that ``selector`` matches; None: all nodes of the cluster."""
 
     selector: LabelSelector | None = None
     limits: QuotaAmounts = QuotaAmounts()
@@ -34,7 +34,7 @@ class CapacityQuota(Object, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """How CA calls it beside the limits of the flags."""
+        """Return the name that CA uses for the quota in messages."""
         return f"CapacityQuota/{self.name}"
 
     def condition(self, kind: str) -> Condition | None:

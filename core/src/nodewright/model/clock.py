@@ -1,13 +1,13 @@
-"""Time as an argument: nothing below the engine reads a clock of its own."""
+"""The clock interface. Code below the engine never reads the machine's clock: it gets a Clock or a time."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from: the machine's in production, virtual in simulation and tests."""
+    """A source of time: the machine's clock in production, a virtual clock in simulations and tests."""
 
     def now(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return the time in seconds since the Unix epoch."""
 
     def sleep(self, seconds: float) -> None:
-        """Return once that much time has passed on this clock."""
+        """Return after ``seconds`` have passed on this clock."""

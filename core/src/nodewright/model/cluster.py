@@ -13,7 +13,7 @@ class Namespace(Object, frozen=True, kw_only=True):
 
     @property
     def is_ending(self) -> bool:
-        """Is it being deleted? The API server then creates and binds nothing in it any more."""
+        """Return whether the namespace is being deleted. The API server then creates and binds no pods in it."""
         return self.metadata.deletion_timestamp is not None or self.status.phase == "Terminating"
 
 
@@ -45,7 +45,7 @@ class ReplicaSetSpec(Kube, frozen=True, kw_only=True):
 
 
 class TemplatedSpec(ReplicaSetSpec, frozen=True, kw_only=True):
-    """With what its pods look like; of ReplicaSets and Jobs, of which there are many, nobody asks for it."""
+    """A spec with a pod template. ReplicaSets and Jobs are decoded without it, because there are many of them."""
 
     template: PodTemplateSpec = PodTemplateSpec()
 
@@ -126,7 +126,7 @@ class ResourceQuotaStatus(Kube, frozen=True, kw_only=True):
 
 
 class ResourceQuota(Object, frozen=True, kw_only=True):
-    """What pods of a namespace may ask for together."""
+    """The limit of what all pods of a namespace may request together."""
 
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()

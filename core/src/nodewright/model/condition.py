@@ -1,4 +1,4 @@
-"""Conditions: how an object stands, as every Kubernetes status says it."""
+"""Conditions in the status of Kubernetes objects."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from nodewright.model.meta import Kube, Time
 
-# The API server takes no longer message, in characters.
+# The longest message that the API server accepts, in characters.
 MOST_TEXT = 32_768
 
 
 class Condition(Kube, frozen=True, kw_only=True):
-    """One observation of an object."""
+    """One condition of an object."""
 
     type: str
     status: str
@@ -27,13 +27,15 @@ class Condition(Kube, frozen=True, kw_only=True):
 
     @property
     def since(self) -> float:
-        """When it last changed (epoch seconds); 0 where it does not say."""
+        """Return the time of the last change of status, in seconds since the epoch; 0 if it is not given."""
         return self.last_transition_time.timestamp() if self.last_transition_time is not None else 0.0
 
 
 def as_of(now: float, fresh: Condition, held: Condition | None) -> Condition:
-    """The condition as of now (epoch seconds), or as old as its status where ``held`` has the same one, and never of the
-    future; no longer than the API server takes it.
+    """Return the condition with its transition time, and its message cut to MOST_TEXT.
+
+    The transition time is ``now`` (seconds since the epoch). If ``held`` has the same status, it is the time of
+    ``held``, but not later than ``now``.
     """
     since = datetime.fromtimestamp(now, tz=UTC)
     if held is not None and held.status == fresh.status:
@@ -42,12 +44,12 @@ def as_of(now: float, fresh: Condition, held: Condition | None) -> Condition:
 
 
 def find_condition(held: Sequence[Condition], kind: str) -> Condition | None:
-    """The condition of that type."""
+    """Return the condition of this type; None if there is none."""
     return next((one for one in held if one.type == kind), None)
 
 
 def with_condition(held: tuple[Condition, ...], fresh: Condition) -> tuple[Condition, ...]:
-    """Those with that condition in place of the one of its type, or added."""
+    """Return the conditions with ``fresh`` added, or in place of the one of the same type."""
     if find_condition(held, fresh.type) is None:
         return (*held, fresh)
     return tuple(fresh if one.type == fresh.type else one for one in held)

@@ -1,4 +1,4 @@
-"""What a dump holds, object by object, before anything of it is decoded."""
+"""Split a dump of Kubernetes objects (JSON or YAML) into its objects, before they are decoded."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ _BLANK = b" \t\r\n"
 
 
 class Entry(NamedTuple):
-    """One object found in a dump, not decoded yet; ``place`` names it if it has no name."""
+    """One object of a dump, not decoded yet. ``place`` (``items[3]: ``) identifies an object without a name."""
 
     kind: str
     api_version: str
@@ -56,7 +56,7 @@ def read_entries(source: bytes, name: str) -> Iterator[Entry]:
 
 
 def _read_json(source: bytes, name: str) -> Iterator[Entry]:
-    """The objects of one JSON text, or of several written one after the other."""
+    """Yield the objects of one JSON text, or of several texts in a row."""
     rest = memoryview(source)
     while rest:
         end = len(rest)
@@ -93,7 +93,7 @@ def _split_list(header: _Header, whole: Raw, name: str) -> Iterator[Entry]:
 
 
 def _read_document(document: object, name: str) -> Iterator[Entry]:
-    """The objects of one YAML document."""
+    """Yield the objects of one YAML document."""
     if not isinstance(document, dict):
         raise ConfigError(f"{name}: must be a Kubernetes object or a List of them, not {show(document)}")
     kind, version = _text(document, "kind", name), _text(document, "apiVersion", name)
@@ -125,7 +125,7 @@ def _is_list(kind: str) -> bool:
 
 
 def _item_version(list_kind: str, list_version: str) -> str:
-    """A typed list's items are of its version; those of a plain ``v1`` List are not."""
+    """Return the apiVersion of a list's items: the list's own, but empty (unknown) for a plain ``v1`` List."""
     return list_version if list_kind not in ("List", "") else ""
 
 
@@ -152,6 +152,6 @@ def refuse_json(error: Exception, name: str) -> ConfigError:
 
 
 def _end_of_first(error: Exception) -> int:
-    """Where a second JSON text begins, or 0 when the error is another."""
+    """Return the index at which a second JSON text begins; 0 if the error has another cause."""
     text = str(error)
     return int(text[len(_TRAILING) : -1]) - 1 if text.startswith(_TRAILING) else 0

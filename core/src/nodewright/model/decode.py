@@ -1,7 +1,7 @@
-"""Kubernetes JSON and YAML, straight into the values of this room.
+"""Decode Kubernetes JSON and YAML into the values of this package.
 
-JSON goes from bytes to Structs without dictionaries between; only the fields that nodewright uses are built.
-What is wrong is told in one sentence that names the file, the object and the field.
+JSON is decoded from bytes to Structs, without dictionaries between. Only the fields that nodewright uses are built. Bad
+input raises ConfigError with one sentence that names the file, the object and the field.
 """
 
 import math
@@ -23,7 +23,7 @@ _YEAR_ZERO = re.compile(r"\A0000(?=-\d\d-\d\dT)")
 
 
 def decode_quantity(wanted: type, value: Any) -> Any:
-    """msgspec's ``dec_hook`` for resources: text by Kubernetes' rules, or a bare number."""
+    """Decode a resource quantity: text by Kubernetes' rules, or a number. This is a ``dec_hook`` of msgspec."""
     if wanted is not Quantity:
         raise NotImplementedError(wanted)
     if isinstance(value, Quantity):
@@ -34,7 +34,7 @@ def decode_quantity(wanted: type, value: Any) -> Any:
 
 
 def decode_amount(wanted: type, value: Any) -> Any:
-    """As ``decode_quantity``, but no less than nothing: the API server accepts no negative resource either."""
+    """Decode as ``decode_quantity`` does. Raise ValueError for negative quantities, as the API server refuses them."""
     quantity = Quantity.of(value) if type(value) is str and wanted is Quantity else decode_quantity(wanted, value)
     if quantity.nano < 0:
         raise ValueError(f"{show(value)} is negative")
@@ -42,7 +42,7 @@ def decode_amount(wanted: type, value: Any) -> Any:
 
 
 def decode_object(wanted: type[T], source: bytes | Raw, name: str = "input") -> T:
-    """One object of a known type from JSON; ``name`` says in messages what was read."""
+    """Return one object of a known type from JSON. ``name`` stands for the source in messages. Raise ConfigError."""
     try:
         return msgspec.json.decode(source, type=wanted, dec_hook=decode_quantity)
     except BROKEN as error:
@@ -50,15 +50,15 @@ def decode_object(wanted: type[T], source: bytes | Raw, name: str = "input") -> 
 
 
 def convert_object(wanted: type[T], value: object, name: str = "input") -> T:
-    """One object of a known type from dictionaries and lists, as YAML gives them."""
+    """Return one object of a known type from dictionaries and lists, as YAML gives them. Raise ConfigError."""
     return _convert(wanted, value, name, decode_quantity)
 
 
 def decode_objects(source: bytes, name: str) -> ClusterObjects:
-    """Everything of use in a dump: JSON or YAML, single objects, lists, several documents.
+    """Return the objects of a dump: JSON or YAML, single objects, lists or several documents.
 
-    Kinds that nodewright does not use are skipped. A namespaced object without a namespace is in
-    ``default``, as kubectl reads it. ``name`` is the file's name, for messages.
+    Skip kinds that nodewright does not use. A namespaced object without a namespace is in ``default``, as in kubectl.
+    ``name`` is the file's name, for messages. Raise ConfigError for bad input.
     """
     collector = _Collector(name)
     try:
@@ -75,7 +75,7 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 class _Named(msgspec.Struct):
-    """As much of a broken object as tells which it is."""
+    """The part of a broken object that identifies it."""
 
     metadata: _Names = _Names()
 
@@ -104,7 +104,7 @@ class _Collector:
         found = self._found[kind.field]
         key = decoded.key
         if key in found:
-            raise ConfigError(f"{self._name}: {kind.name} {printable(key)} is there twice")
+            raise ConfigError(f"{self._name}: {kind.name} {printable(key)} occurs twice")
         found[key] = decoded
 
     def finish(self) -> ClusterObjects:
@@ -128,7 +128,7 @@ def _group(api_version: str) -> str:
 
 
 def _decode_loosely(source: bytes | Raw, name: str, first: Exception) -> object:
-    """Builtins of what did not decode for the reason ``first``."""
+    """Decode to builtins what did not decode to its type because of ``first``."""
     try:
         return msgspec.json.Decoder(float_hook=_read_float).decode(source)
     except BROKEN as error:
@@ -137,7 +137,7 @@ def _decode_loosely(source: bytes | Raw, name: str, first: Exception) -> object:
 
 
 def _read_float(text: str) -> float | Quantity:
-    """A number; one that no float can hold is good as a quantity only, and saturates there."""
+    """Return a float. A number that is too large for a float becomes a Quantity, which saturates."""
     number = float(text)
     return Quantity.of(text) if math.isinf(number) else number
 
@@ -153,8 +153,9 @@ def _convert(wanted: type[T], value: object, name: str, hook: Any) -> T:
 
 
 def _tidy(value: object) -> object:
-    """``labels: null`` says the same as no labels. The API server takes times of the year 0, which Python does not know:
-    the next year is as long ago.
+    """Remove nulls, because ``labels: null`` means no labels. Move times of year 0 to year 1.
+
+    The API server accepts times of year 0, but Python has no such year.
     """
     if isinstance(value, dict):
         return {key: _tidy(part) for key, part in value.items() if part is not None}
@@ -166,7 +167,7 @@ def _tidy(value: object) -> object:
 
 
 def _title(entry: Entry) -> str:
-    """``Pod shop/web`` as far as the broken object says so, else where it stands."""
+    """Return ``Pod shop/web`` if the broken object has a name, or else its place and kind."""
     try:
         if isinstance(entry.payload, Raw):
             metadata = msgspec.json.decode(entry.payload, type=_Named).metadata

@@ -1,4 +1,4 @@
-"""Go's durations: ``10m``, ``1h30m``, ``1.5s``; seconds inside."""
+"""Durations in Go's format (``10m``, ``1h30m``, ``1.5s``). nodewright holds them in seconds."""
 
 import re
 from fractions import Fraction
@@ -21,7 +21,7 @@ _WHOLE = re.compile(rf"[-+]?(?:{_PART.pattern.replace('?P<number>', '?:').replac
 
 
 def parse_duration(text: str) -> float:
-    """Seconds; raises ValueError saying what is wrong. Bounded as in Go: some 292 years."""
+    """Return the seconds. Raise ValueError if the text is not a duration or exceeds Go's limit of about 292 years."""
     if text in ("0", "+0", "-0"):
         return 0.0
     if len(text) > _MAX_TEXT or not _WHOLE.fullmatch(text):
@@ -35,7 +35,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that reads back as the same duration, to the millisecond from one second up."""
+    """Return the shortest text for the duration. From one second up it is rounded to milliseconds."""
     sign = "-" if seconds < 0 else ""
     nanoseconds = round(abs(seconds) * _NANO)
     if nanoseconds < _NANO:
@@ -50,7 +50,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _format_short(nanoseconds: int) -> str:
-    """Less than a second, in the largest unit that leaves a whole number."""
+    """Return a duration below one second, in the largest unit that gives a whole number."""
     if nanoseconds == 0:
         return "0s"
     for unit in ("ms", "us"):

@@ -1,4 +1,4 @@
-"""The tree of errors. An error stops a step; a refusal that is expected is a value instead.
+"""The tree of errors. An error stops a step; an expected refusal is a value, not an error.
 
 NodewrightError
 ├ ConfigError · PluginError{PluginNotFound, ContractViolation}   stop at start, name the key or hook
@@ -59,9 +59,9 @@ class ProviderError(NodewrightError):
 
 
 class Shortage(ProviderError):
-    """The cloud cannot give these machines now. Raise ``OutOfCapacity`` or ``QuotaExceeded``.
+    """The cloud cannot provide these machines now. Raise ``OutOfCapacity`` or ``QuotaExceeded``.
 
-    ``scope`` says what else the cloud has declared short: the group alone, unless the cloud's own words name more.
+    ``scope`` says how far the shortage reaches: only to the group, unless the cloud names more.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class OutOfCapacity(Shortage):
 
 
 class QuotaExceeded(Shortage):
-    """A quota of the account is used up: an operator must raise it."""
+    """A quota of the account is used up. The operator must raise it."""
 
     code = "quotaExceeded"
 
 
 class TargetChanged(ProviderError):
-    """The group's target is not what the caller expected: somebody else wrote it."""
+    """The group's target is not what the caller expected, because another writer changed it."""
 
     code = "targetChanged"
 
@@ -100,8 +100,9 @@ class TargetChanged(ProviderError):
 
 
 class CloudBusy(ProviderError):
-    """The cloud cannot take the call now: nothing changed, and nothing is wrong with the group. ``retry_after`` is in
-    seconds; None, where the cloud does not say, stands for 1. Raise ``Throttled`` or ``OperationInProgress``.
+    """The cloud is busy: it changed nothing, and the group is in order. Raise ``Throttled`` or ``OperationInProgress``.
+
+    ``retry_after`` is in seconds. Pass None if the cloud does not give a time; it stands for 1 second.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Throttled(CloudBusy):
 
 
 class OperationInProgress(CloudBusy):
-    """Another operation holds the group, or another writer was quicker: the same call may succeed soon."""
+    """Another operation locks the group, or another writer was faster. The same call may succeed soon."""
 
     code = "operationInProgress"
 
@@ -148,12 +149,12 @@ class ProviderUnavailable(ProviderError):
 
 
 class OutcomeUnknown(ProviderUnavailable):
-    """A write did not answer and the re-read failed too: it may have taken effect, the next observation decides."""
+    """A write did not return and the read after it failed. The next observation shows whether it had an effect."""
 
     code = "outcomeUnknown"
 
 
 class BadAnswer(ProviderError, ContractViolation):
-    """A hook answered what the contract forbids, in mid-flight: degrades that group, as every ProviderError."""
+    """A hook returned a value that the contract forbids. As with every ProviderError, only its group is affected."""
 
     code = "contractViolation"

@@ -1,4 +1,4 @@
-"""Node groups, the machines in them and how those fail: what providers answer."""
+"""Values that providers return: node groups, their machines and failures to create machines."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,7 +13,7 @@ from nodewright.model.settings_base import Help
 
 
 class GroupRef(NamedTuple):
-    """A node group among all providers."""
+    """The reference of a node group: its provider and its id."""
 
     provider: str
     group_id: str
@@ -27,11 +27,11 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeGroup(Value, frozen=True, kw_only=True):
-    """A set of machines of one kind whose size the cloud keeps; sizes count machines.
+    """A set of machines of one kind, whose size the cloud maintains; sizes count machines.
 
-    ``switched_off`` names capabilities that the provider has but that do not hold for this group, with
-    the reason (a missing permission, the kind of group, a setting). ``autoprovisioned`` is the machine type of which
-    the core had the group made; empty: somebody else made it, and it is never deleted.
+    ``switched_off`` names the capabilities of the provider that do not work for this group, with the reason (a missing
+    permission, the kind of group, a setting). ``autoprovisioned`` is the machine type of a group that the core created;
+    empty: the core did not create the group and never deletes it.
     """
 
     id: str
@@ -78,10 +78,10 @@ class GroupOptions(Value, frozen=True, kw_only=True):
 
 
 class NodeTemplate(Value, frozen=True, kw_only=True):
-    """What a new machine of a group will look like as a node.
+    """The node that a new machine of a group becomes.
 
-    ``capacity`` defaults to ``allocatable``. Resource names and quantities are as in a Node's status and
-    must include cpu, memory and pods.
+    ``capacity`` defaults to ``allocatable``. Resource names and quantities are those of a Node's status, and must
+    include cpu, memory and pods.
     """
 
     allocatable: Resources
@@ -92,11 +92,11 @@ class NodeTemplate(Value, frozen=True, kw_only=True):
 
 
 class MachineType(Value, frozen=True, kw_only=True):
-    """A kind of machine from which a node group can be made.
+    """A machine type from which a node group can be created.
 
-    ``template`` is the node that it becomes in a group without labels and taints of its own, ``hourly_price`` is USD,
-    None where unknown. The id of a group made of it begins with ``id_prefix``; ``takes_labels``: its nodes can have labels
-    and taints of their own.
+    ``template`` is the node of a group without own labels and taints. ``hourly_price`` is in USD; None: unknown. The id
+    of a group of this type begins with ``id_prefix``. ``takes_labels`` says whether its nodes can have own labels and
+    taints.
     """
 
     name: str
@@ -107,8 +107,9 @@ class MachineType(Value, frozen=True, kw_only=True):
 
 
 class NewNodeGroup(Value, frozen=True, kw_only=True):
-    """A node group that the core asks a provider to create, under this id; its nodes have these labels and taints
-    beside those of the machine type.
+    """A node group that the core asks a provider to create, with the id ``group_id``.
+
+    Its nodes have these labels and taints in addition to those of the machine type.
     """
 
     group_id: str
@@ -132,7 +133,7 @@ class Instance(Value, frozen=True, kw_only=True):
 
 
 class ErrorClass(StrEnum):
-    """Why machines could not be had; decides who is told and which groups back off."""
+    """Why machines could not be created. The class decides the events and which groups back off."""
 
     OUT_OF_RESOURCES = "out_of_resources"
     QUOTA = "quota"
@@ -140,7 +141,7 @@ class ErrorClass(StrEnum):
 
 
 class FailureScope(StrEnum):
-    """How far a failure reaches: every group that shares the scope meets it too."""
+    """How far a failure reaches: it also applies to all groups that share the scope."""
 
     GROUP = "group"
     ZONE = "zone"
@@ -151,8 +152,8 @@ class FailureScope(StrEnum):
 class FailedInstance(Value, frozen=True, kw_only=True):
     """One failure to create machines.
 
-    ``failure_id`` is unique over time (clouds reuse machine ids); ``instance_id`` is absent where the cloud
-    has no machine to name, and then ``count`` says how many it stands for.
+    ``failure_id`` is unique over time, because clouds reuse machine ids. ``instance_id`` is None if the cloud names no
+    machine; ``count`` is then the number of machines that could not be created.
     """
 
     failure_id: str
@@ -165,10 +166,10 @@ class FailedInstance(Value, frozen=True, kw_only=True):
 
 
 class ProviderInfo(Value, frozen=True, kw_only=True):
-    """What a plugin is and can do.
+    """The name and the abilities of a plugin.
 
-    ``spec_version`` is the oldest contract (major, minor) that the plugin can live with. ``parallel_calls``
-    says that calls may overlap. ``ignores_id_case`` says that instance ids compare without case.
+    ``spec_version`` is the oldest contract (major, minor) that the plugin works with. ``parallel_calls``: calls may
+    overlap. ``ignores_id_case``: instance ids are compared without regard to case.
     """
 
     name: str

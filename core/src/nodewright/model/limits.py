@@ -32,7 +32,7 @@ class NodeGroupFlag(NamedTuple):
 
 
 class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the whole cluster may have; GPUs by the value of the provider's GPU label."""
+    """The limits for the whole cluster; GPUs by the value of the provider's GPU label."""
 
     min_cores: int = 0
     max_cores: int = MAX_INT
@@ -43,7 +43,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_min_max(text: str) -> MinMax:
-    """``0:100``; raises ConfigError saying what is wrong with it."""
+    """Return the range of a text such as ``0:100``. Raise ConfigError."""
     parts = text.split(":")
     if len(parts) != 2:
         raise ConfigError(f"'{printable(text)}' is not of the form min:max")
@@ -51,7 +51,7 @@ def parse_min_max(text: str) -> MinMax:
 
 
 def parse_gpu_limits(texts: Iterable[str]) -> dict[str, MinMax]:
-    """``nvidia-tesla-k80:0:16`` and the like, each type once."""
+    """Return ranges by GPU type, from texts such as ``nvidia-tesla-k80:0:16``. Raise ConfigError."""
     limits: dict[str, MinMax] = {}
     for text in texts:
         parts = text.split(":")
@@ -64,7 +64,7 @@ def parse_gpu_limits(texts: Iterable[str]) -> dict[str, MinMax]:
 
 
 def parse_node_group_flag(text: str) -> NodeGroupFlag:
-    """``1:10:my-group``; the name may itself contain colons."""
+    """Return the parts of a text such as ``1:10:my-group``; the name may contain colons. Raise ConfigError."""
     parts = text.split(":", 2)
     if len(parts) != 3 or not parts[2]:
         raise ConfigError(f"'{printable(text)}' is not of the form min:max:name")
@@ -73,7 +73,7 @@ def parse_node_group_flag(text: str) -> NodeGroupFlag:
 
 
 def parse_memory_limits(text: str) -> MinMax:
-    """``0:6400`` GiB, in bytes."""
+    """Return the range in bytes of a text such as ``0:6400``, which is in GiB. Raise ConfigError."""
     found = parse_min_max(text)
     if found.max > MAX_INT // GIB:
         raise ConfigError(f"'{printable(text)}' is more memory than can be counted; it is in GiB")
@@ -81,7 +81,7 @@ def parse_memory_limits(text: str) -> MinMax:
 
 
 def make_resource_limits(settings: LimitSettings) -> ResourceLimits:
-    """The limits that the settings' texts stand for."""
+    """Return the limits that the settings' texts describe. Raise ConfigError."""
     cores = parse_min_max(settings.cores_total)
     memory = parse_memory_limits(settings.memory_total)
     gpu = parse_gpu_limits(settings.gpu_total)
@@ -96,14 +96,14 @@ def make_resource_limits(settings: LimitSettings) -> ResourceLimits:
 
 
 class DrainRank(NamedTuple):
-    """Pods of this priority and above, as far as the next rank; ``grace_seconds`` is the most that they get to end."""
+    """Pods from this priority up to the next rank; ``grace_seconds`` is the longest time that they get to terminate."""
 
     priority: int
     grace_seconds: int
 
 
 def parse_drain_priorities(text: str) -> tuple[DrainRank, ...]:
-    """``priority:seconds,priority:seconds`` in ascending order; raises ConfigError."""
+    """Return the ranks of ``priority:seconds,priority:seconds`` in ascending order. Raise ConfigError."""
     ranks = []
     for entry in text.split(",") if text else ():
         found = _RANK.fullmatch(entry.strip())

@@ -1,4 +1,4 @@
-"""What every Kubernetes object carries: names, labels, owners, selectors."""
+"""Parts of every Kubernetes object: names, labels, owners, selectors."""
 
 from datetime import datetime
 from typing import Annotated
@@ -12,7 +12,7 @@ from nodewright.model.quantity import Quantity
 class Kube(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of all decoded Kubernetes values; holds only the fields that nodewright uses.
 
-    The cyclic garbage collector leaves them alone: frozen values never form a cycle, and there are millions.
+    The cyclic garbage collector ignores them: frozen values never form a cycle, and there are millions of them.
     """
 
 
@@ -44,8 +44,8 @@ class ObjectMeta(Kube, frozen=True, kw_only=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one owner that manages the object, if any."""
-        for owner in self.owner_references:  # no generator: this is asked of every pod, in every loop
+        """Return the owner that manages the object; None if there is none."""
+        for owner in self.owner_references:  # no generator: this runs for every pod in every loop
             if owner.controller:
                 return owner
         return None
@@ -75,12 +75,12 @@ class Object(Kube, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or the bare name of a cluster-scoped object."""
+        """Return ``namespace/name``, or only the name of a cluster-scoped object."""
         namespace = self.metadata.namespace
         return f"{namespace}/{self.metadata.name}" if namespace else self.metadata.name
 
     @property
     def created(self) -> float:
-        """When it was created (epoch seconds); 0 where nobody says."""
+        """Return the creation time in seconds since the epoch; 0 if it is not given."""
         created = self.metadata.creation_timestamp
         return created.timestamp() if created is not None else 0.0

@@ -1,4 +1,4 @@
-"""Nodes as the scheduler and the registry see them."""
+"""Nodes: the fields that scheduling and the cluster state use."""
 
 from msgspec import field
 
@@ -42,5 +42,5 @@ class Node(Object, frozen=True, kw_only=True):
 
     @property
     def allocatable(self) -> Resources:
-        """What pods may ask for; a node that reports only capacity offers all of it."""
+        """Return what pods may request: the node's allocatable or, if it reports none, its capacity."""
         return self.status.allocatable or self.status.capacity

@@ -60,8 +60,9 @@ class ClusterObjects(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(NamedTuple):
-    """One kind that is read: other API groups use some of these names for things of their own. ``version`` is the one in
-    which it is asked for.
+    """One kind that nodewright reads. ``api_group`` distinguishes it from kinds of the same name in other API groups.
+
+    ``version`` is the API version of list calls.
     """
 
     name: str

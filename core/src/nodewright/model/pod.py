@@ -4,7 +4,7 @@ from msgspec import field
 
 from nodewright.model.meta import Int32, Int64, Kube, LabelSelector, Object, Requirement, Resources, Time
 
-# Where a pod does not say how long it gets to end (Kubernetes).
+# Kubernetes' default for pods without terminationGracePeriodSeconds.
 _DEFAULT_GRACE_SECONDS = 30
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DAEMONSET_POD_ANNOTATION = "cluster-autoscaler.kubernetes.io/daemonset-pod"
@@ -164,12 +164,12 @@ class PodCondition(Kube, frozen=True, kw_only=True):
 
     @property
     def finds_no_place(self) -> bool:
-        """Is it the scheduler's word that no node takes the pod?"""
+        """Return whether the condition says that kube-scheduler found no node for the pod."""
         return self.type == "PodScheduled" and self.status == "False" and self.reason == "Unschedulable"
 
     @property
     def is_preemption(self) -> bool:
-        """Is it the scheduler's word that the pod gives way to another one?"""
+        """Return whether the condition says that kube-scheduler preempts the pod."""
         return self.type == "DisruptionTarget" and self.status == "True" and self.reason == "PreemptionByScheduler"
 
 
@@ -197,7 +197,7 @@ class Pod(Object, frozen=True, kw_only=True):
 
     @property
     def is_daemonset_pod(self) -> bool:
-        """Owned by a DaemonSet, or marked as if it were (CA: controller kind or annotation)."""
+        """Return whether a DaemonSet controls the pod, or an annotation says so (as in CA)."""
         controller = self.metadata.controller
         if controller is not None and controller.kind == "DaemonSet":
             return True
@@ -209,12 +209,12 @@ class Pod(Object, frozen=True, kw_only=True):
 
     @property
     def grace_seconds(self) -> int:
-        """How long it gets to end."""
+        """Return the termination grace period in seconds."""
         own = self.spec.termination_grace_period_seconds
         return _DEFAULT_GRACE_SECONDS if own is None else own
 
     @property
     def host(self) -> str:
-        """The node that the pod is on or, unless it is going, nominated to; empty for a pending one."""
+        """Return the name of the pod's node or, if the pod is not terminating, of its nominated node; empty: none."""
         going = self.metadata.deletion_timestamp is not None
         return self.spec.node_name or ("" if going else self.status.nominated_node_name)

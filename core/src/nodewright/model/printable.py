@@ -1,7 +1,7 @@
-"""Where a value does not fit its type, and why, in words for one sentence.
+"""Find where and why a value does not fit its type, in words for one sentence.
 
-msgspec writes ``[...]`` for the key of a mapping; here the real key is found. Everything that comes from
-outside passes ``printable`` before it enters a message.
+msgspec writes ``[...]`` for the key of a mapping; this module finds the real key. All text from outside passes through
+``printable`` before it enters a message.
 """
 
 import difflib
@@ -45,7 +45,7 @@ _Complaint = tuple[str, tuple[_Step, ...]]
 
 
 class Misfit(NamedTuple):
-    """One place where a value does not fit: ``spec.containers[0].name``, and what is wrong there."""
+    """A place where a value does not fit its type (``spec.containers[0].name``), and what is wrong there."""
 
     path: str
     complaint: str
@@ -55,7 +55,7 @@ class Misfit(NamedTuple):
 
 
 def printable(text: str, limit: int = MAX_SHOWN) -> str:
-    """``text`` with control characters escaped and its end cut off, safe for one line of a terminal."""
+    """Return ``text`` for one line of a terminal: control characters escaped, cut to ``limit`` characters."""
     shown = text if len(text) <= limit else text[: limit - 3] + "..."
     if shown.isprintable():
         return shown
@@ -63,7 +63,7 @@ def printable(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def show(value: object) -> str:
-    """A value as a message names it."""
+    """Return words for a value in a message."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"
     if isinstance(value, int | float):
@@ -75,13 +75,13 @@ def show(value: object) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean …?`` when something known is spelt alike, else nothing."""
+    """Return ``; did you mean …?`` if a known name is similar, or else an empty text."""
     close = difflib.get_close_matches(name[:MAX_SHOWN], list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def find_misfit(value: object, wanted: Any, hook: Hook | None = None) -> Misfit | None:
-    """The first place where ``value``, made of builtins, cannot become ``wanted``."""
+    """Return the first place where ``value``, made of builtins, does not fit ``wanted``; None if it fits."""
     complaint = _complain(value, wanted, hook)
     if complaint is None:
         return None
@@ -91,13 +91,13 @@ def find_misfit(value: object, wanted: Any, hook: Hook | None = None) -> Misfit 
 
 
 def explain(message: str) -> Misfit:
-    """msgspec's message alone, without the value: keys of mappings stay ``[...]``."""
+    """Return the misfit that msgspec's message describes. Without the value, keys of mappings stay ``[...]``."""
     what, steps = _split_message(message)
     return Misfit(_render(["..." if step is _ANY_KEY else step for step in steps]), _say(what))
 
 
 def _split_message(text: str) -> _Complaint:
-    """msgspec's message as what is wrong and the steps to it."""
+    """Split msgspec's message into what is wrong and the path to it."""
     placed = _PLACED.fullmatch(text)
     if placed is None:
         return text, ()
@@ -122,7 +122,7 @@ def _complain(value: object, wanted: Any, hook: Hook | None) -> _Complaint | Non
 def _resolve(
     root: Any, steps: Sequence[_Step], complain: Callable[[Any], _Complaint | None]
 ) -> tuple[list[str | int], object]:
-    """The concrete steps to the misfit and the value found there; None where something is missing."""
+    """Return the path to the misfit with real keys, and the value found there."""
     where: list[str | int] = []
     found = root
     for position, step in enumerate(steps):
@@ -141,7 +141,7 @@ def _resolve(
 
 
 def _find_key(keys: list[str], fails: Callable[[Sequence[str]], bool]) -> str:
-    """By halving, the key whose value does not fit."""
+    """Return the key whose value does not fit, found by bisection."""
     while len(keys) > 1:
         half = keys[: len(keys) // 2]
         keys = half if fails(half) else keys[len(half) :]
@@ -149,7 +149,7 @@ def _find_key(keys: list[str], fails: Callable[[Sequence[str]], bool]) -> str:
 
 
 def _replace(root: Any, path: Sequence[str | int], new: object) -> Any:
-    """A copy of ``root`` in which ``path`` leads to ``new``; shares everything else."""
+    """Return a copy of ``root`` with ``new`` at ``path``; it shares all other parts."""
     if not path:
         return new
     copied = root.copy()
@@ -168,7 +168,7 @@ def _render(where: Sequence[str | int]) -> str:
 
 
 def _say(what: str, found: object = _UNSEEN) -> str:
-    """msgspec's complaint in plain words."""
+    """Return msgspec's complaint in plain words."""
     bound = _BOUND.fullmatch(what)
     if bound:
         return f"must be {_SIGNS[bound['sign']]} {bound['bound']}" + _contrast(found)

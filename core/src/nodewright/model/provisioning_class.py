@@ -1,20 +1,20 @@
-"""Which classes of requests there are in a cluster, for whom, and how much each may hold (seed 004's possible extension)."""
+"""ProvisioningClass objects: the classes of requests in a cluster, who may use them, and their limits."""
 
 from nodewright.model.meta import Int64, Kube, LabelSelector, Object
 
 
 class ClassLimits(Kube, frozen=True, kw_only=True):
-    """What the open requests of one namespace may hold together; None: any number."""
+    """The limits of all open requests of one namespace together; None: no limit."""
 
     pods: Int64 | None = None
     nodes: Int64 | None = None
 
 
 class ProvisioningClassSpec(Kube, frozen=True, kw_only=True):
-    """``provisioner`` is the class of the core, or of a provider, that does the work; empty: the one of the object's name.
+    """``provisioner`` is the class of the core or of a provider that provisions; empty: the object's own name.
 
-    ``parameters`` hold for every request of the class. ``namespace_selector`` chooses the namespaces that may use it;
-    None: every one.
+    ``parameters`` apply to every request of the class. ``namespace_selector`` selects the namespaces that may use the
+    class; None: all.
     """
 
     provisioner: str = ""

@@ -1,4 +1,4 @@
-"""Requests for the capacity of groups of pods (seed 004, behaviour/up.md §5.1): the API's words, as CA and Kueue use them."""
+"""ProvisioningRequest objects, which request capacity for sets of pods. Names are those of CA's and Kueue's API."""
 
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
@@ -35,11 +35,11 @@ NO_RETRY = "noRetry"
 PROCESSOR_INSTANCE = "processorInstance"
 VALID_UNTIL_SECONDS = "ValidUntilSeconds"
 
-# What provisioningClassDetails say of a request whose class is a ProvisioningClass: who does the work, and how many nodes
-# were asked for on its behalf.
+# Keys of provisioningClassDetails of a request whose class is a ProvisioningClass: the class that provisions, and the
+# number of nodes requested for it.
 PROVISIONER_DETAIL, NODES_DETAIL = "provisioner", "nodes"
 
-# Reasons of conditions that are read again: machines are under way, and all pods have come.
+# Condition reasons that nodewright reads back: machines were requested; all pods of the request were created.
 UNDER_WAY = "Provisioning"
 CONSUMED = "CapacityBookingConsumed"
 
@@ -49,7 +49,7 @@ class TemplateReference(Kube, frozen=True, kw_only=True):
 
 
 class PodSet(Kube, frozen=True, kw_only=True):
-    """So many pods of one PodTemplate in the namespace of the request."""
+    """``count`` pods of one PodTemplate in the namespace of the request."""
 
     pod_template_ref: TemplateReference = TemplateReference()
     count: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
@@ -67,14 +67,14 @@ class ProvisioningRequestStatus(Kube, frozen=True, kw_only=True):
 
 
 class ProvisioningRequest(Object, frozen=True, kw_only=True):
-    """One wish for room, for all of its pods together."""
+    """A request for capacity for all of its pods together."""
 
     spec: ProvisioningRequestSpec = ProvisioningRequestSpec()
     status: ProvisioningRequestStatus = ProvisioningRequestStatus()
 
     @property
     def id(self) -> str:
-        """What tells it from one of the same name that comes later."""
+        """Return the uid or, without one, ``namespace/name``. A later object of the same name has another uid."""
         return self.metadata.uid or self.key
 
     @property
@@ -85,23 +85,23 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
         return find_condition(self.status.conditions, kind)
 
     def has(self, kind: str) -> bool:
-        """Is the condition there and True?"""
+        """Return whether the condition exists and is True."""
         held = self.condition(kind)
         return held is not None and held.is_true
 
     def with_condition(self, fresh: Condition) -> "ProvisioningRequest":
-        """The request with that condition in place of the one of its type, or added."""
+        """Return the request with ``fresh`` added, or in place of the condition of the same type."""
         conditions = with_condition(self.status.conditions, fresh)
         return msgspec.structs.replace(self, status=msgspec.structs.replace(self.status, conditions=conditions))
 
     @property
     def own_details(self) -> dict[str, str]:
-        """Of its class's details those that nodewright writes."""
+        """Return those details of the class that nodewright writes."""
         details = self.status.provisioning_class_details
         return {name: details[name] for name in (PROVISIONER_DETAIL, NODES_DETAIL) if name in details}
 
     def with_details(self, **fresh: str) -> "ProvisioningRequest":
-        """The request with these details of its class, in place of those of the same name."""
+        """Return the request with these details added, or in place of those of the same name."""
         details = {**self.status.provisioning_class_details, **fresh}
         return msgspec.structs.replace(
             self, status=msgspec.structs.replace(self.status, provisioning_class_details=details)
@@ -118,13 +118,13 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestClass(NamedTuple):
-    """The class that serves a request, of the core or of a provider, and the parameters with which it does."""
+    """The class of the core or of a provider that provisions a request, and the parameters."""
 
     class_name: str
     parameters: Mapping[str, str]
 
 
 class PodTemplate(Object, frozen=True, kw_only=True):
-    """What the pods of a set will look like."""
+    """The template of the pods of a set."""
 
     template: PodTemplateSpec = PodTemplateSpec()

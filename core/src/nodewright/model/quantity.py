@@ -11,9 +11,9 @@ from functools import lru_cache
 NANO = 10**9
 MAX_UNITS = 2**63 - 1
 _MAX_NANO = MAX_UNITS * NANO
-# Longer ones are not remembered. The API server accepts and keeps texts of any length: nobody may refuse one.
+# Longer texts are not cached. They must be parsed, because the API server accepts texts of any length.
 _USUAL_TEXT = 128
-# More digits than count in any quantity, whatever its suffix; the rest only says whether to round up.
+# More digits than matter for any quantity and suffix. The digits after them only decide whether to round up.
 _DIGITS = 80
 
 _PATTERN = re.compile(
@@ -36,18 +36,18 @@ class Quantity:
 
     @staticmethod
     def of(source: str | float) -> "Quantity":
-        """Parse a manifest's value; raises ValueError saying what is wrong with it."""
+        """Parse a manifest's value. Raise ValueError if it is not a quantity."""
         text = str(source)
         return _remembered(text) if len(text) <= _USUAL_TEXT else _parse(text)
 
     @property
     def value(self) -> int:
-        """Whole units, rounded away from zero."""
+        """Return whole units, rounded away from zero."""
         return _divide_away(self.nano, NANO)
 
     @property
     def milli(self) -> int:
-        """Thousandths of a unit, rounded away from zero."""
+        """Return thousandths of a unit, rounded away from zero."""
         return _divide_away(self.nano, 10**6)
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -69,7 +69,7 @@ class Quantity:
         return f"Quantity({str(self)!r})"
 
     def __str__(self) -> str:
-        """Canonical decimal form: the largest suffix that leaves a whole mantissa."""
+        """Return the canonical decimal form, with the largest suffix that leaves a whole mantissa."""
         if self.nano == 0:
             return "0"
         mantissa, suffixes = self.nano, ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]
@@ -99,25 +99,25 @@ _remembered = lru_cache(maxsize=65536)(_parse)
 
 
 def _cut(digits: str) -> tuple[int, int]:
-    """As many digits as count, rounded up, and how many more there are."""
+    """Return the first _DIGITS digits as a number, rounded up, and the number of digits after them."""
     digits = digits.lstrip("0")
     kept, rest = digits[:_DIGITS], digits[_DIGITS:]
     return int(kept or "0") + bool(rest.strip("0")), len(rest)
 
 
 def _read_exponent(text: str) -> int:
-    """Python reads no number of thousands of digits; the first of them say enough."""
+    """Return the exponent, read from at most _DIGITS digits: Python refuses to parse thousands of digits."""
     size = int(text.lstrip("+-").lstrip("0")[:_DIGITS] or "0")
     return -size if text.startswith("-") else size
 
 
 def _scale(number: int, power: int) -> int:
-    """``number`` × 10^``power``, rounded up."""
+    """Return ``number`` × 10^``power``, rounded up."""
     shift = max(-_EXPONENT_BOUND, min(_EXPONENT_BOUND, power))
     return number * 10**shift if shift >= 0 else _divide_away(number, 10**-shift)
 
 
 def _divide_away(number: int, divisor: int) -> int:
-    """Division that rounds away from zero, as Kubernetes rounds quantities."""
+    """Divide and round away from zero, as Kubernetes rounds quantities."""
     rounded = -(-abs(number) // divisor)
     return rounded if number >= 0 else -rounded

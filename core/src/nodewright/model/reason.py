@@ -1,4 +1,4 @@
-"""Why something was not done, as values; texts, events and metrics are drawn from them."""
+"""The reasons for which something was not done, as values. Texts, events and metrics are made from them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,9 +10,9 @@ from nodewright.model.pod import Pod
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, real or imagined, does not take a pod: the filter that refused, and kube-scheduler's texts.
+    """A real or simulated node does not take a pod: the filter that refused, and kube-scheduler's texts.
 
-    ``reasons`` is empty where the scheduler gives none (a node outside the pod's list of names).
+    ``reasons`` is empty if kube-scheduler gives none (a node outside the pod's list of names).
     """
 
     predicate: str
@@ -23,7 +23,7 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkipCode(StrEnum):
-    """Why a group is not even considered for growth, or was not chosen."""
+    """Why a group was not considered for a scale-up, or not chosen."""
 
     UNKNOWN = "unknown"
     UNHEALTHY = "unhealthy"
@@ -45,8 +45,9 @@ class SkipCode(StrEnum):
 
 
 class SkipReason(msgspec.Struct, frozen=True, kw_only=True):
-    """A group was left out of a scale-up, whatever the pod; ``message`` says it to people. ``resources`` are those of which
-    a limit leaves too little.
+    """A group was left out of a scale-up for all pods; ``message`` is the text for operators.
+
+    ``resources`` are the resources that a limit leaves too little of.
     """
 
     code: SkipCode
@@ -61,7 +62,7 @@ GroupReasons = Mapping[GroupRef, Rejection | SkipReason]
 
 
 class Unhelped(msgspec.Struct, frozen=True, kw_only=True):
-    """A pending pod for which nothing is done now, with a reason for every group."""
+    """A pending pod that no group can help now, with a reason for every group."""
 
     pod: Pod
     reasons: GroupReasons
@@ -79,7 +80,7 @@ class ScaleUpResult(StrEnum):
 
 
 class UnremovableCode(StrEnum):
-    """Why a node is not removed; the names are CA's (behaviour/down.md A4), those from ``FLAPPING`` on ours."""
+    """Why a node is not removed. The names are CA's; those from ``FLAPPING`` on are nodewright's own."""
 
     SCALE_DOWN_DISABLED = "ScaleDownDisabledAnnotation"
     UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
@@ -108,7 +109,7 @@ class UnremovableCode(StrEnum):
 
 
 class BlockingCode(StrEnum):
-    """Why a pod keeps its node; the names are CA's (behaviour/down.md A4)."""
+    """Why a pod prevents the removal of its node; the names are CA's."""
 
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
     MIN_REPLICAS_REACHED = "MinReplicasReached"
@@ -121,7 +122,7 @@ class BlockingCode(StrEnum):
 
 
 class Unremovable(msgspec.Struct, frozen=True, kw_only=True):
-    """A node stays: why, the pod (``namespace/name``) that stands in the way if one does, and a text for people."""
+    """Why a node is not removed, with a text for operators and the pod (``namespace/name``) that prevents it, if any."""
 
     code: UnremovableCode
     message: str = ""

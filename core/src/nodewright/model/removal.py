@@ -1,4 +1,4 @@
-"""Nodes on their way out: what was planned, how far it has come, how it ended (behaviour/down.md A12 to A15)."""
+"""Removals of nodes: the plan, the stage and the result of each."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from nodewright.model.group import GroupRef
 
 
 class RemovalReason(StrEnum):
-    """Why a node goes; the values are those of CA's metric ``scaled_down_nodes_total``."""
+    """Why a node is removed; the values are those of CA's metric ``scaled_down_nodes_total``."""
 
     EMPTY = "empty"
     UNDERUTILIZED = "underutilized"
@@ -18,11 +18,11 @@ class RemovalReason(StrEnum):
 class NodeRemoval(msgspec.Struct, frozen=True, kw_only=True):
     """A planned removal of one node.
 
-    ``pods`` (``namespace/name``) are to be moved elsewhere first; without any the node counts as empty. ``owners``
-    are the keys of their controllers, in the same order, empty for a pod without one. ``places`` are the nodes to which
-    they are to go, in the same order, empty for a pod that needs none; no places at all: nobody is to look at them again.
-    ``batch`` is how many nodes of the group must go in one call (zero-or-max groups), 1 for every other group.
-    ``utilization`` is the ratio that made it a candidate, ``unneeded_since`` in epoch seconds.
+    ``pods`` (``namespace/name``) must be evicted first; a node without such pods counts as empty. ``owners`` are the keys
+    of their controllers, in the same order; empty: no controller. ``places`` are the nodes that the pods can move to, in
+    the same order; empty: the pod needs no place. Without ``places``, the places are not checked again. ``batch`` is the
+    number of nodes that must be deleted in one call (zero-or-max groups); it is 1 for other groups. ``utilization`` is
+    the ratio that made the node a candidate; ``unneeded_since`` is in seconds since the epoch.
     """
 
     node: str
@@ -51,7 +51,7 @@ class RemovalStage(StrEnum):
 
 
 class Removing(msgspec.Struct, frozen=True, kw_only=True):
-    """A removal under way; ``started`` in epoch seconds."""
+    """A removal in progress; ``started`` is in seconds since the epoch."""
 
     removal: NodeRemoval
     stage: RemovalStage
@@ -69,8 +69,9 @@ class RemovalResult(StrEnum):
 
 
 class RemovalEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A removal is over; it went from ``started`` to ``at`` (epoch seconds), ``evicted`` are pods that left
-    (``namespace/name``).
+    """A removal that ended. It lasted from ``started`` to ``at`` (seconds since the epoch).
+
+    ``evicted`` are the pods (``namespace/name``) that were evicted.
     """
 
     removal: NodeRemoval

@@ -1,4 +1,4 @@
-"""Equal parts of pods as one object: thousands of pods of one controller differ in little but their names."""
+"""Share equal parts of pods as one object, to save memory. Pods of one controller differ in little but their names."""
 
 from typing import Any, TypeVar
 
@@ -9,16 +9,16 @@ from nodewright.model.pod import Pod, PodSpec, PodStatus, Volume
 from nodewright.model.quantity import Quantity
 
 T = TypeVar("T")
-# Past these, what was held so far is shared with later pods no more. A status tells the second of every change: those of
-# pods that came together are alike, and older ones never come again.
+# When this many parts are held, all are dropped and sharing starts anew. A status has the time of each change: statuses
+# of pods created together are equal, and old ones do not occur again.
 _MAX_PARTS, _MAX_STATUSES = 2**16, 2**10
 
 
 class Sharing:
-    """Pods are given one after another; each comes back equal, made of parts of those before. For one thread.
+    """Replaces parts of each pod by equal parts of earlier pods. Not thread-safe.
 
-    Volumes of which nothing is known but their names (ConfigMaps, tokens) are left out: the name of a token's
-    volume differs in every pod, and no decision reads it.
+    Volumes of which only the name is known (ConfigMaps, tokens) are left out: a token's volume has another name in every
+    pod, and no decision reads it.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Sharing:
         self._statuses: dict[bytes, PodStatus] = {}
 
     def pod(self, pod: Pod) -> Pod:
-        """The pod with shared labels, annotations, owners, spec and status."""
+        """Return the pod with shared labels, annotations, owners, spec and status."""
         meta = pod.metadata
         shared = replace(
             meta,
@@ -66,7 +66,7 @@ def _hold(held: dict[Any, Any], most: int, key: object, part: T) -> T:
 
 
 def is_content(volume: Volume) -> bool:
-    """Whether a volume is a ConfigMap, a token or the like: nothing but its name is known of it."""
+    """Return whether only the name of a volume is known, as for a ConfigMap or a token."""
     return volume == Volume(name=volume.name)
 
 

@@ -1,10 +1,10 @@
-"""The node that a provider's description of its next machine stands for (behaviour/down.md B4)."""
+"""Make a node from a provider's template of its next machine."""
 
 from nodewright.model.group import GroupRef, NodeTemplate
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import HOSTNAME_LABEL, Node, NodeCondition, NodeSpec, NodeStatus
 
-# Old names that pods may still select by, next to the names they were replaced with.
+# Label key → the deprecated key with the same value, which pods may still select by.
 _DEPRECATED = {
     "node.kubernetes.io/instance-type": "beta.kubernetes.io/instance-type",
     "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
@@ -13,7 +13,7 @@ _DEPRECATED = {
 
 
 def make_template_node(ref: GroupRef, template: NodeTemplate) -> Node:
-    """A ready, empty node named ``template-node-for-<group>``."""
+    """Return a ready, empty node named ``template-node-for-<group>``."""
     name = f"template-node-for-{ref.group_id}"
     copies = {old: template.labels[new] for new, old in _DEPRECATED.items() if new in template.labels}
     labels = {**copies, **template.labels, HOSTNAME_LABEL: name}

@@ -1,20 +1,20 @@
-"""Whether a write to a cloud may start: only while this process leads, and while what is saved covers the call."""
+"""Decide whether a write to a cloud may start: only while this process is leader and the saved state covers the call."""
 
 import math
 from collections.abc import Callable, Iterable
 
 from nodewright.model.group import GroupRef
 
-# Nothing is worth beginning with less of the lease.
+# No write starts when the lease lasts no longer than this.
 LEAST_SECONDS = 1.0
 
 
 class WriteFence:
-    """Asked right before each write; ``cover`` tells it what is saved.
+    """Checked right before each write; ``cover`` tells it for which writes the saved state is sufficient.
 
-    ``now`` is a clock that goes on while the machine sleeps and the process is frozen: whoever wakes finds the gate
-    shut. ``remaining`` are the seconds for which nobody else may lead. By default no time passes and nobody else leads,
-    as in a simulation. For any number of threads.
+    ``now`` is a clock that continues while the machine sleeps or the process is frozen, so that a process that wakes up
+    does not write. ``remaining`` returns the seconds for which no other process can become leader. By default time stands
+    still and this process leads, as in a simulation. Thread-safe.
     """
 
     def __init__(self, now: Callable[[], float] = float, remaining: Callable[[], float] = lambda: math.inf) -> None:
@@ -23,17 +23,17 @@ class WriteFence:
         self._until: dict[GroupRef, float] = {}
 
     def cover(self, groups: Iterable[GroupRef], until: float) -> None:
-        """It is saved that writes to these groups may be under way until then, by ``now``."""
+        """Note that the saved state allows for writes to these groups until the time ``until``, on the clock ``now``."""
         self._until |= dict.fromkeys(groups, until)
 
     def seconds_covered(self, group: GroupRef) -> float:
-        """Return for how long what is saved covers a write to the group."""
+        """Return for how many seconds the saved state covers a write to the group."""
         return max(0.0, self._until.get(group, -math.inf) - self.now())
 
     def why_not(self, group: GroupRef | None, seconds: float) -> str:
-        """Return why a write that may take so long must not start now; empty: it may.
+        """Return why a write that may take ``seconds`` must not start now; empty: it may start.
 
-        Without a ``group`` the write is to none, and only the lease counts.
+        For a write without a ``group`` only the lease counts.
         """
         if self._remaining() <= LEAST_SECONDS:
             return "this process does not lead, or will not for much longer"

@@ -1,7 +1,7 @@
-"""YAML from outside: no surprises, no bombs, and messages that name the line.
+"""Read YAML from outside safely, with messages that name the line.
 
-Only plain data comes out: mappings, lists, text, numbers, booleans and null. Times and ``12:30`` stay text,
-as Kubernetes reads them. Aliases are counted at their full size, and a key may be given once only.
+The result is plain data: mappings, lists, text, numbers, booleans and null. Times and ``12:30`` stay text, as Kubernetes
+reads them. Aliases count with their full size against a limit, and a mapping may have a key only once.
 """
 
 import math
@@ -30,9 +30,9 @@ _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 def load_yaml(source: bytes | str, name: str, *, string_keys: bool = False) -> list[Any]:
-    """The documents of ``source``; ``name`` is the file's name, for messages.
+    """Return the documents of ``source``; ``name`` is the file's name, for messages. Raise ConfigError for bad input.
 
-    With ``string_keys`` a key that YAML reads as a number or boolean is refused: Kubernetes wants strings.
+    With ``string_keys``, refuse a key that YAML reads as a number or boolean, because Kubernetes requires strings.
     """
     text = _read_text(source, name)
     builder = _Builder(name, string_keys=string_keys)
@@ -62,7 +62,7 @@ def _read_text(source: bytes | str, name: str) -> str:
 
 
 class _Open:
-    """A mapping or list whose end has not come yet."""
+    """A mapping or list whose end was not read yet."""
 
     __slots__ = ("anchor", "built", "first", "has_key", "key", "merges")
 
@@ -76,11 +76,11 @@ class _Open:
 
 
 class _MergeKey:
-    """Stands for a plain ``<<``."""
+    """The marker for a plain ``<<`` key."""
 
 
 class _Builder:
-    """Makes plain data of the parser's events, one at a time; keeps its own stack, so depth costs nothing."""
+    """Makes plain data from the parser's events. It has its own stack, so deep nesting causes no RecursionError."""
 
     def __init__(self, name: str, *, string_keys: bool) -> None:
         self.documents: list[Any] = []
@@ -170,7 +170,7 @@ class _Builder:
         return bool(self._stack) and isinstance(self._stack[-1].built, dict) and not self._stack[-1].has_key
 
     def _put(self, value: Any, event: yaml.Event) -> None:
-        """``value`` is complete: hand it to what contains it."""
+        """Add a complete value to the mapping, list or document that contains it."""
         if not self._stack:
             self.documents.append(value)
             return
@@ -204,7 +204,7 @@ class _Builder:
 
 
 def _resolve(text: str) -> Any:
-    """What a plain scalar means."""
+    """Return the value of a plain scalar."""
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
