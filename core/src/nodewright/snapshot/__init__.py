@@ -1,1 +1,1 @@
-"""A forkable, columnar picture of nodes and pods, and the Observation that carries it."""
+"""The snapshot of nodes and pods, which is columnar and can be forked, and the Observation that contains it."""

@@ -1,4 +1,4 @@
-"""Buffers of spare capacity, and what says how large they are."""
+"""CapacityBuffers, and the objects that determine their sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

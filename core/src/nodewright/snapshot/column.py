@@ -13,7 +13,7 @@ Mask = NDArray[np.bool_]
 
 
 def as_columns(counts: Mapping[int, int]) -> tuple[Ints, Ints]:
-    """Rows, and the number of each."""
+    """Return the rows of a mapping (row → count) and the counts, as two columns."""
     rows = np.fromiter(counts, dtype=np.int64, count=len(counts))
     return rows, np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
 
@@ -44,7 +44,7 @@ class Column:
 
     def __init__(self, rows: NDArray[Any]) -> None:
         self._buffer = self.view = rows
-        self._shared = True  # the rows given may belong to somebody else
+        self._shared = True  # the caller may still use the given rows
 
     def __len__(self) -> int:
         size: int = self.view.shape[-1]
@@ -52,7 +52,7 @@ class Column:
 
     @property
     def writable(self) -> NDArray[Any]:
-        """The rows, to be changed in place."""
+        """Return the rows for changing them in place."""
         if self._shared:
             self._reallocate(len(self))
         return self.view

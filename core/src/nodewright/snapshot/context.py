@@ -12,9 +12,7 @@ from nodewright.model.objects import ClusterObjects
 class Context:
     """Claims by ``namespace/name``, everything else by name; of namespaces their labels.
 
-    ``ending_namespaces`` are those that are being deleted.
-
-    ``memo`` keeps what predicates derive from these objects, and goes with them.
+    ``ending_namespaces`` are those that are being deleted. ``memo`` caches what predicates derive from these objects.
     """
 
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

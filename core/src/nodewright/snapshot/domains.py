@@ -18,22 +18,22 @@ Marks = Callable[[PodClass], Collection[Hashable]]
 
 
 class Shortlist(NamedTuple):
-    """Only classes that bear one of these marks may count: most are told apart by that alone."""
+    """Only classes with one of the ``wanted`` marks can count. This excludes most classes without further checks."""
 
     marks: Marks
     wanted: frozenset[Hashable]
 
 
 def labels_of(pod_class: PodClass) -> Collection[Hashable]:
-    """The labels of a class as marks."""
+    """Return the labels of a class as marks."""
     return pod_class.labels.items()
 
 
 class DomainQuery:
-    """What is counted: pods by weight, per domain of their node. Compared by identity.
+    """A definition of what to count: pods by weight, per domain of their node. Compared by identity.
 
-    Predicates make one per pod class and term and ask the snapshot for its counts. What a query says of a class
-    or a node never changes: where it would, another query is made.
+    Predicates make one query per pod class and term and get its counts from the snapshot. The weight of a class and the
+    domain of a node never change for a query; if they would, the predicate makes a new query.
     """
 
     __slots__ = ("_weigh", "_weights", "domains", "shortlist")
@@ -42,11 +42,11 @@ class DomainQuery:
         self.domains = domains
         self.shortlist = shortlist
         self._weigh = weigh
-        # By number: the answer must not keep a class alive.
+        # By class id, so that the weights do not keep a class alive.
         self._weights: dict[int, int] = {}
 
     def weight(self, pod_class: PodClass) -> int:
-        """How much one pod of the class counts for."""
+        """Return the weight of one pod of the class; 0: it does not count."""
         short = self.shortlist
         if short is not None and short.wanted.isdisjoint(short.marks(pod_class)):
             return 0
@@ -78,11 +78,11 @@ class DomainCounts:
         return copied
 
     def is_behind(self, rows: int, departures: int) -> bool:
-        """Whether nodes came or went since the last ``follow``."""
+        """Return whether nodes were added or removed since the last ``follow``."""
         return self._rows < rows or self._departures < departures
 
     def follow(self, domains: Ids, alive: Mask, departed: Sequence[int]) -> None:
-        """Let nodes join and leave: ``departed`` lists all rows that ever died, in order."""
+        """Count nodes that were added or removed; ``departed`` lists all rows ever removed, in order."""
         left = [row for row in departed[self._departures :] if row < self._rows]
         self._add_nodes(domains[left], -1)
         self._add_nodes(domains[self._rows :][alive[self._rows :]], 1)
@@ -105,7 +105,7 @@ class DomainCounts:
             self.total += int(weights[counted].sum())
 
     def pods_at(self, domains: Ids) -> Ints:
-        """Pods in each of these domains; 0 where the domain is negative."""
+        """Return the number of pods in each of these domains; 0 for a negative domain."""
         try:
             found: Ints = self.pods.take(domains)
         except IndexError:
@@ -114,7 +114,7 @@ class DomainCounts:
         return found
 
     def pods_in(self, domain: int) -> int:
-        """Pods in one domain; 0 where it is negative."""
+        """Return the number of pods in one domain; 0 for a negative domain."""
         return int(self.pods[domain]) if domain < len(self.pods) else 0
 
     def _add_nodes(self, domains: Ids, sign: int) -> None:

@@ -1,6 +1,6 @@
-"""The pods of one node, with what is computed from them again and again: computed once, until the pods change.
+"""The pods of one node, with values that are computed from them once and cached until the pods change.
 
-Pods lie far apart in memory, so that a pass over them costs more than what is done with them.
+Pods lie far apart in memory: a pass over them costs more than the computation itself.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

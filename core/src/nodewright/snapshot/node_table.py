@@ -1,6 +1,6 @@
 """Nodes as columns.
 
-Rows are never reordered or reused: a node that goes leaves a dead row, a node that changes gets a new row.
+Rows are never reordered or reused: a removed node leaves a dead row, and a changed node gets a new row.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
@@ -18,20 +18,20 @@ from nodewright.snapshot.pod_class import PodClasses
 from nodewright.snapshot.requests import MAX_ALLOCATABLE, PODS, node_amounts
 
 COPY_PREFIX = "copy-"
-# Derived columns kept at once: a picture that lives long meets demands that never come back.
+# The most derived columns kept at once: most columns of a long-lived snapshot are not needed again.
 MAX_COLUMNS = 2048
 Compute = Callable[["NodeTable", slice], NDArray[Any]]
 
 
 class Vocabulary:
-    """Interned names that a picture shares with its forks: resources, label values, pod classes."""
+    """Interned names that a snapshot shares with its forks: resources, label values, pod classes."""
 
     def __init__(self) -> None:
         self.classes = PodClasses()
         self.resources: dict[str, int] = {PODS: 0, "cpu": 1, "memory": 2, "ephemeral-storage": 3}
         self.label_values: dict[str, dict[str, int]] = {}
         self._interned: dict[str, dict[Any, int]] = {}
-        # Row → the pods that something was computed of, and what: pictures differ where these are not the same.
+        # Key → row → (pods, value computed from these pods). If a snapshot has other pods there, it computes anew.
         self.of_pods: dict[Hashable, dict[int, tuple[object, Any]]] = {}
 
     def value_id(self, key: str, value: str) -> int:
@@ -39,17 +39,17 @@ class Vocabulary:
         return values.setdefault(value, len(values))
 
     def intern(self, kind: str, value: Hashable) -> int:
-        """A small number for a value of some kind."""
+        """Return a small number that stands for a value of this kind."""
         values = self._interned.setdefault(kind, {})
         return values.setdefault(value, len(values))
 
     def values_of(self, kind: str) -> list[Any]:
-        """All values interned of a kind, by number."""
+        """Return all interned values of a kind, by number."""
         return list(self._interned.get(kind, ()))
 
 
 class NodeTable:
-    """Nodes, what they offer and what is used of it; forks share columns until one writes."""
+    """Nodes, their allocatable and used resources. Forks share columns until one writes."""
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
@@ -68,7 +68,7 @@ class NodeTable:
         self._columns: dict[object, Column] = {}
 
     def __len__(self) -> int:
-        """Rows, dead ones included."""
+        """Return the number of rows, including dead ones."""
         return len(self._alive)
 
     def __contains__(self, name: str) -> bool:
@@ -76,30 +76,30 @@ class NodeTable:
 
     @property
     def alive(self) -> Mask:
-        """Rows whose node is there."""
+        """Return a mask of the rows whose node exists."""
         return self._alive.view
 
     @property
     def allocatable(self) -> Ints:
-        """Rows × resources (``vocabulary.resources`` gives the column of a name)."""
+        """Return rows × resources (``vocabulary.resources`` gives the column of a name)."""
         return self._allocatable.view.T
 
     @property
     def free(self) -> Ints:
-        """Rows × resources: what the pods of a node leave; negative where a node is over-committed."""
+        """Return rows × resources: what the pods of a node leave free; negative if a node is over-committed."""
         return self._free.view.T
 
     @property
     def used(self) -> Ints:
-        """Rows × resources: the sum of what the pods of a node ask."""
+        """Return rows × resources: the sum of the requests of a node's pods."""
         return self.allocatable - self.free
 
     def row(self, name: str) -> int:
-        """Row of a node (not of a copy); raises KeyError."""
+        """Return the row of a node, but not of a copy. Raise KeyError if there is none of this name."""
         return self._rows[name]
 
     def find_row(self, name: str) -> int | None:
-        """Row of a node or of a copy, None where there is none of that name."""
+        """Return the row of a node or of a copy; None if there is none of this name."""
         row = self._rows.get(name)
         if row is None and name.startswith(COPY_PREFIX):
             number = name.removeprefix(COPY_PREFIX)
@@ -108,7 +108,7 @@ class NodeTable:
         return row
 
     def find_rows(self, names: Iterable[str]) -> list[int | None]:
-        """``find_row`` of many."""
+        """Return ``find_row`` of each name."""
         names = list(names)
         found: list[int | None] = list(map(self._rows.get, names))
         if None in found:
@@ -117,7 +117,7 @@ class NodeTable:
 
     @property
     def names(self) -> KeysView[str]:
-        """The names of all live nodes but copies."""
+        """Return the names of all live nodes except copies."""
         return self._rows.keys()
 
     def common_names(self, other: "NodeTable") -> list[str]:
@@ -126,23 +126,23 @@ class NodeTable:
         return list(self._rows) if rows is self._rows else [*filter(rows.__contains__, self._rows)]
 
     def template(self, row: int) -> Node:
-        """The node of a row; for a copy the template itself, whose name and hostname are not the copy's."""
+        """Return the node of a row; for a copy the template itself, whose name and hostname are not the copy's."""
         return self._nodes[row]
 
     def name(self, row: int) -> str:
         return f"{COPY_PREFIX}{row}" if self._copy.view[row] else self._nodes[row].name
 
     def node(self, row: int) -> Node:
-        """The node of a row; for a copy of a template, the template under the copy's own name."""
+        """Return the node of a row; for a copy, the template with the copy's own name."""
         node = self._nodes[row]
         return renamed(node, self.name(row)) if self._copy.view[row] else node
 
     def nodes(self) -> Iterator[tuple[int, Node]]:
-        """Live rows with their nodes, in row order."""
+        """Return the live rows with their nodes, in row order."""
         return ((int(row), self.node(int(row))) for row in np.flatnonzero(self.alive))
 
     def live_nodes(self) -> list[Node]:
-        """The nodes of all live rows, in row order."""
+        """Return the nodes of all live rows, in row order."""
         if self._copy.view.any():
             return [node for _, node in self.nodes()]
         return self._nodes.copy() if self.alive.all() else list(compress(self._nodes, self.alive.tolist()))
@@ -160,11 +160,11 @@ class NodeTable:
         return self._append([template] * count, [template.allocatable], copies=True)
 
     def labels(self, key: str) -> Ids:
-        """Per row the interned value of a label, -1 where a node lacks it."""
+        """Return per row the interned value of a label; -1: the node lacks it."""
         return self.column(("label", key), lambda table, window: table.label_ids(key, window))
 
     def column(self, key: object, compute: Compute) -> NDArray[Any]:
-        """A derived column, computed once per row; ``compute`` may look at the nodes of its window alone."""
+        """Return a derived column, computed once per row. ``compute`` may use only the nodes of its window."""
         held = self._columns.get(key)
         if held is None:
             if len(self._columns) >= MAX_COLUMNS:
@@ -176,7 +176,7 @@ class NodeTable:
         return held.view
 
     def label_ids(self, key: str, window: slice) -> Ids:
-        """The interned values of a label for new rows; a copy's hostname is its own name."""
+        """Return the interned values of a label for new rows. The hostname of a copy is its own name."""
         intern, hostname = self.vocabulary.value_id, key == HOSTNAME_LABEL
         ids = np.empty(window.stop - window.start, dtype=np.int64)
         for index, row in enumerate(range(window.start, window.stop)):
@@ -186,7 +186,7 @@ class NodeTable:
 
     @property
     def schedulable(self) -> Mask:
-        """Rows whose node is not cordoned; a scan over nodes passes the others by (behaviour/down.md B2)."""
+        """Return a mask of the rows whose node is not cordoned."""
         return self.column("schedulable", _schedulable)
 
     def widen(self) -> None:
@@ -198,7 +198,7 @@ class NodeTable:
             self._free = Column(np.vstack([self._free.view, room]))
 
     def sibling(self) -> Self:
-        """An empty picture that speaks of the same names, to imagine nodes in."""
+        """Return an empty snapshot with the same vocabulary, for simulated nodes."""
         empty = type(self)()
         empty.vocabulary = self.vocabulary
         empty.widen()
@@ -230,7 +230,7 @@ class NodeTable:
         return rows
 
     def _inherited(self, key: object, compute: Compute) -> Column:
-        """The parent's rows of a column: what is derived once serves every later fork."""
+        """Return the parent's rows of a column, so that all later forks share what is computed once."""
         if self._parent is not None:
             return Column(self._parent.column(key, compute)[: self._base])
         return Column(compute(self, slice(0, 0)))
@@ -250,12 +250,12 @@ def _schedulable(table: NodeTable, window: slice) -> Mask:
 
 
 def renamed(template: Node, name: str) -> Node:
-    """The template as a node of that name, with the hostname label that goes with it."""
+    """Return the template as a node of this name, with the same hostname label."""
     labels = {**template.metadata.labels, HOSTNAME_LABEL: name}
     meta = msgspec.structs.replace(template.metadata, name=name, labels=labels)
     return msgspec.structs.replace(template, metadata=meta)
 
 
 def row_numbers(table: NodeTable) -> Ids:
-    """Every row as a domain of its own."""
+    """Return the row numbers, for queries in which every row is its own domain."""
     return table.column("row", lambda _, window: np.arange(window.start, window.stop, dtype=np.int64))

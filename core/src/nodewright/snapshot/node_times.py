@@ -9,7 +9,7 @@ from nodewright.model.node import Node
 
 
 class NodeTimes:
-    """Dates what lies in the future at the moment at which it was first seen, so that it grows old from then on."""
+    """Replaces a time in the future by the time at which it was first seen, so that its age grows from then on."""
 
     def __init__(self) -> None:
         # By node: each moment that lay in the future, and when it was first seen.

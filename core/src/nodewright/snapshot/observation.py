@@ -28,10 +28,10 @@ from nodewright.snapshot.workloads import Workloads
 class GroupSeen:
     """A node group as its provider described it.
 
-    ``target`` and ``instances`` are None when they could not be read, and ``problem`` says why: such a group is
-    Unknown and is not written to. ``failed`` is None where failures are not reported (no capability), empty
-    where nothing failed. ``disputed`` are reports of failed creations about machines that ran: these are among the
-    ``instances``. ``hourly_price`` is USD for one machine.
+    ``target`` and ``instances`` are None if they could not be read, and ``problem`` says why: such a group is Unknown and
+    gets no writes. ``failed`` is None if the provider does not report failures (no capability), and empty if nothing
+    failed. ``disputed`` are reports of failed creations of machines that ran: these machines are in ``instances``.
+    ``hourly_price`` is in USD for one machine.
     """
 
     ref: GroupRef
@@ -58,9 +58,10 @@ class GroupSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderSeen:
-    """What a provider said of itself; ``problem`` is set when it could not be refreshed. ``provisioning_classes`` are the
-    names of the classes of requests that it serves itself, ``machine_types`` those from which it makes groups, which then
-    have its ``capabilities``.
+    """The facts that a provider returned about itself; ``problem`` is set if its refresh failed.
+
+    ``provisioning_classes`` are the names of the classes of requests that it provisions itself. It creates groups from
+    ``machine_types``; these groups have its ``capabilities``.
     """
 
     name: str
@@ -77,11 +78,11 @@ class ProviderSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The world at ``now`` (epoch seconds). The snapshot holds every node and what runs on it.
+    """The state of cluster and clouds at ``now`` (seconds since the epoch). The snapshot has all nodes and their pods.
 
-    ``pending`` are pods without a node, in arrival order; ``priorities`` is the priority expander's text. ``removing``
-    are removals under way, by node name, as they stood before anything was read. ``quotas`` are CapacityQuotas, as they
-    were listed.
+    ``pending`` are pods without a node, in arrival order. ``priorities`` is the text of the priority expander's
+    ConfigMap. ``removing`` are the removals in progress by node name, as of before the reads of this loop. ``quotas``
+    are the CapacityQuotas in the order of the list call.
     """
 
     now: float

@@ -1,4 +1,4 @@
-"""Pods grouped by what scheduling can see of them.
+"""Pods grouped into classes by the fields that scheduling reads.
 
 Two pods of one class are interchangeable to every predicate, so that each predicate runs once per class.
 """
@@ -18,20 +18,20 @@ from nodewright.model.sharing import encode_part, is_content
 from nodewright.snapshot.requests import pod_requests
 
 T = TypeVar("T")
-# Numbers are never used again, so that what is remembered by number is never taken for another class.
+# Numbers are never used again, so that a value cached by number is never used for another class.
 _IDS = count()
 _MAX_PARTS = 2**14
-# Of a spec's fields; a pod that has a node shares the others with those like it, which have other nodes.
+# The fields of a spec after nodeName: pods of one class on different nodes share these.
 _BUT_NODE = slice(PodSpec.__struct_fields__.index("node_name") + 1, None)
 
 
 class PodClass:
-    """What the pods of one class have in common. Compared and hashed by identity.
+    """The common properties of the pods of one class. Compared and hashed by identity.
 
-    ``requests`` counts as an incoming pod, ``placed_requests`` as one that runs (in-place resizes). ``is_plain``
-    holds where, of nodes that a pod may use at all, only amounts decide how many of the class one takes; ``is_choosy``
-    where the pod says anything of which nodes these are. ``pod`` stands for the class: only its scheduling side may be
-    read.
+    ``requests`` are those of an incoming pod, ``placed_requests`` those of a running one (in-place resizes).
+    ``is_plain``: on nodes that admit the pod, only amounts of resources decide how many pods of the class fit.
+    ``is_choosy``: the pod restricts or extends the nodes that admit it. ``pod`` represents the class: read only its
+    fields for scheduling.
     """
 
     __slots__ = (
@@ -68,13 +68,13 @@ class PodClass:
 
     @property
     def has_anti_affinity(self) -> bool:
-        """Whether pods of this class keep others away from their domain."""
+        """Return whether pods of this class have anti-affinity, which keeps others away from their domain."""
         affinity = self.spec.affinity
         return affinity is not None and affinity.pod_anti_affinity is not None
 
 
 def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
-    """Remember a function's answer on the class, for what predicates compile once."""
+    """Cache a function's result on the class, for what predicates compile once."""
 
     def remembered(pod_class: PodClass) -> T:
         try:
@@ -87,7 +87,7 @@ def per_class(function: Callable[[PodClass], T]) -> Callable[[PodClass], T]:
 
 
 class _Known(NamedTuple):
-    """A class with parts of a pod of it; ``placed`` is what its spec says but for the node, empty for a pod that waits."""
+    """A class with parts of one of its pods; ``placed`` is the spec without the node, empty for a pending pod."""
 
     spec: PodSpec
     labels: Mapping[str, str]
@@ -99,24 +99,24 @@ class _Known(NamedTuple):
 
 
 class PodClasses:
-    """The table of classes; shared by a picture and all its forks."""
+    """The table of classes, shared by a snapshot and all its forks."""
 
     def __init__(self) -> None:
-        # A class lives as long as somebody speaks of it: every Job brings labels that never come back.
+        # Weak: a class lives as long as it is used elsewhere. Every Job brings labels that do not occur again.
         self._by_key: WeakValueDictionary[bytes, PodClass] = WeakValueDictionary()
         self._by_pod: dict[str, tuple[Pod, bool, PodClass]] = {}
         # Pods that were decoded together share their equal parts: these are held, so that their ids are theirs alone.
         self._by_parts: dict[tuple[object, ...], _Known] = {}
 
     def sort(self, pods: Iterable[Pod]) -> dict[PodClass, list[Pod]]:
-        """Pods without a node by class, in order of first appearance."""
+        """Return pods without a node by class, in order of first appearance."""
         found: dict[PodClass, list[Pod]] = {}
         for pod, alike in ask_once(pods, lambda pod: found.setdefault(self.of(pod), [])):
             alike.append(pod)
         return found
 
     def of(self, pod: Pod, *, placed: bool = False) -> PodClass:
-        """The class of a pod. ``spec.nodeName`` is a demand of a pending pod, and nothing of a placed one."""
+        """Return the class of a pod. ``spec.nodeName`` counts as a demand of a pending pod; for a placed pod it is ignored."""
         meta, spec = pod.metadata, pod.spec
         parts = (id(spec.containers), id(meta.labels), meta.namespace, placed)
         alike = self._by_parts.get(parts)
@@ -145,7 +145,7 @@ class PodClasses:
     def of_placed(self, pods: Iterable[Pod]) -> list[PodClass]:
         """Return the class of each of the pods, all of which are on nodes."""
         found, known_parts = list[PodClass](), self._by_parts
-        for pod in pods:  # all inline: this is asked of every pod when a picture is filled
+        for pod in pods:  # all inline: this runs for every pod when a snapshot is filled
             meta, spec, status, pod_class = pod.metadata, pod.spec, pod.status, None
             alike = known_parts.get((id(spec.containers), id(meta.labels), meta.namespace, True))
             if (
@@ -181,11 +181,11 @@ def kind_of(pod_class: PodClass) -> str:
 
 
 def ask_once(pods: Iterable[Pod], ask: Callable[[Pod], T]) -> Iterator[tuple[Pod, T]]:
-    """Every pod with the answer for it; pods that share all parts but their names are asked about once."""
+    """Yield every pod with the result of ``ask``; ``ask`` runs once for pods that share all parts except their names."""
     answered: dict[int, tuple[Pod, T]] = {}
     known: tuple[Pod, T] | None = None
     first, its = Pod(), ObjectMeta()
-    for pod in pods:  # all inline: this is asked of every pod, in every loop
+    for pod in pods:  # all inline: this runs for every pod in every loop
         meta = pod.metadata
         if meta.labels is not its.labels:
             known = answered.get(id(meta.labels))
@@ -228,26 +228,26 @@ def has_claim(volume: Volume) -> bool:
 
 
 def is_restricted(volume: Volume) -> bool:
-    """Whether a volume may keep its pod off some nodes; ConfigMaps, tokens and the like never do."""
+    """Return whether a volume may exclude some nodes; ConfigMaps, tokens and the like never do."""
     disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)
     return has_claim(volume) or any(disk is not None for disk in disks)
 
 
 def claim_key(pod: Pod, volume: Volume) -> str:
-    """``namespace/name`` of the claim behind a volume; an ephemeral volume's claim is ``<pod>-<volume>``."""
+    """Return ``namespace/name`` of a volume's claim; the claim of an ephemeral volume is ``<pod>-<volume>``."""
     claim = volume.persistent_volume_claim
     name = claim.claim_name if claim is not None else f"{pod.name}-{volume.name}"
     return f"{pod.metadata.namespace}/{name}"
 
 
 def has_only_parts(pod: Pod) -> bool:
-    """Whether spec, labels and namespace are all of a pod that its class is about."""
+    """Return whether spec, labels and namespace alone determine the class of a pod."""
     volumes = pod.spec.volumes
     return not _is_changing(pod) and (not volumes or not any(volume.ephemeral for volume in volumes))
 
 
 def _is_changing(pod: Pod) -> bool:
-    """Whether a pod is going, or has been given something else than its spec asks for."""
+    """Return whether a pod is terminating, or has other resources than its spec requests."""
     return pod.metadata.deletion_timestamp is not None or _is_resized(pod)
 
 
@@ -262,6 +262,6 @@ def _identity(pod: Pod) -> tuple[object, ...]:
 
 
 def _is_resized(pod: Pod) -> bool:
-    """Whether a status tells what containers have been given: it counts beside what they ask for."""
+    """Return whether a status reports the containers' resources, which count in addition to the requests."""
     statuses = pod.status.container_statuses + pod.status.init_container_statuses
     return bool(statuses) and any(status.resources for status in statuses)

@@ -1,4 +1,4 @@
-"""Where pods could move: found out anew in every loop, and looked up by few."""
+"""The nodes to which pods could move, computed anew in every loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -9,8 +9,7 @@ from nodewright.snapshot.node_pods import NodePods
 class PodPlaces(Mapping[str, str]):
     """The name of a node for each pod (its uid, or ``namespace/name``).
 
-    Kept by roll, in the order of its pods and empty for one without a place, so that pods are not gone through where
-    their node is as it was.
+    Stored per NodePods, in the order of its pods (empty: no place), so that unchanged nodes need no pass over their pods.
     """
 
     def __init__(self, rolls: Mapping[NodePods, Sequence[str]] | None = None) -> None:
@@ -29,12 +28,12 @@ class PodPlaces(Mapping[str, str]):
         return self._by_id[known_as]
 
     def of(self, node_pods: NodePods) -> Sequence[str]:
-        """The place of each pod of a roll, empty for one without."""
+        """Return the place of each pod of a node; empty: no place."""
         found = self._rolls.get(node_pods)
         return found if found is not None else [self._by_id.get(known_as, "") for known_as in node_pods.ids]
 
     def updated(self, later: "PodPlaces") -> "PodPlaces":
-        """With what was found out later."""
+        """Return these places, updated with later ones."""
         rolls = {
             node_pods: [new or old for new, old in zip(later.of(node_pods), self.of(node_pods), strict=True)]
             for node_pods in self._rolls

@@ -1,4 +1,4 @@
-"""Requests for capacity, and the templates of the pods that they are for."""
+"""ProvisioningRequests, their classes and the templates of their pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +10,7 @@ from nodewright.model.provisioning_request import PodTemplate, ProvisioningReque
 
 @dataclass(frozen=True, kw_only=True)
 class Provisioning:
-    """``requests`` in the order in which they were listed, ``templates`` by ``namespace/name``; ``classes`` say which
-    requests there may be.
-    """
+    """``requests`` in the order of the list call, ``templates`` by ``namespace/name``, ``classes`` of requests."""
 
     requests: tuple[ProvisioningRequest, ...] = ()
     templates: Mapping[str, PodTemplate] = field(default_factory=dict)

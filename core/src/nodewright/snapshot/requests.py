@@ -1,4 +1,4 @@
-"""What a pod asks of a node, by kube-scheduler's formula (behaviour/down.md B3.6)."""
+"""The resources that a pod requests from a node, by kube-scheduler's formula."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,19 +18,19 @@ _EXTENDED = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_
 
 
 def is_counted(name: str) -> bool:
-    """Whether the scheduler counts a resource of this name; any other name is ignored on both sides."""
+    """Return whether kube-scheduler counts a resource of this name. It ignores others, on pods and on nodes."""
     if name in _NATIVE or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name:
         return True
     return not name.startswith("requests.") and _EXTENDED.fullmatch(name) is not None
 
 
 def whole(name: str, quantity: Quantity) -> int:
-    """The integer the scheduler compares: millicores for cpu, whole units otherwise."""
+    """Return the integer that kube-scheduler compares: millicores for cpu, whole units for other resources."""
     return quantity.milli if name == "cpu" else quantity.value
 
 
 def node_amounts(resources: Resources) -> dict[str, int]:
-    """Allocatable or capacity of a node in comparable integers, counted resources and pods only."""
+    """Return a node's allocatable or capacity in comparable integers: only counted resources and pods."""
     return {
         name: min(whole(name, quantity), MAX_ALLOCATABLE)
         for name, quantity in resources.items()
@@ -39,7 +39,7 @@ def node_amounts(resources: Resources) -> dict[str, int]:
 
 
 def exact_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
-    """Exact totals in nano-units. ``placed`` counts an in-place resize of a pod that runs already."""
+    """Return exact totals in nano-units. ``placed``: the pod runs, and in-place resizes count."""
     spec, statuses = pod.spec, _statuses(pod) if placed else {}
     infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in pod.status.conditions)
 
@@ -66,10 +66,10 @@ def exact_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
 
 
 def pod_requests(pod: Pod, *, placed: bool) -> dict[str, int]:
-    """``exact_requests`` in comparable integers, rounded up once per pod.
+    """Return ``exact_requests`` in comparable integers, rounded up once per pod.
 
-    Zero requests are left out, and so are negative ones: no API server lets them through, and counted they would
-    make room for others. Names are interned: looking up one that is no equal but the same string costs a fifth.
+    Leave out zero requests, and negative ones, which would free resources for other pods (the API server refuses them).
+    Names are interned, because looking up the identical string is five times faster than an equal one.
     """
     exact = exact_requests(pod, placed=placed)
     amounts = {name: min(whole(name, Quantity(nano)), MAX_REQUEST) for name, nano in exact.items() if is_counted(name)}

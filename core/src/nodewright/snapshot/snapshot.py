@@ -1,4 +1,4 @@
-"""The forkable picture of a cluster: nodes as columns, pods as counts per class and node."""
+"""The snapshot of a cluster, which can be forked: nodes as columns, pods as counts per class and node."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -30,14 +30,14 @@ class Snapshot(NodeTable):
     def __init__(self, context: Context | None = None) -> None:
         super().__init__()
         self.context = context or Context()
-        # Classes and queries are only added, so that "how many were seen" says what a cache has covered; when
-        # too many classes have no pods left, they are dropped together with the caches.
+        # Classes and queries are only added, so that each cache needs only the number of those that it covers. When too
+        # many classes have no pods left, they are dropped together with the caches.
         self._placed: dict[PodClass, dict[int, int]] = {}
         self._counts: dict[DomainQuery, DomainCounts] = {}
         self._by_trait: dict[Trait, tuple[int, tuple[PodClass, ...]]] = {}
         self._by_mark: dict[Marks, tuple[int, dict[Hashable, tuple[PodClass, ...]]]] = {}
         self._watching: dict[PodClass, tuple[int, tuple[DomainQuery, ...]]] = {}
-        # What is ours alone; the rest is shared with a fork and copied before a write.
+        # Parts that only this snapshot uses. Other parts are shared with a fork and copied before a write.
         self._owned: set[PodClass] = set()
         self._owned_counts: set[DomainQuery] = set()
         self._pods: dict[int, tuple[Pod, ...]] = {}
@@ -46,7 +46,7 @@ class Snapshot(NodeTable):
         self._emptied = 0
 
     def fork(self) -> "Snapshot":
-        """A picture that starts equal and goes its own way."""
+        """Return a snapshot that starts equal and changes independently."""
         forked = Snapshot.__new__(Snapshot)
         self._fork_table(forked)
         forked.context = self.context
@@ -66,11 +66,11 @@ class Snapshot(NodeTable):
     # Nodes
 
     def add_nodes(self, nodes: list[Node]) -> slice:
-        """Append nodes without pods; answers their rows. Their names must be new."""
+        """Append nodes without pods. Return their rows. Their names must be new."""
         return self.append_nodes(nodes)
 
     def add_node(self, node: Node) -> int:
-        """Append one node; answers its row."""
+        """Append one node. Return its row."""
         row = len(self)
         self.add_nodes([node])
         return row
@@ -80,7 +80,7 @@ class Snapshot(NodeTable):
         return self.append_copies(template, count)
 
     def remove_node(self, row: int) -> None:
-        """Take a node and its pods away; the row stays, dead."""
+        """Remove a node and its pods. The row stays as a dead row."""
         if self.free[row, 0] != self.allocatable[row, 0]:  # a node without pods is in none of the classes
             for pod_class in [held for held, rows in self._placed.items() if row in rows]:
                 self.unplace(pod_class, row, self._placed[pod_class][row])
@@ -95,7 +95,7 @@ class Snapshot(NodeTable):
     # Pods
 
     def place(self, pod_class: PodClass, row: int, count: int = 1, pod: Pod | None = None) -> None:
-        """Put pods on a node, asking no predicate; ``pod`` remembers which one."""
+        """Put pods on a node without checking predicates. If ``pod`` is given, record it as one of the node's pods."""
         rows = self._own_rows(pod_class)
         rows[row] = rows.get(row, 0) + count
         amounts = self.request_row(pod_class, placed=True)
@@ -106,14 +106,14 @@ class Snapshot(NodeTable):
         self._count(pod_class, row, count)
 
     def place_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
-        """``place`` on many distinct nodes at once."""
+        """Put pods on many distinct nodes at once, as ``place`` does."""
         held = self._own_rows(pod_class)
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             held[row] = held.get(row, 0) + count
         self._count_many(pod_class, rows, counts)
 
     def place_pods(self, pods: Iterable[tuple[int, Sequence[Pod]]]) -> None:
-        """``place`` of pods that run on the nodes of these rows, and are remembered there."""
+        """Put running pods on the nodes of these rows, and record them there."""
         counts, classes_of = defaultdict[PodClass, Counter[int]](Counter), self.vocabulary.classes.of_placed
         for row, there in pods:
             classes = classes_of(there)
@@ -125,7 +125,7 @@ class Snapshot(NodeTable):
             self.place_many(pod_class, *as_columns(found))
 
     def unplace_many(self, pod_class: PodClass, rows: Ints, counts: Ints) -> None:
-        """The reverse of ``place_many``."""
+        """Undo ``place_many``."""
         held = self._own_rows(pod_class)
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
             held[row] -= count
@@ -141,7 +141,7 @@ class Snapshot(NodeTable):
             self._own_counts(query).add_many(query.domains(self)[rows], counts * query.weight(pod_class))
 
     def unplace(self, pod_class: PodClass, row: int, count: int = 1, pod: Pod | None = None) -> None:
-        """The reverse of ``place``; so many pods of the class must be there."""
+        """Undo ``place``. At least ``count`` pods of the class must be on the node."""
         rows = self._own_rows(pod_class)
         rows[row] -= count
         if not rows[row]:
@@ -160,25 +160,25 @@ class Snapshot(NodeTable):
             self._forget_empty()
 
     def pods(self, row: int) -> tuple[Pod, ...]:
-        """The known pods of a node, in the order in which they came."""
+        """Return the recorded pods of a node, in the order in which they were added."""
         return self._pods.get(row, ())
 
     def pod_classes(self, row: int) -> tuple[PodClass, ...]:
-        """The class of each of ``pods``."""
+        """Return the class of each of ``pods``."""
         return self._pod_classes.get(row, ())
 
     def name_pods(self, pod_class: PodClass, row: int, pods: Sequence[Pod]) -> None:
-        """Remember which pods of a class were placed on a node; ``place_many`` counts them only."""
+        """Record which pods of a class were placed on a node, because ``place_many`` only counts them."""
         self._pods[row] = (*self._pods.get(row, ()), *pods)
         self._pod_classes[row] = (*self._pod_classes.get(row, ()), *repeat(pod_class, len(pods)))
 
     def forget_pods(self, row: int, is_gone: Callable[[PodClass], bool]) -> None:
-        """Remember no pods of these classes on a node any more; ``unplace`` has counted them off."""
+        """Drop the recorded pods of these classes from a node. ``unplace`` has already reduced the counts."""
         kept = [place for place, pod_class in enumerate(self.pod_classes(row)) if not is_gone(pod_class)]
         self._pods[row], self._pod_classes[row] = _at(self.pods(row), kept), _at(self.pod_classes(row), kept)
 
     def of_pods(self, key: Hashable, rows: Iterable[int], compute: Callable[[tuple[Pod, ...]], T]) -> list[T]:
-        """What follows from the known pods of each node and from nothing else; computed again only if they change."""
+        """Return ``compute`` of each node's recorded pods, cached until they change; it must depend on nothing else."""
         known, found = self.vocabulary.of_pods.setdefault(key, {}), list[T]()
         for row in rows:
             pods = self._pods.get(row, ())
@@ -189,15 +189,15 @@ class Snapshot(NodeTable):
         return found
 
     def placements(self) -> Iterator[tuple[PodClass, Placements]]:
-        """Every class that has pods on nodes, with row → how many."""
+        """Return every class that has pods on nodes, with row → count."""
         return ((pod_class, rows) for pod_class, rows in self._placed.items() if rows)
 
     def rows_of(self, pod_class: PodClass) -> Placements:
-        """Where pods of a class are: row → how many."""
+        """Return where the pods of a class are: row → count."""
         return self._placed.get(pod_class, {})
 
     def placed_classes(self, trait: Trait) -> tuple[PodClass, ...]:
-        """Classes with a trait that have, or had, pods on nodes; the same tuple until another one comes."""
+        """Return the classes with a trait that have or had pods on nodes; the same tuple until there is another class."""
         seen, found = self._by_trait.get(trait, (0, ()))
         if seen < len(self._placed):
             found += tuple(pod_class for pod_class in islice(self._placed, seen, None) if trait(pod_class))
@@ -205,7 +205,7 @@ class Snapshot(NodeTable):
         return found
 
     def placed_by(self, marks: Marks) -> Mapping[Hashable, tuple[PodClass, ...]]:
-        """Classes that have, or had, pods on nodes, by their marks; the same mapping until a marked one comes."""
+        """Return the classes that have or had pods on nodes, by mark; the same mapping until there is another class."""
         seen, found = self._by_mark.get(marks, (0, {}))
         if seen < len(self._placed):
             fresh = [(mark, other) for other in islice(self._placed, seen, None) for mark in marks(other)]
@@ -217,11 +217,11 @@ class Snapshot(NodeTable):
 
     @property
     def guarded(self) -> tuple[PodClass, ...]:
-        """Classes with required anti-affinity that have, or had, pods on nodes: they keep others away."""
+        """Return the classes with required anti-affinity that have or had pods on nodes."""
         return self.placed_classes(_IS_GUARDED)
 
     def request_row(self, pod_class: PodClass, *, placed: bool = False) -> Ints:
-        """What one pod adds to a row of ``used``: as an incoming pod, or as one that runs."""
+        """Return what one incoming (or ``placed``) pod adds to a row of ``used``."""
         key = "placed_row" if placed else "request_row"
         known: Ints | None = pod_class.compiled.get(key)
         resources = self.vocabulary.resources
@@ -240,7 +240,7 @@ class Snapshot(NodeTable):
     # Counts per domain
 
     def domain_counts(self, query: DomainQuery) -> DomainCounts:
-        """Counts for a query, kept current from now on; to be read only, and until the snapshot changes."""
+        """Return the counts of a query. Read them only, and only until the snapshot changes."""
         held = self._counts.get(query)
         if held is None:
             held = self._counts[query] = self._counted(query)
@@ -261,7 +261,7 @@ class Snapshot(NodeTable):
         return counts
 
     def _candidates(self, query: DomainQuery) -> Iterable[PodClass]:
-        """Placed classes among which are all that a query counts."""
+        """Return placed classes that include all classes that a query counts."""
         if query.shortlist is None:
             return self._placed
         index = self.placed_by(query.shortlist.marks)
@@ -273,7 +273,7 @@ class Snapshot(NodeTable):
             self._own_counts(query).add_pods(domain, count * query.weight(pod_class))
 
     def _watchers(self, pod_class: PodClass) -> tuple[DomainQuery, ...]:
-        """The queries that count pods of a class."""
+        """Return the queries that count pods of a class."""
         seen, found = self._watching.get(pod_class, (0, ()))
         if seen < len(self._counts):
             found += tuple(query for query in islice(self._counts, seen, None) if query.weight(pod_class))
@@ -288,7 +288,7 @@ class Snapshot(NodeTable):
         return counts
 
     def _forget_empty(self) -> None:
-        """Drop classes without pods: in a picture that lives long most classes are of the past."""
+        """Drop classes without pods. In a long-lived snapshot most classes have no pods any more."""
         self._placed = {pod_class: rows for pod_class, rows in self._placed.items() if rows}
         self._owned.intersection_update(self._placed)
         self._by_trait, self._by_mark, self._watching, self._emptied = {}, {}, {}, 0

@@ -1,4 +1,4 @@
-"""Controllers and disruption budgets: what says which pods may be moved."""
+"""Controllers and disruption budgets, which decide which pods may be moved."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +18,9 @@ Controller = ReplicaSet | ReplicationController | StatefulSet | Job | DaemonSet
 
 @dataclass(frozen=True, kw_only=True)
 class Workloads:
-    """``controllers`` maps (kind, ``namespace/name``) to the object; None: nobody listed them, so that owners are
-    taken on trust.
+    """``controllers`` maps (kind, ``namespace/name``) to the object.
+
+    None: controllers were not listed, and every controller that a pod names is assumed to exist.
     """
 
     controllers: Mapping[tuple[str, str], Controller] | None = None
@@ -27,7 +28,7 @@ class Workloads:
 
     @staticmethod
     def of(objects: ClusterObjects, *, listed: bool = True) -> "Workloads":
-        """Those of one list call; ``listed`` says whether controllers were asked for at all."""
+        """Return the workloads of a list call; ``listed`` says whether controllers were listed at all."""
         held: tuple[Iterable[Controller], ...] = (
             objects.replica_sets,
             objects.replication_controllers,
