@@ -109,8 +109,9 @@ class ProvisioningRequest(Object, frozen=True, kw_only=True):
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for which no capacity was found ``at`` this time (seconds since the epoch); it is tried again ``wait``
-    seconds later.
+    """A request for which no capacity was found at the time ``at`` (seconds since the epoch).
+
+    It is tried again ``wait`` seconds later.
     """
 
     at: float
