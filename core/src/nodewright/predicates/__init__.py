@@ -1,4 +1,4 @@
-"""kube-scheduler's filters: one file each, as a mask over nodes and an explanation for one (design.md §5)."""
+"""kube-scheduler's filters, one file each: a mask over many nodes, and an explanation for one node."""
 
 from nodewright.predicates.check import capacity, explain, feasible, is_admitted, static_fit, static_key
 from nodewright.predicates.inter_pod_affinity import has_guards, is_countable

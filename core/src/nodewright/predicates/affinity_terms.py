@@ -1,4 +1,4 @@
-"""Required pod (anti-)affinity terms, parsed: whom they are about, and where."""
+"""Parsed terms of required pod affinity and anti-affinity."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Term:
     namespace_selector: Selector | None
 
     def is_about(self, pod: PodClass, namespace_labels: Labels) -> bool:
-        """Whether the term concerns a pod, given the labels that count as those of its namespace."""
+        """Return whether the term selects a pod whose namespace has these labels."""
         if pod.namespace not in self.namespaces and not self._selects(namespace_labels):
             return False
         return self.selector is not None and self.selector.matches(pod.labels)
@@ -32,7 +32,7 @@ class Term:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Terms:
-    """All required terms of a pod. One unusable selector voids all terms of its kind; ``broken`` names the kind."""
+    """All required terms of a pod. An invalid selector voids all terms of its kind; ``broken`` names the kind."""
 
     affinity: tuple[Term, ...]
     anti_affinity: tuple[Term, ...]
@@ -41,7 +41,7 @@ class Terms:
 
 @per_class
 def terms_of(pod: PodClass) -> Terms:
-    """The terms as the pod states them, for a pod that is on a node."""
+    """Return the terms as the pod states them, for a pod that is on a node."""
     stated = pod.spec.affinity
     affinity = _parse(pod, stated.pod_affinity if stated else None)
     anti_affinity = _parse(pod, stated.pod_anti_affinity if stated else None)
@@ -55,16 +55,16 @@ def terms_of(pod: PodClass) -> Terms:
 
 @per_class
 def marks_of_guard(pod: PodClass) -> frozenset[tuple[str, str] | None]:
-    """Labels that tell whom the class's anti-affinity is about; None where no label is plain to see."""
+    """Return a label of the pods that each anti-affinity term selects; None for a term without a single such label."""
     selectors = (term.selector for term in terms_of(pod).anti_affinity)
     return frozenset(selector.label for selector in selectors if selector is not None)
 
 
 def with_selected(terms: tuple[Term, ...], namespaces: Namespaces) -> tuple[Term, ...]:
-    """The terms as kube-scheduler sees them on an incoming pod.
+    """Return the terms as kube-scheduler evaluates them for an incoming pod.
 
-    The names of the namespaces that a non-empty selector selects join those listed; the selector itself stays,
-    and is then asked about no labels at all (docs/adr/0002-namespace-selector-quirk.md).
+    The namespaces that a non-empty selector matches are added to the listed ones. The selector itself stays, and is then
+    matched against an empty set of labels (docs/adr/0002-namespace-selector-quirk.md).
     """
     return tuple(_with_selected(term, namespaces) for term in terms)
 

@@ -1,4 +1,4 @@
-"""Does a pod fit? All predicates together, in kube-scheduler's default order."""
+"""Check whether pods fit on nodes: all predicates together, in kube-scheduler's default order."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ FILTERS: tuple[Predicate, ...] = (
 
 
 def feasible(snapshot: Snapshot, pod: PodClass, window: slice | None = None) -> Mask:
-    """Live rows of the window that take one more pod of the class. The mask is the caller's."""
+    """Return a mask of the live rows that take one more pod of the class. The caller may change the mask."""
     window = window or slice(0, len(snapshot))
     for predicate in _refusing(pod):
         if predicate.refuse_pod(snapshot, pod) is not None:
@@ -55,7 +55,7 @@ def feasible(snapshot: Snapshot, pod: PodClass, window: slice | None = None) -> 
 
 
 def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
-    """Live rows of the window that pass whatever depends on the node alone. The mask is the caller's."""
+    """Return a mask of the live rows that pass all static predicates. The caller may change the mask."""
     found: Mask = snapshot.alive[window].copy()
     for predicate in _static(pod):
         passing = predicate.mask(snapshot, pod, window)
@@ -65,14 +65,14 @@ def static_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 
 
 def is_admitted(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
-    """Live rows of the window that take pods of a class whose ``is_plain`` holds, given room."""
+    """Return a mask of the live rows that take pods of a plain class (``is_plain``) if resources are free."""
     if any(predicate.refuse_pod(snapshot, pod) is not None for predicate in _refusing(pod)):
         return np.zeros(window.stop - window.start, dtype=np.bool_)
     return static_fit(snapshot, pod, window)
 
 
 def static_key(pod: PodClass) -> tuple[object, ...]:
-    """Plain classes of one key are admitted to the same nodes."""
+    """Return a key: plain classes with the same key are admitted to the same nodes."""
     return _static_key(pod) if pod.is_choosy else ()
 
 
@@ -85,13 +85,13 @@ def _static_key(pod: PodClass) -> tuple[object, ...]:
 
 
 def capacity(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
-    """How many more pods of a class whose ``is_plain`` holds each row takes; 0 where it takes none."""
+    """Return how many more pods of a plain class (``is_plain``) each row takes."""
     mask = feasible(snapshot, pod, window)
     return np.where(mask, node_resources_fit.amounts_room(snapshot, pod, window), 0)
 
 
 def explain(snapshot: Snapshot, pod: PodClass, row: int) -> Rejection | None:
-    """Why the node of a row does not take one more pod of the class, None when it does."""
+    """Return why the node of a row does not take one more pod of the class; None if it does."""
     for predicate in _refusing(pod):
         reasons = predicate.refuse_pod(snapshot, pod)
         if reasons is not None:

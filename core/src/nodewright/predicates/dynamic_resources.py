@@ -1,4 +1,4 @@
-"""DynamicResources: pods with resource claims are outside of what nodewright can place, for now."""
+"""DynamicResources: nodewright cannot place pods with resource claims yet."""
 
 from nodewright.predicates.predicate import Predicate, Texts
 from nodewright.snapshot.column import Mask

@@ -1,4 +1,4 @@
-"""InterPodAffinity: required affinity and anti-affinity of the pod, and of the pods already there."""
+"""InterPodAffinity: required affinity and anti-affinity of the pod, and anti-affinity of pods on the nodes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ Counted = tuple[str, DomainQuery]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Demand:
-    """What an incoming pod demands, compiled: one query per topology key.
+    """The compiled terms of an incoming pod: one query per topology key.
 
-    ``wanted`` counts pods that every affinity term is about, ``unwanted`` pods that some anti-affinity term of
-    the key is about. ``starts`` tells whether the pod may be the first of the company it seeks.
+    ``wanted`` counts pods that all affinity terms select; ``unwanted`` counts pods that any anti-affinity term of the key
+    selects. ``starts``: the pod selects itself, so it may be placed where no wanted pod exists anywhere.
     """
 
     names: tuple[frozenset[str], ...]
@@ -36,17 +36,17 @@ class _Demand:
 
 
 def is_guarded_against(snapshot: Snapshot, pod: PodClass) -> bool:
-    """Whether anti-affinity of some pod on a node is about pods of this class."""
+    """Return whether the anti-affinity of any pod on a node selects pods of this class."""
     return any(snapshot.domain_counts(query).total for _, query in _guards(snapshot, pod))
 
 
 def is_countable(snapshot: Snapshot, pod: PodClass) -> bool:
-    """Whether only amounts keep pods of the class apart."""
+    """Return whether only amounts of resources limit the pods of the class per node."""
     return pod.is_plain and not is_guarded_against(snapshot, pod)
 
 
 def has_guards(snapshot: Snapshot) -> bool:
-    """Whether any pod on a node, now or before, had anti-affinity."""
+    """Return whether any pod on a node, now or before, had anti-affinity."""
     return bool(snapshot.placed_by(marks_of_guard))
 
 
@@ -55,7 +55,7 @@ def _domains(key: str) -> Callable[[NodeTable], Ids]:
 
 
 def _demand(pod: PodClass, namespaces: Namespaces) -> _Demand:
-    """Compiled once, and again where the namespaces have changed in a way that matters."""
+    """Return the compiled terms, cached until the selected namespaces change."""
     known: tuple[Namespaces, _Demand] | None = pod.compiled.get(_demand)
     if known is not None and known[0] is namespaces:
         return known[1]
@@ -144,7 +144,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
 
 
 def _company_mask(snapshot: Snapshot, demand: _Demand, window: slice) -> Mask:
-    """Rows that have every key of the affinity terms, and company in each of those domains."""
+    """Return a mask of the rows with every key of the affinity terms and wanted pods in each of these domains."""
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     counted = [(snapshot.labels(key)[window], snapshot.domain_counts(query)) for key, query in demand.wanted]
     first = demand.starts and not any(counts.total for _, counts in counted)
@@ -173,12 +173,12 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
 def _has_company(snapshot: Snapshot, demand: _Demand, labels: Mapping[str, str]) -> bool:
     if any(key not in labels for key, _ in demand.wanted):
         return False
-    nobody = not any(snapshot.domain_counts(query).total for _, query in demand.wanted)
-    return (nobody and demand.starts) or all(_pods_near(snapshot, labels, counted) for counted in demand.wanted)
+    none_exists = not any(snapshot.domain_counts(query).total for _, query in demand.wanted)
+    return (none_exists and demand.starts) or all(_pods_near(snapshot, labels, counted) for counted in demand.wanted)
 
 
 def _pods_near(snapshot: Snapshot, labels: Mapping[str, str], counted: Counted) -> int:
-    """Counted pods in the domain of a node with these labels; none where it lacks the key."""
+    """Return the number of counted pods in the domain of a node with these labels; 0 if it lacks the key."""
     key, query = counted
     value = labels.get(key)
     if value is None:

@@ -17,9 +17,9 @@ CONFLICT_REASON = "pod affinity terms conflict"
 
 @per_class
 def named_nodes(pod: PodClass) -> frozenset[str] | None:
-    """The names outside which PreFilter looks at no node; None when any term leaves the name open.
+    """Return the names of the only nodes that PreFilter admits; None if a term does not restrict the name.
 
-    Lists of several names are taken here, though the filter itself then refuses them.
+    A list of several names counts here, although the filter itself then refuses it.
     """
     selector = demand_of(pod).selector
     if selector is None or not selector.node_selector_terms:
@@ -48,7 +48,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
         return None
     if names is None:
         return demand_column(snapshot, demand)[window]
-    # A DaemonSet's pods name one node each: a column for every one of them would be mostly false.
+    # Each pod of a DaemonSet names one node: a column per pod would be mostly false.
     found = np.zeros(window.stop - window.start, dtype=np.bool_)
     for row in _rows_of(snapshot, names, window):
         found[row - window.start] = demand.mask(snapshot, slice(row, row + 1))[0]

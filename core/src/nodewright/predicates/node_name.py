@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes nowhere else."""
+"""NodeName: a pod with ``spec.nodeName`` fits only on that node."""
 
 import numpy as np
 

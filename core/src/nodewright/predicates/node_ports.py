@@ -1,4 +1,4 @@
-"""NodePorts: no host port that another pod of the node holds."""
+"""NodePorts: a pod needs host ports that no other pod of the node uses."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ Port = tuple[str, str, int]
 
 @per_class
 def host_ports(pod: PodClass) -> frozenset[Port]:
-    """The ports of the node that a pod holds while it runs; init containers that end hold none."""
+    """Return the host ports that a pod uses while it runs, without those of init containers that end."""
     return frozenset(_ports(pod.spec))
 
 
@@ -36,13 +36,13 @@ def _overlap(one: frozenset[Port], other: frozenset[Port]) -> bool:
 
 
 def _clash(one: Port, other: Port) -> bool:
-    """The same number and protocol on one address; the unspecified IPv4 address is every address."""
+    """Return whether two ports conflict: same number and protocol on one address, where 0.0.0.0 is every address."""
     return one[1:] == other[1:] and (one[0] == other[0] or _ANY_ADDRESS in (one[0], other[0]))
 
 
 @per_class
 def _rivals(pod: PodClass) -> DomainQuery:
-    """Counts, per node, pods that hold a port which this class wants."""
+    """Return a query that counts, per node, pods with a conflicting host port."""
     return DomainQuery(row_numbers, lambda other: _overlap(host_ports(pod), host_ports(other)))
 
 

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: what is free of every requested resource, and one more pod."""
+"""NodeResourcesFit: the node has enough free of every requested resource, and can hold one more pod."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ UNLIMITED = np.iinfo(np.int64).max
 
 
 def _demand(snapshot: Snapshot, pod: PodClass) -> tuple[tuple[int, int], ...]:
-    """Column and amount of everything the class asks, pods first."""
+    """Return the column and amount of every requested resource, pods first."""
     row = snapshot.request_row(pod)
     known: tuple[tuple[int, int], ...] | None = pod.compiled.get(_demand)
     if known is None:
@@ -24,7 +24,7 @@ def _demand(snapshot: Snapshot, pod: PodClass) -> tuple[tuple[int, int], ...]:
 
 
 def amounts_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
-    """Rows that take one more pod of the class, by amounts and number of pods alone."""
+    """Return a mask of the rows that take one more pod, by resources and number of pods only."""
     (column, amount), *others = _demand(snapshot, pod)
     free = snapshot.free
     found: Mask = free[window, column] >= amount
@@ -34,7 +34,7 @@ def amounts_fit(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask:
 
 
 def amounts_room(snapshot: Snapshot, pod: PodClass, window: slice) -> Ints:
-    """How many more pods of the class the rows take, by amounts and number of pods alone."""
+    """Return how many more pods the rows take, by resources and number of pods only."""
     placed = snapshot.request_row(pod, placed=True)
     room: Ints | None = None
     for column, amount in _demand(snapshot, pod):

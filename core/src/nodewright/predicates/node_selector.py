@@ -1,4 +1,4 @@
-"""Node selectors, as columns over many nodes and as a test of one (component-helpers' nodeaffinity)."""
+"""Node selectors, as columns over many nodes and as a test of one node (as in component-helpers' nodeaffinity)."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -30,18 +30,18 @@ class NodeDemand:
 
     @property
     def is_free(self) -> bool:
-        """Whether every node will do."""
+        """Return whether every node meets the demand."""
         return not self.equal and self.selector is None
 
     def mask(self, table: NodeTable, window: slice) -> Mask:
-        """Rows of the window that meet the demand."""
+        """Return a mask of the rows that meet the demand."""
         parts = [_has_value(table, window, key, value) for key, value in self.equal]
         if self.selector is not None:
             parts.append(selector_mask(table, window, self.selector))
         return _all(parts, window)
 
     def holds(self, node: Node) -> bool:
-        """Whether a node meets the demand."""
+        """Return whether a node meets the demand."""
         labels = node.metadata.labels
         if any(labels.get(key) != value for key, value in self.equal):
             return False
@@ -50,21 +50,21 @@ class NodeDemand:
 
 @per_class
 def demand_of(pod: PodClass) -> NodeDemand:
-    """What the pods of a class ask of their node."""
+    """Return the demand of the pods of a class on their node."""
     affinity = pod.spec.affinity
     node_affinity = affinity.node_affinity if affinity else None
     return NodeDemand(pod.spec.node_selector, node_affinity.required if node_affinity else None)
 
 
 def demand_column(table: NodeTable, demand: NodeDemand) -> Mask:
-    """Rows of the table that meet a demand; kept, and shared by equal demands."""
+    """Return a mask of the rows that meet a demand; cached for all equal demands."""
     return table.column(demand.key, demand.mask)
 
 
 def matches_node(selector: NodeSelector, labels: Labels, name: str = "") -> bool:
-    """Whether some term matches; a term that is empty, or holds an unusable requirement, never does.
+    """Return whether any term matches. A term that is empty or has an invalid requirement never matches.
 
-    Without a name, field requirements are not looked at (PersistentVolumes).
+    Without a name, field requirements are ignored (PersistentVolumes).
     """
     return any(_term_holds(term, labels, name) for term in selector.node_selector_terms)
 
@@ -91,7 +91,7 @@ def _field_holds(requirement: Requirement, name: str) -> bool:
 
 
 def selector_mask(table: NodeTable, window: slice, selector: NodeSelector, *, named: bool = True) -> Mask:
-    """Rows of the window that match some term; ``named`` lets terms ask for node names."""
+    """Return a mask of the rows that match any term; ``named``: field requirements on node names count."""
     found = np.zeros(window.stop - window.start, dtype=np.bool_)
     for term in selector.node_selector_terms:
         passing = _term_mask(table, window, term, named=named)
@@ -101,7 +101,7 @@ def selector_mask(table: NodeTable, window: slice, selector: NodeSelector, *, na
 
 
 def _term_mask(table: NodeTable, window: slice, term: NodeSelectorTerm, *, named: bool) -> Mask | None:
-    """Rows that match a term, None for a term that never does."""
+    """Return a mask of the rows that match a term; None if it never matches."""
     if not term.match_expressions and not term.match_fields:
         return None
     conditions = [parse_condition(requirement, compare=True) for requirement in term.match_expressions]
@@ -114,7 +114,7 @@ def _term_mask(table: NodeTable, window: slice, term: NodeSelectorTerm, *, named
 
 
 def condition_mask(table: NodeTable, window: slice, condition: Condition) -> Mask:
-    """Rows of the window whose labels meet a condition."""
+    """Return a mask of the rows whose labels meet a condition."""
     ids = table.labels(condition.key)[window]
     match condition.operator:
         case "In":

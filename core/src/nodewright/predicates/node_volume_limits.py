@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: no more CSI volumes on a node than its driver attaches."""
+"""NodeVolumeLimits: a node has at most as many CSI volumes as its driver can attach."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class _Attachment(NamedTuple):
 
 @per_context
 def _attachments(pod: PodClass, context: Context) -> frozenset[_Attachment]:
-    """What a pod of the class attaches."""
+    """Return the volumes that a pod of the class attaches."""
     claimed = (_of_claim(key, claim, context) for _, key, claim in claims_of(pod, context) if claim is not None)
     inline = (_of_inline(volume) for volume in pod.spec.volumes)
     return frozenset(found for found in (*claimed, *inline) if found is not None)
@@ -87,7 +87,7 @@ def _name_ids(table: NodeTable, window: slice) -> Ids:
 
 
 def _limits(snapshot: Snapshot, driver: str, window: slice) -> Ints:
-    """Per row how many volumes of a driver a node attaches."""
+    """Return per row the limit of volumes of a driver."""
     names, context = _names(snapshot)[window], snapshot.context
     key = (_limits, driver, snapshot.vocabulary)
     known: Ints | None = context.memo.get(key)
@@ -103,7 +103,7 @@ def _limits(snapshot: Snapshot, driver: str, window: slice) -> Ints:
 
 
 def _attached(context: Context, driver: str) -> DomainQuery:
-    """Counts, per node, volumes of a driver once for every pod that holds them: no fewer than are attached."""
+    """Return a query that counts, per node, a driver's volumes once per pod: an upper bound of those attached."""
     key = (_attached, driver)
     query: DomainQuery | None = context.memo.get(key)
     if query is None:
@@ -134,7 +134,7 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
         held = snapshot.domain_counts(_attached(snapshot.context, driver)).pods_at(row_numbers(snapshot)[window])
         wanted = sum(1 for attachment in fresh if attachment.driver == driver)
         tight |= limits - wanted < held
-    # Shared volumes were counted several times: only where the bound is passed are they told apart.
+    # Shared volumes were counted several times. Where this upper bound exceeds the limit, count exactly.
     for offset in np.flatnonzero(tight).tolist():
         tight[offset] = _explain(snapshot, pod, window.start + offset) is not None
     return ~tight
@@ -158,7 +158,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
 
 
 def _counted(attachments: frozenset[_Attachment], csi_node: CsiNode | None) -> set[tuple[str, str]]:
-    """Driver and handle of the volumes that CSI attaches on a node."""
+    """Return driver and handle of the volumes that CSI attaches on a node."""
     migrated = csi_node.metadata.annotations.get(_MIGRATED_ANNOTATION, "").split(",") if csi_node else ()
     return {(a.driver, a.handle) for a in attachments if not a.in_tree or a.in_tree in migrated}
 

@@ -1,4 +1,4 @@
-"""PodTopologySpread: hard spread constraints hold with one more pod."""
+"""PodTopologySpread: the hard spread constraints must hold with one more pod."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from nodewright.snapshot.snapshot import Snapshot
 SKEW_REASON = "node(s) didn't match pod topology spread constraints"
 KEY_REASON = f"{SKEW_REASON} (missing required label)"
 SELECTOR_REASON = "getting pod's hard topology spread constraints: a label selector breaks the rules for labels"
-# The scheduler's least count when no domain exists and none is asked for.
+# kube-scheduler's smallest count if no domain exists and minDomains is not set.
 _NO_DOMAIN = 2**31 - 1
 
 
@@ -37,7 +37,7 @@ class _Nodes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Constraint:
-    """One hard constraint, compiled. ``own`` is 1 where the pod itself is counted."""
+    """One compiled hard constraint. ``own`` is 1 if its selector matches the pod itself, or else 0."""
 
     key: str
     max_skew: int
@@ -51,18 +51,18 @@ def _hard(pod: PodClass) -> list[TopologySpreadConstraint]:
 
 
 def _selector(pod: PodClass, constraint: TopologySpreadConstraint) -> Selector | None:
-    """The selector with the pod's own values of matchLabelKeys; None matches nothing."""
+    """Return the selector with the pod's own values of matchLabelKeys; None: it matches nothing."""
     parsed = parse_selector(constraint.label_selector) if constraint.label_selector else None
     own = [key for key in constraint.match_label_keys if key in pod.labels]
     if not own:
         return parsed
-    # No selector and the keys alone: the scheduler takes the keys.
+    # Without a selector, kube-scheduler uses the keys alone.
     conditions = [Condition(key, "In", frozenset([pod.labels[key]])) for key in own]
     return Selector((*conditions, *(parsed.conditions if parsed else ())))
 
 
 def _counts_for(pod: PodClass, other: PodClass, selector: Selector | None) -> bool:
-    """Whether other pods count: same namespace, not terminating; an empty selector counts nobody."""
+    """Return whether other pods count: same namespace, not terminating, selected. An empty selector selects no pod."""
     if selector is None or selector.is_everything or other.terminating:
         return False
     return other.namespace == pod.namespace and selector.matches(other.labels)
@@ -99,7 +99,7 @@ def _compile(pod: PodClass, constraint: TopologySpreadConstraint, keys: tuple[st
 
 
 def _participants(table: NodeTable, window: slice, nodes: _Nodes) -> Ids:
-    """Domain ids of the nodes that take part; -1 elsewhere."""
+    """Return the domain ids of the nodes that take part; -1 for other nodes."""
     ids: Ids = table.labels(nodes.key)[window].copy()
     for key in nodes.keys:
         ids[table.labels(key)[window] < 0] = -1
@@ -123,20 +123,20 @@ def _mask(snapshot: Snapshot, pod: PodClass, window: slice) -> Mask | None:
 
 @dataclass(frozen=True, eq=False)
 class Skew:
-    """One constraint that counts the pods of the class itself, with the least count that holds now."""
+    """One constraint that counts the pods of the class itself, with the smallest count of a domain now."""
 
     _constraint: _Constraint
     _least: int
 
     def room(self, snapshot: Snapshot, window: slice) -> Ints:
-        """How many more pods each row takes while the least stays as it is."""
+        """Return how many more pods each row takes while the smallest count does not change."""
         counts = snapshot.domain_counts(self._constraint.query)
         ids = snapshot.labels(self._constraint.key)[window]
         found: Ints = self._constraint.max_skew + self._least - counts.pods_at(ids)
         return found
 
     def is_pinned(self, snapshot: Snapshot, window: slice, full: Mask) -> bool:
-        """Whether one of the rows that are full holds the least: then no pod of the class changes it."""
+        """Return whether a full row is in a domain with the smallest count: then pods of the class cannot change it."""
         counts = snapshot.domain_counts(self._constraint.query)
         ids = self._constraint.query.domains(snapshot)[window]
         fixed = self._least == 0 or self._constraint.min_domains <= 1
@@ -144,13 +144,13 @@ class Skew:
 
 
 def skews(snapshot: Snapshot, pod: PodClass) -> tuple[Skew, ...]:
-    """The constraints of a class that its own pods bring nearer to their limit."""
+    """Return the constraints of a class that count its own pods."""
     own = (constraint for constraint in _constraints(pod) if constraint.own)
     return tuple(Skew(one, _least(snapshot.domain_counts(one.query), one.min_domains)) for one in own)
 
 
 def _least(counts: DomainCounts, min_domains: int) -> int:
-    """The smallest count of a domain, 0 while there are fewer domains than asked for."""
+    """Return the smallest count of a domain; 0 if there are fewer domains than ``min_domains``."""
     existing = counts.pods[counts.nodes > 0]
     if len(existing) < min_domains:
         return 0

@@ -1,4 +1,4 @@
-"""What a predicate is: one kube-scheduler filter, as a mask over nodes and as an explanation for one."""
+"""The type of a predicate: one kube-scheduler filter, as a mask over nodes and as an explanation for one node."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ Texts = tuple[str, ...]
 
 
 def always(_: PodClass) -> bool:
-    """Every pod concerns the predicate."""
+    """Return True: the predicate concerns every pod."""
     return True
 
 
 def never(_: Snapshot, __: PodClass) -> Texts | None:
-    """The predicate has nothing to say about a pod as a whole."""
+    """Return None: the predicate never refuses a pod for all nodes."""
     return None
 
 
@@ -24,11 +24,11 @@ def never(_: Snapshot, __: PodClass) -> Texts | None:
 class Predicate:
     """One filter of kube-scheduler, under the name of its plugin.
 
-    ``mask`` tells for the rows of a window which nodes pass, None where all do; what it says of dead rows means
-    nothing. ``explain`` gives the scheduler's texts for one row, None where the node passes: it looks at objects where
-    the mask looks at columns, so that each checks the other. ``refuse_pod`` gives the texts with which the
-    plugin's PreFilter turns the pod away from every node. ``concerns`` tells, once per class, whether the predicate
-    can ever refuse such a pod. A ``static`` predicate depends on the node alone, never on pods or volumes.
+    ``mask`` returns which rows of a window pass; None: all pass. Its values for dead rows have no meaning. ``explain``
+    returns kube-scheduler's texts for one row; None: the node passes. ``explain`` reads objects and ``mask`` reads
+    columns, so that tests can compare them. ``refuse_pod`` returns the texts with which the plugin's PreFilter refuses
+    the pod for all nodes. ``concerns`` returns, once per class, whether the predicate can refuse such a pod at all. A
+    ``static`` predicate depends only on the node, never on pods or volumes.
     """
 
     name: str

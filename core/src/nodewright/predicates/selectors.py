@@ -1,6 +1,6 @@
-"""Label selectors by apimachinery's rules: what is legal, and what matches.
+"""Label selectors by apimachinery's rules: validation and matching.
 
-Input is hostile: a selector that breaks a rule is unusable and matches nothing; it never raises.
+Input may be hostile: an invalid selector matches nothing and never raises an exception.
 """
 
 import re
@@ -23,12 +23,12 @@ _ARITY = {"In": range(1, 2**31), "NotIn": range(1, 2**31), "Exists": range(1), "
 
 
 def is_label_key(key: str) -> bool:
-    """Whether this is a qualified name: ``[prefix/]name``."""
+    """Return whether this is a qualified name: ``[prefix/]name``."""
     return len(key) <= _MAX_PREFIX + 1 + _MAX_NAME and _is_short_key(key)
 
 
 def is_label_value(value: str) -> bool:
-    """Whether this may be a label's value."""
+    """Return whether this is a valid label value."""
     return len(value) <= _MAX_NAME and _is_short_value(value)
 
 
@@ -46,7 +46,7 @@ def _is_short_value(value: str) -> bool:
 
 
 def parse_int64(text: str) -> int | None:
-    """A decimal number as Go's ParseInt reads it, None where it refuses."""
+    """Return the decimal number as Go's ParseInt reads it; None if it refuses the text."""
     if len(text) > _MAX_TEXT or _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)
@@ -54,7 +54,7 @@ def parse_int64(text: str) -> int | None:
 
 
 class Condition:
-    """One legal requirement on labels."""
+    """One valid requirement on labels."""
 
     __slots__ = ("bound", "key", "operator", "values")
 
@@ -78,7 +78,7 @@ class Condition:
         return value is not None and self.compares(value)
 
     def compares(self, value: str) -> bool:
-        """Gt or Lt between a label's value and the bound."""
+        """Return whether a label's value is greater (Gt) or less (Lt) than the bound."""
         number = parse_int64(value)
         if number is None:
             return False
@@ -86,7 +86,7 @@ class Condition:
 
 
 def parse_condition(requirement: Requirement, *, compare: bool = False) -> Condition | None:
-    """The requirement if it is legal; ``compare`` also allows Gt and Lt, which only nodes may be asked."""
+    """Return the condition; None if it is invalid. ``compare`` allows Gt and Lt, which are valid for nodes only."""
     operator, values = requirement.operator, requirement.values
     if not is_label_key(requirement.key) or not all(map(is_label_value, values)):
         return None
@@ -99,7 +99,7 @@ def parse_condition(requirement: Requirement, *, compare: bool = False) -> Condi
 
 
 class Selector:
-    """A usable label selector: all conditions must hold; without any it matches everything."""
+    """A valid label selector: all conditions must hold. Without conditions it matches everything."""
 
     __slots__ = ("conditions",)
 
@@ -112,7 +112,7 @@ class Selector:
 
     @property
     def label(self) -> tuple[str, str] | None:
-        """A label that whatever matches must bear, if one is plain to see."""
+        """Return a label that all matching objects have, taken from an In condition with one value; None: no such one."""
         for condition in self.conditions:
             if condition.operator == "In" and len(condition.values) == 1:
                 return condition.key, next(iter(condition.values))
@@ -120,7 +120,7 @@ class Selector:
 
     @property
     def shortlist(self) -> Shortlist | None:
-        """How pods that match are found by their labels."""
+        """Return a shortlist that finds matching pods by a label; None if there is no such label."""
         return Shortlist(labels_of, frozenset([self.label])) if self.label else None
 
     def matches(self, labels: Labels) -> bool:
@@ -128,7 +128,7 @@ class Selector:
 
 
 def parse_selector(selector: LabelSelector) -> Selector | None:
-    """The selector, or None where it breaks a rule."""
+    """Return the selector; None if it is invalid."""
     equal = (Requirement(key=key, operator="In", values=(value,)) for key, value in selector.match_labels.items())
     conditions = [parse_condition(requirement) for requirement in (*equal, *selector.match_expressions)]
     usable = [condition for condition in conditions if condition is not None]
@@ -136,6 +136,6 @@ def parse_selector(selector: LabelSelector) -> Selector | None:
 
 
 def matches_selector(labels: Labels, selector: LabelSelector | None) -> bool:
-    """Whether labels match; no selector, or an unusable one, matches nothing."""
+    """Return whether labels match. None and an invalid selector match nothing."""
     parsed = parse_selector(selector) if selector is not None else None
     return parsed is not None and parsed.matches(labels)

@@ -18,9 +18,9 @@ _KIND = "hard taints"
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint.
+    """Return whether one toleration covers one taint.
 
-    An empty key matches every key, yet Equal still compares values. Gt and Lt belong to a feature gate that is
+    An empty key matches every key, but Equal still compares values. Gt and Lt are not supported: their feature gate is
     off by default.
     """
     if toleration.effect and toleration.effect != taint.effect:
@@ -33,7 +33,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerates_all(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
-    """Whether nothing among the taints keeps the pod away."""
+    """Return whether all NoSchedule and NoExecute taints are tolerated."""
     return all(
         any(tolerates(toleration, taint) for toleration in tolerations)
         for taint in taints
@@ -42,7 +42,7 @@ def tolerates_all(tolerations: Sequence[Toleration], taints: Sequence[Taint]) ->
 
 
 class Tolerance:
-    """The tolerations of a pod, judged once per set of taints; equal ones share one column."""
+    """The tolerations of a pod, checked once per set of taints. Equal tolerations share one column."""
 
     __slots__ = ("_verdicts", "key", "tolerations")
 
@@ -51,7 +51,7 @@ class Tolerance:
         self.key = ColumnKey("tolerance", tolerations)
 
     def mask(self, table: NodeTable, window: slice) -> Mask:
-        """Rows of the window whose hard taints are all tolerated."""
+        """Return a mask of the rows whose hard taints are all tolerated."""
         sets, where = np.unique(_taint_sets(table)[window], return_inverse=True)
         known = table.vocabulary.values_of(_KIND)
         verdicts = [self._covers(known[index]) for index in sets.tolist()]
@@ -67,12 +67,12 @@ class Tolerance:
 
 @per_class
 def tolerance_of(pod: PodClass) -> Tolerance:
-    """What the pods of a class tolerate."""
+    """Return the tolerations of the pods of a class."""
     return Tolerance(pod.spec.tolerations)
 
 
 def tolerance_column(table: NodeTable, tolerance: Tolerance) -> Mask:
-    """Rows of the table whose hard taints are tolerated; kept, and shared by equal tolerations."""
+    """Return a mask of the rows whose hard taints are tolerated; cached for all equal tolerations."""
     return table.column(tolerance.key, tolerance.mask)
 
 

@@ -1,4 +1,4 @@
-"""VolumeBinding: bound volumes reach the node, and unbound claims find or get a volume there."""
+"""VolumeBinding: the node can use all bound volumes, and unbound claims find or get a volume there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def _plan(pod: PodClass, context: Context) -> _Plan:
 
 
 def _waits(claim: PersistentVolumeClaim, context: Context) -> bool:
-    """Whether a claim that is not bound is for the scheduler to bind."""
+    """Return whether kube-scheduler binds this unbound claim (WaitForFirstConsumer)."""
     storage_class = class_of_claim(claim, context)
     delayed = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_CONSUMER
     return delayed and not claim.spec.volume_name
@@ -95,7 +95,7 @@ def _row_mask(snapshot: Snapshot, name: str, window: slice) -> Mask:
 
 
 def _serve_mask(snapshot: Snapshot, wishes: tuple[Wish, ...], window: slice) -> Mask:
-    """Rows where every claim finds a volume, smallest claims first, or can have one made."""
+    """Return a mask of the rows where every claim finds a volume, smallest claims first, or can be provisioned."""
     found: Mask = np.ones(window.stop - window.start, dtype=np.bool_)
     left: dict[str, Mask] = {}
     for wish in wishes:
@@ -130,7 +130,7 @@ def _is_provisioned(storage_class: StorageClass) -> bool:
 
 
 def _parse_topology(term: TopologyTerm) -> Selector | None:
-    """A term of allowedTopologies; empty or unusable ones select nothing."""
+    """Return the selector of a term of allowedTopologies; None if it is empty or invalid and selects nothing."""
     stated = (Requirement(key=r.key, operator="In", values=r.values) for r in term.match_label_expressions)
     conditions = [parse_condition(requirement) for requirement in stated]
     usable = [condition for condition in conditions if condition is not None]
@@ -138,7 +138,7 @@ def _parse_topology(term: TopologyTerm) -> Selector | None:
 
 
 def _lacks_space(claim: PersistentVolumeClaim, context: Context) -> bool:
-    """Whether the driver publishes its free space: no such publication is read, so that none is ever enough."""
+    """Return True if the driver reports its free space: nodewright does not read it, and assumes too little."""
     storage_class = class_of_claim(claim, context)
     driver = context.csi_drivers.get(storage_class.provisioner) if storage_class else None
     asks = "storage" in claim.spec.resources.requests
@@ -155,7 +155,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
         unserved = find_unserved(plan.wishes, lambda volume: _reaches(volume, labels))
         claims = [*(claim for _, claim in plan.selected), *unserved]
         reasons.append(_fault_of_provisioning(claims, labels, snapshot.context))
-    # The scheduler puts a missing volume last.
+    # kube-scheduler puts a missing volume last.
     found = sorted((reason for reason in reasons if reason is not None), key=lambda reason: reason == VOLUME_REASON)
     return tuple(found) or None
 

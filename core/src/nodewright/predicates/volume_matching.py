@@ -16,7 +16,7 @@ _STORAGE = "storage"
 class Wish:
     """A claim that waits for its first pod, with the volumes that may serve it, best first.
 
-    ``reserved`` is the volume that names this claim: it or none will do.
+    ``reserved`` is the volume that names this claim; then only this volume may serve it.
     """
 
     claim: PersistentVolumeClaim
@@ -25,7 +25,7 @@ class Wish:
 
 
 def make_wish(claim: PersistentVolumeClaim, context: Context) -> Wish:
-    """What may serve a claim, wherever the node is."""
+    """Return the volumes that may serve a claim, on any node."""
     storage_class = class_name_of_claim(claim)
     alike = [
         volume
@@ -46,7 +46,7 @@ def size_of_volume(volume: PersistentVolume) -> Quantity:
 
 
 def find_unserved(wishes: Iterable[Wish], reaches: Callable[[PersistentVolume], bool]) -> list[PersistentVolumeClaim]:
-    """Claims left without a volume on a node that reaches only some; each volume serves one claim."""
+    """Return the claims without a volume on a node that can use only some volumes. Each volume serves one claim."""
     taken: set[str] = set()
     unserved = []
     for wish in wishes:
@@ -75,7 +75,7 @@ def _is_reserved(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
 
 
 def _is_free_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume that names no claim is offered, with the modes and labels asked for."""
+    """Return whether an unclaimed volume is Available, with the claim's access modes and labels."""
     if volume.status.phase != "Available" or not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
         return False
     if claim.spec.selector is None:

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that only one node may hold, and claims that only one pod may use."""
+"""VolumeRestrictions: disks that two pods may not share on one node, and claims that only one pod may use."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def _is_disk(volume: Volume) -> bool:
 
 
 def _clash(one: Volume, other: Volume) -> bool:
-    """Whether two volumes are one disk that two pods may not hold on one node."""
+    """Return whether two volumes are the same disk, which two pods may not share on one node."""
     if one.gce_persistent_disk and other.gce_persistent_disk:
         disk, existing = one.gce_persistent_disk, other.gce_persistent_disk
         if disk.pd_name == existing.pd_name and not (disk.read_only and existing.read_only):
@@ -54,21 +54,21 @@ def _clash_rbd(one: Rbd, other: Rbd) -> bool:
 
 @per_class
 def _rivals(pod: PodClass) -> DomainQuery:
-    """Counts, per node, pods that hold a disk which this class wants."""
+    """Return a query that counts, per node, pods with a conflicting disk."""
     disks = _disks(pod)
     return DomainQuery(row_numbers, lambda other: any(_clash(a, b) for a in disks for b in _disks(other)))
 
 
 @per_class
 def _used_claims(pod: PodClass) -> frozenset[str]:
-    """Claims that pods of the class use by name; those of ephemeral volumes are not counted."""
+    """Return the claims that pods of the class name, without those of ephemeral volumes."""
     named = (volume.persistent_volume_claim for volume in pod.spec.volumes)
     return frozenset(f"{pod.namespace}/{claim.claim_name}" for claim in named if claim is not None)
 
 
 @per_context
 def _sole_claims(pod: PodClass, context: Context) -> frozenset[str]:
-    """Claims of the class that only one pod may use."""
+    """Return the claims of the class that only one pod may use."""
     found = ((key, context.claims.get(key)) for key in _used_claims(pod))
     return frozenset(key for key, claim in found if claim is not None and _ONE_POD in claim.spec.access_modes)
 
@@ -79,7 +79,7 @@ def _everywhere(table: NodeTable) -> Ids:
 
 @per_context
 def _users(pod: PodClass, context: Context) -> DomainQuery:
-    """Counts pods anywhere that use a claim which only one may use."""
+    """Return a query that counts pods on all nodes that use one of the class's single-pod claims."""
     sole = _sole_claims(pod, context)
     return DomainQuery(_everywhere, lambda other: not sole.isdisjoint(_used_claims(other)))
 
@@ -108,7 +108,7 @@ def _explain(snapshot: Snapshot, pod: PodClass, row: int) -> Texts | None:
 
 
 def _refuse_pod(snapshot: Snapshot, pod: PodClass) -> Texts | None:
-    """A claim that does not exist; ephemeral ones are VolumeBinding's business."""
+    """Return the text for a missing claim. VolumeBinding checks the claims of ephemeral volumes."""
     for volume, key, claim in claims_of(pod, snapshot.context):
         if claim is None and volume.persistent_volume_claim is not None:
             return (missing_claim(key),)

@@ -1,4 +1,4 @@
-"""VolumeZone: a bound volume's zone and region labels admit the node."""
+"""VolumeZone: the node must be in the zone and region of the labels of a bound volume."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 REASON = "node(s) had no available volume zone"
 _REGION_LABEL = "topology.kubernetes.io/region"
-# Every label that places a volume, with the one that may stand in for it on a node.
+# Zone or region label of a volume → the label that a node may have in its place.
 _SUCCESSOR = {
     "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
     "failure-domain.beta.kubernetes.io/region": _REGION_LABEL,
@@ -28,7 +28,7 @@ Place = tuple[str, frozenset[str]]
 
 @per_context
 def _places(pod: PodClass, context: Context) -> tuple[Place, ...]:
-    """Where the volumes of a class's claims are; ephemeral volumes are not looked at."""
+    """Return the zones and regions of the volumes of a class's claims, without ephemeral volumes."""
     claims = (context.claims.get(key) for key in _named_claims(pod))
     volumes = (context.volumes.get(claim.spec.volume_name) for claim in claims if claim is not None)
     return tuple(place for volume in volumes if volume is not None for place in _places_of(volume))
@@ -40,7 +40,7 @@ def _named_claims(pod: PodClass) -> list[str]:
 
 
 def _places_of(volume: PersistentVolume) -> list[Place]:
-    """The labels; one whose list has an empty entry says nothing."""
+    """Return the volume's zone and region labels with their values. Skip a label with an empty value in its list."""
     labels = volume.metadata.labels
     split = ((key, [part.strip() for part in labels[key].split("__")]) for key in _SUCCESSOR if key in labels)
     return [(key, frozenset(values)) for key, values in split if all(values)]
@@ -91,7 +91,7 @@ def _refuse_pod(snapshot: Snapshot, pod: PodClass) -> Texts | None:
 
 
 def _fault(claim: PersistentVolumeClaim, context: Context) -> str | None:
-    """Why no volume can be told for a claim."""
+    """Return why the volume of a claim cannot be found; None if it can, or if it will be bound later."""
     if claim.spec.volume_name:
         found = claim.spec.volume_name in context.volumes
         return None if found else f'persistentvolume "{claim.spec.volume_name}" not found'

@@ -1,4 +1,4 @@
-"""What volume predicates share: claims, classes and disks as kube-scheduler looks them up."""
+"""Helpers of the volume predicates: look up claims and classes as kube-scheduler does."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -16,7 +16,7 @@ WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 
 
 def per_context(function: Callable[[PodClass, Context], T]) -> Callable[[PodClass, Context], T]:
-    """Remember a function's answer about a class with the objects it was derived from."""
+    """Cache a function's result for a class in the context from which it was computed."""
 
     def remembered(pod: PodClass, context: Context) -> T:
         key = (function, pod)
@@ -30,12 +30,12 @@ def per_context(function: Callable[[PodClass, Context], T]) -> Callable[[PodClas
 
 
 def has_claims(pod: PodClass) -> bool:
-    """Whether pods of the class use claims, generic ephemeral volumes included."""
+    """Return whether pods of the class use claims, including those of generic ephemeral volumes."""
     return bool(pod.claims)
 
 
 def claims_of(pod: PodClass, context: Context) -> Iterator[tuple[Volume, str, PersistentVolumeClaim | None]]:
-    """Every volume with a claim, the claim's ``namespace/name``, and the claim if it exists."""
+    """Yield every volume with a claim, the claim's ``namespace/name``, and the claim (None: it does not exist)."""
     for volume in pod.spec.volumes:
         if has_claim(volume):
             key = claim_key(pod.pod, volume)
@@ -43,7 +43,7 @@ def claims_of(pod: PodClass, context: Context) -> Iterator[tuple[Volume, str, Pe
 
 
 def name_of(key: str) -> str:
-    """The bare name in ``namespace/name``."""
+    """Return the name in ``namespace/name``."""
     return key.rpartition("/")[2]
 
 
@@ -52,7 +52,7 @@ def missing_claim(key: str) -> str:
 
 
 def class_name_of_claim(claim: PersistentVolumeClaim) -> str:
-    """The storage class a claim asks for; the old annotation wins."""
+    """Return the storage class that a claim requests; the old annotation takes precedence."""
     return claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name or "")
 
 
@@ -65,5 +65,5 @@ def class_of_claim(claim: PersistentVolumeClaim, context: Context) -> StorageCla
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether the claim has its volume and the controller has said so."""
+    """Return whether the claim has a volume and the PersistentVolume controller completed the binding."""
     return bool(claim.spec.volume_name) and _BOUND_ANNOTATION in claim.metadata.annotations
