@@ -24,7 +24,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else math.inf
 
     def run_next(self) -> float:
-        """Let everything of the next moment happen, and what that sets off in the same moment; answers when."""
+        """Let everything of the next moment happen, and what that sets off in the same moment; return when."""
         moment = self._heap[0][0]
         while self._heap and self._heap[0][0] <= moment:
             heapq.heappop(self._heap)[2](moment)

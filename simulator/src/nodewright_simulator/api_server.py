@@ -93,7 +93,7 @@ class BudgetRule:
 
 
 def as_object(rule: BudgetRule, pods: Iterable[SimulatedPod]) -> PodDisruptionBudget:
-    """The budget with what it allows now, given all pods that there are. A pod that is ending counts no more."""
+    """Return the budget with what it allows now, given all pods. A terminating pod does not count."""
     covered = [held for held in pods if not held.is_ending and rule.covers(held.pod)]
     healthy = sum(bool(held.node) for held in covered)
     if rule.min_available is not None:
@@ -117,11 +117,10 @@ EDIT, EVICT, LIST = "edit_node", "evict", "list_nodes"
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Between two moments (epoch seconds) the API server refuses one kind of call: ``evict``, ``edit_node`` or
-    ``list_nodes``.
+    """The API server refuses one kind of call between ``start`` and ``end`` (epoch seconds).
 
-    ``of`` is the namespace of the pods or the name of the node; empty: all of them. ``takes_effect``: an edit is carried
-    out all the same, and only its answer is lost.
+    ``what`` is ``evict``, ``edit_node`` or ``list_nodes``. ``of`` is the namespace of the pods or the name of the node;
+    empty: all. ``takes_effect``: the edit is carried out, and only its result is lost.
     """
 
     start: float

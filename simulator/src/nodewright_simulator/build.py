@@ -75,7 +75,7 @@ class BuildOptions:
 
 
 def build_simulation(scenario: Scenario, options: BuildOptions | None = None) -> Simulation:
-    """The scenario, ready to ``run``. Raises ConfigError and PluginError."""
+    """Build the scenario, ready to ``run``; raise ConfigError or PluginError."""
     options = options or BuildOptions()
     source = f"scenario {scenario.name}"
     clock = VirtualClock()
@@ -147,7 +147,7 @@ def _populate(simulation: Simulation, scenario: Scenario, trace: Trace | None) -
 
 
 def _add_happening(simulation: Simulation, happening: Happening) -> None:
-    """What is done to the engine, to nodes and to the API server; deployments look after their own scaling."""
+    """Schedule what happens to the engine, nodes and the API server. Deployments schedule their own scaling."""
     match happening:
         case Crash() | Restart() | Kill():
             _add_death(simulation, happening)
@@ -205,7 +205,7 @@ def _add_wrong_answers(simulation: Simulation, happening: RefuseEdits | RefuseEv
 
 
 def _add_request(simulation: Simulation, spec: RequestSpec) -> None:
-    """Somebody creates it with its templates, and may delete it."""
+    """Schedule the creation of a request with its templates, and its deletion if there is one."""
     request, templates = request_objects(spec)
     requests, held = simulation.api_server.requests, simulation.api_server.templates
 
@@ -220,7 +220,7 @@ def _add_request(simulation: Simulation, spec: RequestSpec) -> None:
 
 
 def _add_buffer(simulation: Simulation, spec: SpareSpec, scenario: Scenario) -> None:
-    """Somebody creates it with its template, and may delete it."""
+    """Schedule the creation of a buffer with its template, and its deletion if there is one."""
     buffer, template = buffer_objects(spec, scenario.deployments)
     buffers = simulation.api_server.buffers
 
@@ -262,7 +262,7 @@ def _run_job(simulation: Simulation, pod: Pod, lifetime: float, at: float, *, re
 
 
 def _edges(options: Any) -> Iterator[float]:
-    """When anything in a provider's options starts or ends, whatever it is: keys ``start`` and ``end``."""
+    """Yield when anything in a provider's options starts or ends: the keys ``start`` and ``end`` at any depth."""
     if isinstance(options, Mapping):
         for key in ("start", "end"):
             if key in options:

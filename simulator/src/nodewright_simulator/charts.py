@@ -42,7 +42,7 @@ class TimeAxis:
 
 
 def pick_points(series: Series, most: int = _MOST_POINTS) -> Sequence[int]:
-    """The samples to draw: all of them, or those that keep the outline.
+    """Return the samples to draw: all of them, or those that keep the outline.
 
     Of each of many slices of time the last sample stays, and those with the most pending and the most running
     pods.
@@ -62,7 +62,7 @@ def pick_points(series: Series, most: int = _MOST_POINTS) -> Sequence[int]:
     return sorted(chosen)
 
 
-# Okabe and Ito's colours, told apart by everybody, then softer ones of the same hues.
+# Okabe and Ito's colours, which colour-blind readers can tell apart, then softer ones of the same hues.
 PALETTE = (
     "#0072B2",
     "#E69F00",
@@ -83,7 +83,7 @@ _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
 def draw_charts(result: SimulationResult) -> dict[str, str]:
-    """The charts by title, as HTML without plotly.js."""
+    """Return the charts by title, as HTML without plotly.js."""
     axis = TimeAxis.spanning(result.start, result.end)
     points = pick_points(result.series)
     figures = {
@@ -97,7 +97,7 @@ def draw_charts(result: SimulationResult) -> dict[str, str]:
 
 
 def plotly_script() -> str:
-    """plotly.js itself, to be put into a script element."""
+    """Return plotly.js, to be put into a script element."""
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - as above
 
     script: str = get_plotlyjs()
@@ -105,7 +105,7 @@ def plotly_script() -> str:
 
 
 def label(name: str, limit: int = 60) -> str:
-    """A name as plotly and HTML shall show it: literally."""
+    """Return a name escaped, so that plotly and HTML show it literally."""
     return escape(printable(name, limit))
 
 
@@ -145,7 +145,7 @@ def _nodes(result: SimulationResult, axis: TimeAxis, points: Sequence[int]) -> A
 
 
 def _mark_decisions(figure: Any, result: SimulationResult, axis: TimeAxis) -> None:
-    """Scale-ups and failures, on top of the nodes."""
+    """Mark scale-ups and failures on top of the nodes."""
     go = _plotly()
     totals = [sum(counts) for counts in zip(*result.series.nodes.values(), strict=True)]
     failures = [(timed.at, timed.event.message) for timed in result.events if timed.event.reason in SCALE_UP_FAILURES]
@@ -213,7 +213,7 @@ def _figure(axis: TimeAxis, quantity: str) -> Any:
 
 
 def _main_groups(nodes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    """The groups that grew largest, and all others as one."""
+    """Return the groups that grew largest, and the sum of all others as one."""
     ranked = sorted((group for group, counts in nodes.items() if any(counts)), key=lambda g: (-max(nodes[g]), g))
     main = {group: nodes[group] for group in ranked[: len(PALETTE)]}
     rest = [nodes[group] for group in ranked[len(PALETTE) :]]
@@ -223,7 +223,7 @@ def _main_groups(nodes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]
 
 
 def _value_at(times: Sequence[float], values: Sequence[int], at: float) -> int:
-    """The value in force at a moment."""
+    """Return the value in force at a moment."""
     index = bisect_right(times, at) - 1
     return values[index] if 0 <= index < len(values) else 0
 

@@ -80,7 +80,7 @@ Watch = Callable[["SimulatedPod", float], None]
 class SimulatedPod:
     """A pod and what becomes of it; times in epoch seconds.
 
-    ``on_start`` is called once it runs, ``on_loss`` once: when its node took it along, or somebody deleted it, however
+    ``on_start`` is called once it runs, ``on_loss`` once: when its node went, or when it was deleted, however
     long it still takes to end.
     """
 
@@ -94,7 +94,7 @@ class SimulatedPod:
 
     @property
     def is_ending(self) -> bool:
-        """Has somebody deleted it, so that it only runs on for its grace period?"""
+        """Return whether the pod was deleted and only runs on for its grace period."""
         return self.pod.metadata.deletion_timestamp is not None
 
     @property
@@ -156,12 +156,12 @@ class SimulatedCluster:
         return found
 
     def declare(self, controller: Controller) -> None:
-        """There is such a controller, from now on like this."""
+        """Add or replace a controller."""
         self._controllers = {**self._controllers, (type(controller).__name__, controller.key): controller}
 
     @property
     def has_news(self) -> bool:
-        """Has anything changed that the scheduler has not seen yet?"""
+        """Return whether anything changed that the scheduler has not seen yet."""
         return self._room_grew or bool(self._untried)
 
     def pods(self) -> tuple[SimulatedPod, ...]:
@@ -184,7 +184,7 @@ class SimulatedCluster:
         self._journal.note(at, What.NODE_ADDED, node.name, group)
 
     def change_node(self, node: Node) -> None:
-        """The node of that name is now like this; its pods stay."""
+        """Replace the node of that name; its pods stay."""
         pods = self.pods_on(node.name)
         self._live.remove_node(self._live.row(node.name))
         row = self._live.add_node(node)
@@ -194,7 +194,7 @@ class SimulatedCluster:
         self._tidy()
 
     def remove_node(self, name: str, at: float) -> None:
-        """The node is gone, and its pods with it."""
+        """Remove the node and its pods."""
         lost = self._on_node.pop(name)
         self._live.remove_node(self._live.row(name))
         self._journal.note(at, What.NODE_REMOVED, name)
@@ -207,7 +207,7 @@ class SimulatedCluster:
     # Pods
 
     def submit(self, submitted: SimulatedPod) -> None:
-        """A pod is created; it waits for the scheduler, or runs where its spec says."""
+        """Create a pod; it waits for the scheduler, or runs on the node in its spec."""
         owner = submitted.pod.metadata.controller
         self._journal.note(submitted.arrived, What.POD_ARRIVED, submitted.key, owner.kind if owner else "")
         node = submitted.pod.spec.node_name
@@ -218,7 +218,7 @@ class SimulatedCluster:
         self._untried.append(submitted)
 
     def end(self, ended: SimulatedPod, at: float) -> None:
-        """A running pod is done by itself; its owner is not told. One that is ending anyway just goes."""
+        """End a running pod that is done; its owner is not told. A terminating pod is deleted."""
         if ended.is_ending:
             self.delete(ended, at)
         elif not ended.gone:
@@ -226,13 +226,13 @@ class SimulatedCluster:
             self._leave(ended)
 
     def delete(self, deleted: SimulatedPod, at: float) -> None:
-        """Somebody deletes the pod; its owner is told."""
+        """Delete the pod and tell its owner."""
         if not deleted.gone:
             self._leave(deleted)
             self._lose(deleted, at)
 
     def terminate(self, going: SimulatedPod, at: float, grace_seconds: float) -> None:
-        """Somebody deletes the pod, which may run on for so long; its owner is told at once."""
+        """Delete the pod, which runs on for its grace period; its owner is told at once."""
         self._journal.note(at, What.POD_EVICTED, going.key, going.node)
         row = self._live.row(going.node)
         self._live.unplace(self._class_of(going), row, pod=going.pod)
@@ -253,7 +253,7 @@ class SimulatedCluster:
             progress, candidates = self._pass(candidates, at)
 
     def _retriable(self) -> list[SimulatedPod]:
-        """What may fit although no room grew: new pods, and pods whose place depends on other pods."""
+        """Return what may fit although no room grew: new pods, and pods whose node depends on other pods."""
         new = [waiting for waiting in self._untried if not waiting.gone]
         if not new:
             return []
@@ -262,7 +262,7 @@ class SimulatedCluster:
         return [w for w in dependent if id(w) not in fresh] + new
 
     def _pass(self, candidates: list[SimulatedPod], at: float) -> tuple[bool, list[SimulatedPod]]:
-        """Try each once; answers whether another pass may place more, and what it should try."""
+        """Try each pod once; return whether another pass may place more, and which pods it should try."""
         hopeless: set[PodClass] = set()
         left: list[SimulatedPod] = []
         placed = False

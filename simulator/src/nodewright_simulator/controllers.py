@@ -109,8 +109,9 @@ class Jobs:
         self._declared: set[str] = set()
 
     def run(self, pod: Pod, lifetime: float, at: float, *, resumes: bool = False) -> None:
-        """Create ``pod`` now; it ends ``lifetime`` seconds after it starts. One that ``resumes`` has only the rest to
-        do when it starts anew, as a service has that somebody will stop at a given moment.
+        """Create ``pod`` now; it ends ``lifetime`` seconds after it starts.
+
+        A pod that ``resumes`` runs only the rest of that time when it starts anew, like a service with a fixed end.
         """
 
         def end_later(started: SimulatedPod, moment: float) -> None:
@@ -154,7 +155,7 @@ def _daemon_pod(daemon_set: DaemonSet, node: str, at: float) -> Pod:
 
 
 def owned(pod: Pod, kind: str, name: str, uid: str = "") -> Pod:
-    """The pod with a controller."""
+    """Return the pod with a controller."""
     group = "batch/v1" if kind == "Job" else "apps/v1"
     uid = uid or _uid(kind, pod.metadata.namespace, name)
     owner = OwnerReference(kind=kind, name=name, uid=uid, api_version=group, controller=True)
@@ -162,7 +163,7 @@ def owned(pod: Pod, kind: str, name: str, uid: str = "") -> Pod:
 
 
 def named(pod: Pod, name: str, at: float) -> Pod:
-    """The pod under a name of its own, created at ``at``."""
+    """Return the pod under a name of its own, created at ``at``."""
     created = datetime.fromtimestamp(at, tz=UTC)
     uid = f"{pod.metadata.namespace}/{name}"
     return replace(pod, metadata=replace(pod.metadata, name=name, uid=uid, creation_timestamp=created))

@@ -29,8 +29,10 @@ BEFORE, AFTER = "before", "after"
 
 
 class Tripwire:
-    """Kills the engine where it is told to; ``passed`` are the boundaries that it has reached so far, ``answer`` is what
-    the last call answered, None while it has not been made.
+    """Kill the engine at a chosen write.
+
+    ``passed`` are the write boundaries that the engine has reached so far, ``answer`` is what the last call returned; None
+    while it has not been made.
     """
 
     def __init__(self) -> None:
@@ -49,7 +51,7 @@ class Tripwire:
         self._countdown, self._counts = number, _any
 
     def guard(self, provider: ProviderPort) -> ProviderPort:
-        """The provider, with the wire across its writes."""
+        """Return the provider, wrapped so that the engine can die at its writes."""
         return cast("ProviderPort", _Guarded(provider, self))
 
     def cross(self, name: str, call: Callable[..., T], *arguments: object) -> T:

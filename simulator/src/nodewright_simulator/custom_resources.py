@@ -29,7 +29,7 @@ class Quotas:
         self._held: dict[str, CapacityQuota] = {}
 
     def put(self, quota: CapacityQuota) -> None:
-        """Somebody creates the quota, or gives the one of its name another spec."""
+        """Create the quota, or change the spec of the one with its name."""
         before = self._held.get(quota.name)
         generation = before.metadata.generation + 1 if before is not None else 1
         status = before.status if before is not None else quota.status
@@ -37,7 +37,7 @@ class Quotas:
         self._held[quota.name] = replace(quota, metadata=meta, status=status)
 
     def delete(self, name: str) -> None:
-        """Somebody deletes it, if it is there."""
+        """Delete it, if it exists."""
         self._held.pop(name, None)
 
     def get(self, name: str) -> CapacityQuota | None:
@@ -47,7 +47,7 @@ class Quotas:
         return tuple(self._held.values())
 
     def write_status(self, quota: CapacityQuota) -> None:
-        """What the engine writes."""
+        """Write the status, as the engine asks."""
         if self.refuses:
             raise KubeApiError("the server is busy", retryable=True)
         if quota.name not in self._held:
@@ -66,14 +66,14 @@ class PodTemplates:
         self.held: dict[str, PodTemplate] = {}
 
     def put(self, template: PodTemplate) -> None:
-        """Somebody creates the template, or changes the one of its name."""
+        """Create the template, or change the one with its name."""
         before = self.held.get(template.key)
         generation = before.metadata.generation + 1 if before is not None else 1
         fresh = replace(template, metadata=replace(template.metadata, generation=generation))
         self.held = {**self.held, template.key: fresh}
 
     def drop(self, key: str) -> None:
-        """Somebody deletes it, if it is there."""
+        """Delete it, if it exists."""
         self.held = {held: one for held, one in self.held.items() if held != key}
 
 
@@ -83,7 +83,7 @@ RequestWatch = Callable[[ProvisioningRequest, float], None]
 
 
 class Requests:
-    """``writes`` counts status writes; ``refuses`` lets each of them fail. ``on_change`` is told of what somebody writes.
+    """``writes`` counts status writes; ``refuses`` lets each of them fail. ``watchers`` are called after each.
 
     The engine may die at each write: ``wire``.
     """
@@ -99,14 +99,14 @@ class Requests:
         self._classes: dict[str, ProvisioningClass] = {}
 
     def put_class(self, held: ProvisioningClass) -> None:
-        """Somebody creates the class, or changes the one of its name."""
+        """Create the class, or change the one with its name."""
         self._classes[held.name] = held
 
     def drop_class(self, name: str) -> None:
         self._classes.pop(name)
 
     def add(self, request: ProvisioningRequest, at: float) -> ProvisioningRequest:
-        """Somebody creates the request; it is one of its own, whatever had its name before."""
+        """Create the request with a new uid, even if another had its name before."""
         self._made += 1
         created = datetime.fromtimestamp(at, tz=UTC)
         uid = f"request-{self._made}"
@@ -115,11 +115,11 @@ class Requests:
         return fresh
 
     def put(self, request: ProvisioningRequest) -> None:
-        """Somebody changes what is there."""
+        """Replace the request of that name."""
         self._held[request.key] = request
 
     def delete(self, key: str) -> None:
-        """Somebody deletes it, if it is there."""
+        """Delete it, if it exists."""
         self._held.pop(key, None)
 
     def get(self, key: str) -> ProvisioningRequest | None:
@@ -189,7 +189,7 @@ class CapacityBuffers:
         self._templates = templates
 
     def put(self, buffer: CapacityBuffer, at: float) -> None:
-        """Somebody creates the buffer, or gives the one of its name another spec."""
+        """Create the buffer, or change the spec of the one with its name."""
         before = self._held.get(buffer.key)
         if before is not None:
             meta = replace(before.metadata, generation=before.metadata.generation + 1)
@@ -201,14 +201,14 @@ class CapacityBuffers:
         self._held[buffer.key] = replace(buffer, metadata=meta)
 
     def delete(self, key: str) -> None:
-        """Somebody deletes it, if it is there."""
+        """Delete it, if it exists."""
         self._held.pop(key, None)
 
     def get(self, key: str) -> CapacityBuffer | None:
         return self._held.get(key)
 
     def read(self, deployments: Mapping[str, Deployment]) -> Buffers:
-        """With the Deployments that somebody else keeps."""
+        """Return all that concerns buffers, with the given Deployments."""
         return Buffers(
             buffers=tuple(self._held.values()),
             templates=self._templates.held,
@@ -217,7 +217,7 @@ class CapacityBuffers:
         )
 
     def write_status(self, buffer: CapacityBuffer) -> None:
-        """What the engine writes."""
+        """Write the status, as the engine asks."""
         held = self._held.get(buffer.key)
         if self.refuses:
             raise KubeApiError("the server is busy", retryable=True)

@@ -27,7 +27,7 @@ class Household(Protocol):
     def started(self, at: float) -> None: ...
 
     def broke_off(self, engine: Autoscaler, answer: object) -> None:
-        """It died in the middle of its work; ``answer`` is that to its last call, None where that was not made."""
+        """Record that the engine died in the middle of its work; ``answer`` is the result of its last call, or None."""
 
     def stopped(self, engine: Autoscaler | None, at: float) -> None:
         """There is none until the next one has ``started``; None: there was none."""
@@ -61,8 +61,9 @@ class EngineLife:
     def crash(
         self, at: float, *, write: int = 1, after_effect: bool = False, down_seconds: float, keeps_memory: bool
     ) -> None:
-        """From ``at`` on it dies at its ``write``-th call that changes the cloud, before it or right after it took
-        effect, and starts again ``down_seconds`` later, with or without what it had saved.
+        """Kill the engine at its ``write``-th write after ``at``, before the write or right after it took effect.
+
+        It starts again ``down_seconds`` later, with or without its saved state.
         """
 
         def arm(_: float) -> None:
@@ -81,7 +82,7 @@ class EngineLife:
         self._agenda.at(at, lambda _: self.kill(step, down_seconds=down_seconds, keeps_memory=keeps_memory))
 
     def restart(self, at: float, *, down_seconds: float = 0.0, keeps_memory: bool = True, saved: str = "kept") -> None:
-        """It dies ``at``, between two loops, and starts again, with what it had ``saved``, or what became of that."""
+        """Kill the engine ``at``, between two loops, and start it again; ``saved`` says what became of its state."""
 
         def die(_: float) -> None:
             self._death = _Death(down_seconds=down_seconds, keeps_memory=keeps_memory, saved=saved)
@@ -128,7 +129,7 @@ class EngineLife:
             self.end_if_leaving(at)
 
     def end_if_leaving(self, at: float) -> None:
-        """It has done what it was about to do."""
+        """Stop the engine if its pod is terminating: it has finished what it was doing."""
         if self._is_leaving and self.alive is not None:
             self.alive.end()
             self._is_homeless = True

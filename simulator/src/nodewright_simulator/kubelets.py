@@ -60,14 +60,14 @@ class Kubelets:
         return {ref: len(machines) for ref, machines in self._machines.items()}
 
     def learn(self, templates: Mapping[GroupRef, Node], at: float) -> None:
-        """What nodes of each group look like; machines that waited for it register."""
+        """Learn what nodes of each group look like; machines that waited for that register."""
         self._templates = {**self._templates, **templates}
         waiting, self._waiting = self._waiting, []
         for ref, start in waiting:
             self._register_at(at, ref, start)
 
     def sync(self, at: float) -> bool:
-        """Bring the cluster up to date with the clouds as of ``at``; answers whether a machine came or went."""
+        """Bring the cluster up to date with the clouds as of ``at``; return whether a machine came or went."""
         changed = False
         for source in self._sources:
             running: dict[GroupRef, dict[str, NodeStart]] = {}
@@ -79,7 +79,7 @@ class Kubelets:
         return changed
 
     def register_again(self, nodes: Sequence[Node], at: float, *, renamed: bool = False) -> None:
-        """The kubelets of nodes that somebody deleted start anew, where their machines still run."""
+        """Restart the kubelets of deleted Node objects whose machines still run."""
         for node in nodes:
             machine = node.spec.provider_id
             name = f"{node.name}-renamed" if renamed else node.name
@@ -97,7 +97,7 @@ class Kubelets:
         for instance_id in gone:
             self._journal.note(at, What.MACHINE_GONE, instance_id, str(ref))
             self._nodes.pop(instance_id, None)
-        # A machine has two objects where somebody doubled it.
+        # A machine may have two Node objects (see node_faults).
         objects = [node for _, node in self._cluster.live.nodes() if node.spec.provider_id in gone] if gone else ()
         for node in objects:
             self._cluster.remove_node(node.name, at)
@@ -138,7 +138,7 @@ class Kubelets:
         )
 
     def _is_node(self, start: NodeStart) -> bool:
-        """Return whether its node is there: somebody may have deleted it by hand."""
+        """Return whether its Node object exists: an operator may have deleted it."""
         name = self._nodes.get(start.instance_id)
         return name is not None and self._cluster.live.find_row(name) is not None
 
@@ -170,7 +170,7 @@ class Kubelets:
 
 
 def _offering(template: Node, start: NodeStart) -> Node:
-    """The template with what the machine truly offers."""
+    """Return the template with what the machine truly offers."""
     if not start.offers:
         return template
     capacity, allocatable = {**template.status.capacity, **start.offers}, {**template.allocatable, **start.offers}

@@ -1,5 +1,6 @@
-"""Faults of nodes: a kubelet that does not answer for a while, and what an operator does by hand: cordons, taints,
-deletions of Node objects, and second objects for a machine.
+"""Faults of nodes: a silent kubelet, and what an operator does by hand.
+
+Operators cordon, taint and delete Node objects, or create a second object for a machine.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ def ready_nodes(cluster: SimulatedCluster, settings: TemplateSettings) -> list[s
 
 
 def turn(cluster: SimulatedCluster, names: Iterable[str], *, ready: bool, at: float) -> None:
-    """The nodes of those names that are still there are ready from now on, or are not."""
+    """Make the nodes of those names that still exist ready or not ready."""
     present = {node.name: node for _, node in cluster.live.nodes()}
     for name in names:
         if name in present:
@@ -30,7 +31,7 @@ def turn(cluster: SimulatedCluster, names: Iterable[str], *, ready: bool, at: fl
 
 
 def turned(node: Node, *, ready: bool, at: float) -> Node:
-    """The node as it is when it becomes ready or stops being so ``at``."""
+    """Return the node as it is when it becomes ready or not ready ``at``."""
     since = datetime.fromtimestamp(at, tz=UTC)
     condition = NodeCondition(type="Ready", status="True" if ready else "False", last_transition_time=since)
     others = tuple(taint for taint in node.spec.taints if taint.key != NOT_READY.key)

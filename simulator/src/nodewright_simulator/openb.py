@@ -72,32 +72,32 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[TracePod, ...]
 
     def compressed(self, *, arrivals: float, lifetimes: float) -> "Trace":
-        """The same pods, so many times faster one after the other, and each so many times faster done."""
+        """Return the same pods with arrivals and lifetimes divided by these factors."""
         pods = (pod._replace(created=pod.created / arrivals, lifetime=pod.lifetime / lifetimes) for pod in self.pods)
         return Trace(shapes=self.shapes, pods=tuple(pods))
 
     def all_at_once(self) -> "Trace":
-        """The same pods, all created at the start."""
+        """Return the same pods, all created at the start."""
         return Trace(shapes=self.shapes, pods=tuple(pod._replace(created=0.0) for pod in self.pods))
 
 
 def is_trace(folder: Path) -> bool:
-    """Does the folder hold the two tables?"""
+    """Return whether the folder holds the two tables."""
     return all(_find(folder, table) is not None for table in ("nodes.csv", "pods.csv"))
 
 
 def load_openb(folder: Path) -> Trace:
-    """The trace in ``folder``: ``nodes.csv`` and ``pods.csv``, or the same with ``.gz``. Raises ConfigError."""
+    """Load the trace in ``folder``: ``nodes.csv`` and ``pods.csv``, or both with ``.gz``. Raise ConfigError."""
     return _load(folder)
 
 
 def load_packaged_cut() -> Trace:
-    """A few hundred pods of the trace, which come with nodewright."""
+    """Load a few hundred pods of the trace, which come with this package."""
     return _load(files("nodewright_simulator") / "data")
 
 
 def group_options(shapes: Mapping[NodeShape, int]) -> list[dict[str, Any]]:
-    """A node group per shape, as options for a provider that simulates; the maximum is the trace's count."""
+    """Return a node group per shape, as options of a simulated provider; its maximum is the trace's count."""
     return [
         {
             "name": shape.name,
@@ -202,8 +202,9 @@ _DAY = 86_400.0
 
 
 def demo_scenario() -> Scenario:
-    """Half a day of a production GPU cluster in one hour: 400 pods, 27 kinds of nodes, and after a quarter of an
-    hour the kind that is in most demand is sold out.
+    """Return half a day of a production GPU cluster in one hour: 400 pods and 27 kinds of nodes.
+
+    After a quarter of an hour the kind that is in most demand is sold out.
     """
     stock_out = {"instance_type": "p100-16c-120g-2gpu", "start": "15m", "end": "45m"}
     return Scenario(
@@ -217,7 +218,7 @@ def demo_scenario() -> Scenario:
 
 
 def trace_scenario(folder: str, *, compression: float = 1.0, all_at_once: bool = False) -> Scenario:
-    """A whole trace, replayed until its last pod has ended."""
+    """Return a scenario that replays a whole trace until its last pod has ended."""
     return Scenario(
         name=f"trace {folder}",
         duration=TimeSpan(3650 * _DAY),

@@ -71,7 +71,7 @@ class UsageMeter:
         self._at = max(self._at, at)
 
     def sample(self, machines: Mapping[GroupRef, int]) -> None:
-        """Note how things are now, after the changes of this moment."""
+        """Take a sample, after the changes of this moment."""
         self._machines = machines
         self._busy = self._cluster.tally.busy()
         for group, busy in self._busy.items():
@@ -168,7 +168,7 @@ class Recorder:
         self._events.append(TimedEvent(at=self._clock.now(), event=event))
 
     def take(self, report: LoopReport) -> None:
-        """What one loop did."""
+        """Record what one loop did."""
         self.loops += 1
         self._last = report if report.state is not None else self._last
         self.take_outcomes(report.outcomes)
@@ -178,7 +178,7 @@ class Recorder:
             self._problems.append(report.problem)
 
     def take_outcomes(self, outcomes: Iterable[WriteOutcome]) -> None:
-        """What was written to clouds."""
+        """Record what was written to clouds."""
         for outcome in outcomes:
             self._decisions.append(describe(outcome))
             if isinstance(outcome.action, IncreaseSize) and isinstance(outcome, Done):
@@ -190,9 +190,9 @@ class Recorder:
         self._removals += ended
 
     def take_crash(self, answer: object, under_way: Iterable[Removing]) -> None:
-        """What was written before the engine died in the middle of its work; ``answer`` is that to the last call.
+        """Record what was written before the engine died; ``answer`` is the result of its last call.
 
-        Of ``under_way``, the removals whose deletion that call was are over.
+        Removals in ``under_way`` whose deletion was that call are over.
         """
         for record in self.audit.records()[self._told :]:
             if record.action == SERVE:
@@ -250,12 +250,12 @@ class Recorder:
 
 
 def _over(held: Removing, at: float) -> RemovalEnded:
-    """A removal that has succeeded although nobody was left to hear of it."""
+    """Return a removal that succeeded although the engine died before it could report it."""
     return RemovalEnded(removal=held.removal, at=at, started=held.started, result=RemovalResult.OK, message=_DIED)
 
 
 def describe(outcome: WriteOutcome) -> Decision:
-    """An outcome as a line of the report."""
+    """Return an outcome as a line of the report."""
     action = outcome.action
     before = after = action.expected_target
     match action:
@@ -288,7 +288,7 @@ def describe(outcome: WriteOutcome) -> Decision:
 
 
 def _from_audit(record: AuditRecord, accepted: int, outcome: str, message: str) -> Decision:
-    """A write that is only known from the audit, which does not count pods."""
+    """Return a write that is only known from the audit, which does not count pods."""
     what = _WRITES[record.action]
     change = 0 if what.endswith("group") else accepted if what == "increase" else -accepted
     return Decision(

@@ -13,7 +13,7 @@ Row = Sequence[str]
 
 
 def summary(result: SimulationResult) -> list[tuple[str, str, str]]:
-    """The figures at the top: what, how much, and a word to it."""
+    """Return the figures at the top: name, amount and note."""
     waiting, still, hours, final = result.waiting, result.still_waiting, result.node_hours, result.final
     figures = [
         ("Simulated time", TimeAxis(result.start, "", 1).say(result.end), f"{result.loops:,} loops"),
@@ -48,7 +48,7 @@ def _bought(result: SimulationResult) -> str:
 
 
 def decisions(result: SimulationResult, axis: TimeAxis) -> str:
-    """What was asked of the cloud, and how it ended."""
+    """Return the table of writes to the cloud and their outcomes."""
     rows = [
         (
             axis.say(decision.at),
@@ -65,7 +65,7 @@ def decisions(result: SimulationResult, axis: TimeAxis) -> str:
 
 
 def failures(result: SimulationResult, axis: TimeAxis) -> str:
-    """What did not go as it should, actions that were dropped, loops that did not come to an end."""
+    """Return the table of failures, of actions that were dropped, and of loops that broke off."""
     rows = [
         (axis.say(timed.at), timed.event.reason, timed.event.message)
         for timed in result.events
@@ -77,7 +77,7 @@ def failures(result: SimulationResult, axis: TimeAxis) -> str:
 
 
 def table(header: Row, rows: Sequence[Row]) -> str:
-    """An HTML table of at most a few hundred rows."""
+    """Return an HTML table of at most a few hundred rows."""
     if not rows:
         return '<p class="none">None.</p>'
     shown = rows[:_MOST_ROWS]

@@ -9,7 +9,7 @@ from nodewright.engine.status import StatusReport
 from nodewright.model.removal import RemovalEnded
 from nodewright_simulator.journal import Fact
 
-# Events by their reason: a scale-up that failed, and whatever else did not go as it should.
+# Reasons of events: a scale-up that failed, and other failures.
 SCALE_UP_FAILURES = ("ScaleUpFailed", "ScaleUpTimedOut", "FailedToScaleUpGroup", "AddedNodeDoesNotFit")
 OTHER_TROUBLES = (
     "FailedToRevertScaleUp",
@@ -46,8 +46,9 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One write to the cloud; sizes count machines, ``hedged`` those that were bought twice. ``outcome`` is done, partial,
-    refused or unknown.
+    """One write to the cloud.
+
+    Sizes count machines, ``hedged`` those that were bought twice. ``outcome`` is done, partial, refused or unknown.
     """
 
     at: float
@@ -99,8 +100,7 @@ class WaitingTimes:
 class NodeHours:
     """Hours that machines ran. ``busy`` counts those with a pod that is no DaemonSet's.
 
-    ``oracle`` is what somebody pays who knows each group's peak of busy nodes beforehand and keeps exactly that
-    many from beginning to end.
+    ``oracle`` is the cost of an ideal that keeps each group at its peak of busy nodes from beginning to end.
     """
 
     used: float = 0.0

@@ -30,7 +30,7 @@ _MAX_SECONDS = 100 * 365 * 86_400.0
 
 
 def load_scenario(path: Path) -> Scenario:
-    """The scenario in a file; raises ConfigError that names the file and the key."""
+    """Load the scenario in a file; raise ConfigError that names the file and the key."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -47,7 +47,7 @@ def read_scenario(text: bytes | str, source: str) -> Scenario:
 
 
 def check_scenario(scenario: Scenario, source: str) -> Scenario:
-    """The same scenario, if it makes sense; raises ConfigError."""
+    """Return the same scenario if it makes sense; raise ConfigError otherwise."""
     if not scenario.providers:
         raise ConfigError(f"{source}: providers: at least one is needed")
     workloads: tuple[Workload, ...] = (*scenario.deployments, *scenario.jobs, *scenario.daemon_sets)
@@ -107,7 +107,7 @@ def _check_amounts(pod: PodShape, where: str) -> None:
 
 
 def _decode(kind: type, raw: Any) -> Any:
-    """msgspec's hook for ``TimeSpan``; raises ValueError."""
+    """Decode ``TimeSpan``, as msgspec's hook; raise ValueError."""
     if kind is not TimeSpan:
         raise TypeError(f"a scenario holds no {kind.__name__}")
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
@@ -122,7 +122,7 @@ _AT = re.compile(r" - at `\$.*`$")
 
 
 def read_flat_settings(flat: Mapping[str, Any], source: str) -> Settings:
-    """The whole tree with these flags set; raises ConfigError naming the flag."""
+    """Return all settings with these flags set; raise ConfigError that names the flag."""
     sections: dict[str, Section] = {}
     flags = {flag.encode_name: (section.name, flag) for section in _sections() for flag in _flags(section)}
     given: dict[str, dict[str, Any]] = {}

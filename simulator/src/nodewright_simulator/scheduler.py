@@ -34,7 +34,7 @@ class Scheduler:
         self._fits = fits
 
     def choose(self, snapshot: Snapshot, pod_class: PodClass) -> int | None:
-        """The row that gets the next pod of the class; None when no node takes it."""
+        """Return the row that gets the next pod of the class; None if no node takes it."""
         rows = np.flatnonzero(self._fits(snapshot, pod_class))
         if not len(rows):
             return None

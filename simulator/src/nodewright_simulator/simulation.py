@@ -46,11 +46,11 @@ class Pacing:
         self._timer = math.inf
 
     def changed(self, at: float) -> None:
-        """The world changed."""
+        """Record that the world changed."""
         self._changed = min(self._changed, at)
 
     def ran(self, due: float, *, settled: bool, timer: float) -> None:
-        """A loop ran; the next tick is ``due``. ``timer``: see ``LoopReport.next_timer``."""
+        """Record that a loop ran; the next tick is ``due``. ``timer``: see ``LoopReport.next_timer``."""
         self._due = due
         self._changed = math.inf if settled else -math.inf
         self._timer = timer
@@ -151,15 +151,16 @@ class Simulation:
         self._happenings = 0
 
     def host_engine(self, pod: Pod) -> None:
-        """The engine runs in a pod like this one from when that first runs. It ends with its pod, once it has done
-        what it was about to do, and goes on where the next one runs.
+        """Run the engine in a pod like this one.
+
+        It stops with its pod, after it has finished what it was doing, and starts again where the next pod runs.
         """
         DeploymentController(
             self.cluster, "nodewright", pod, on_start=self.engine.move_in, on_loss=self.engine.move_out
         ).scale(1, self._start)
 
     def steer(self, at: float, change: Happening) -> None:
-        """Somebody else changes a cloud or the cluster."""
+        """Schedule a change of a cloud or the cluster by another writer."""
 
         def happen(moment: float) -> None:
             change(moment)
@@ -169,7 +170,7 @@ class Simulation:
         self.agenda.at(at, happen)
 
     def fail_nodes(self, at: float, nodes: int, seconds: float) -> None:
-        """The oldest so many ready nodes are not ready for so long."""
+        """Make the oldest ready nodes not ready for so long."""
 
         def fail(moment: float) -> None:
             names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
@@ -179,7 +180,7 @@ class Simulation:
         self.agenda.at(at, fail)
 
     def touch_nodes(self, at: float, how: str, nodes: int, seconds: float) -> None:
-        """Somebody does that to the oldest so many ready nodes, and it is over after so long."""
+        """Let an operator touch the oldest ready nodes, and undo it after so long."""
 
         def begin(moment: float) -> None:
             names = ready_nodes(self.cluster, self._options.settings.templates)[:nodes]
@@ -196,12 +197,12 @@ class Simulation:
         self.agenda.at(at, begin)
 
     def misread(self, at: float, shows: str, seconds: float) -> None:
-        """The list of the cluster is wrong for so long."""
+        """Show the engine a wrong list of the cluster for so long."""
         self.agenda.at(at, lambda moment: self.api_server.misreads.begin(shows, moment + seconds))
         self.agenda.at(at + seconds, lambda _: None)  # worth a look
 
     def fill_disk(self, at: float, seconds: float) -> None:
-        """No state can be saved for so long."""
+        """Let every save of state fail for so long."""
 
         def fill(moment: float, *, full: bool) -> None:
             del moment
@@ -211,14 +212,14 @@ class Simulation:
         self.agenda.at(at + seconds, lambda moment: fill(moment, full=False))
 
     def jump_clock(self, at: float, by: float, lasts: float | None) -> None:
-        """Somebody sets the wall clock of the engine's machine, for so long or for good."""
+        """Move the wall clock of the engine's machine, for so long or for good."""
         self._engine_clock.expect_jumps()
         self.agenda.at(at, lambda _: self._engine_clock.jump(by))
         if lasts is not None:
             self.agenda.at(at + lasts, lambda _: self._engine_clock.jump(-by))
 
     def pause(self, at: float, seconds: float) -> None:
-        """Somebody orders a pause; one of no length ends the pause that there is."""
+        """Order a pause; 0 seconds end a pause."""
 
         def order(moment: float) -> None:
             self.engine.store.save_pause(Pause(since=moment, until=moment + seconds) if seconds else None)
@@ -227,7 +228,7 @@ class Simulation:
         self.agenda.at(at, order)
 
     def run(self, on_progress: OnProgress | None = None) -> SimulationResult:
-        """Everything up to the end."""
+        """Run everything up to the end."""
         self.engine.start(self._start)
         moment = self._next_moment()
         while moment <= self._options.end and not self._is_idle(moment):
@@ -270,7 +271,7 @@ class Simulation:
         self._happenings += 1
 
     def _is_idle(self, moment: float) -> bool:
-        """Has everything that was going to happen, happened?"""
+        """Return whether nothing is left to happen."""
         if moment == math.inf:
             return True
         done = self._options.stops_idle and self.agenda.next_due() == self._removals_due() == math.inf
@@ -279,7 +280,7 @@ class Simulation:
     # The engine
 
     def make_engine(self) -> Autoscaler:
-        """A new one, of what the last one saved."""
+        """Return a new engine, which starts from what the last one saved."""
         options = self._options
         return Autoscaler(
             self._world, self._engine_clock.start(), options.settings, Random(options.seed), brain=options.brain
@@ -315,7 +316,7 @@ class Simulation:
         self._after_writes(wrote=bool(outcomes))
 
     def _after_writes(self, *, wrote: bool) -> None:
-        """The clouds and the scheduler have something to do now."""
+        """Let the clouds and the scheduler act now, if the engine wrote something."""
         self.engine.end_if_leaving(self._clock.now())
         if wrote or self.cluster.has_news:
             self._cloud_due = min(self._cloud_due, self._clock.now())

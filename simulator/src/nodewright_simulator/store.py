@@ -61,8 +61,9 @@ class MemoryStore:
         self._pause = pause
 
     def damage(self, how: str) -> None:
-        """Make what is saved ``missing``, ``old``, ``truncated``, ``foreign`` (of another cluster) or ``newer`` (of a later
-        version).
+        """Damage what is saved.
+
+        ``how`` is ``missing``, ``old``, ``truncated``, ``foreign`` (of another cluster) or ``newer`` (of a later version).
         """
         if self._saved is None:
             return

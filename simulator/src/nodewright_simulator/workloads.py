@@ -49,7 +49,7 @@ _SCHEDULER = "default-scheduler"
 
 
 def pod_of(name: str, template: PodShape) -> Pod:
-    """A pod of the workload ``name``, without a name and owner of its own yet."""
+    """Return a pod of the workload ``name``, without a name and owner of its own yet."""
     labels = {_APP: name, **template.labels}
     selector = LabelSelector(match_labels={_APP: name})
     spread = tuple(
@@ -82,18 +82,18 @@ def pod_of(name: str, template: PodShape) -> Pod:
 
 
 def engine_pod(template: PodShape) -> Pod:
-    """The pod in which the engine runs: of a Deployment in kube-system, if nothing else is said."""
+    """Return the pod in which the engine runs; by default of a Deployment in kube-system."""
     namespace = "kube-system" if template.namespace == _NAMESPACE else template.namespace
     return pod_of("nodewright", replace(template, namespace=namespace))
 
 
 def job_pod(name: str, template: PodShape) -> Pod:
-    """A pod of the job ``name``."""
+    """Return a pod of the job ``name``."""
     return owned(pod_of(name, template), "Job", name)
 
 
 def daemon_set(spec: Workload) -> DaemonSet:
-    """A DaemonSet of that pod."""
+    """Return a DaemonSet of that pod."""
     pod = pod_of(spec.name, spec.pod)
     meta = ObjectMeta(name=spec.name, namespace=spec.pod.namespace, uid=f"DaemonSet/{spec.name}")
     template = PodTemplateSpec(
@@ -103,7 +103,7 @@ def daemon_set(spec: Workload) -> DaemonSet:
 
 
 def request_objects(spec: RequestSpec) -> tuple[ProvisioningRequest, tuple[RequestTemplate, ...]]:
-    """The request, and a PodTemplate for each of its sets."""
+    """Return the request, and a PodTemplate for each of its sets."""
     templates, sets = [], []
     for number, pod_set in enumerate(spec.pod_sets):
         pod = pod_of(spec.name, replace(pod_set.pod, namespace=spec.namespace))
@@ -124,7 +124,7 @@ def request_objects(spec: RequestSpec) -> tuple[ProvisioningRequest, tuple[Reque
 def buffer_objects(
     spec: SpareSpec, deployments: Iterable[DeploymentSpec]
 ) -> tuple[CapacityBuffer, RequestTemplate | None]:
-    """The buffer, in the namespace of its pods, and its PodTemplate if it has one of its own."""
+    """Return the buffer, in the namespace of its pods, and its PodTemplate if it has one."""
     namespaces = {deployment.name: deployment.pod.namespace for deployment in deployments}
     namespace = spec.pod.namespace if spec.pod is not None else namespaces[spec.deployment or ""]
     meta = ObjectMeta(name=spec.name, namespace=namespace)
@@ -140,7 +140,7 @@ def buffer_objects(
 
 
 def budget_rule(spec: BudgetSpec, workloads: Iterable[Workload]) -> BudgetRule:
-    """The budget; that of a workload is in its namespace."""
+    """Return the budget; that of a workload is in its namespace."""
     namespaces = {workload.name: workload.pod.namespace for workload in workloads}
     return BudgetRule(
         name=spec.name,
@@ -152,7 +152,7 @@ def budget_rule(spec: BudgetSpec, workloads: Iterable[Workload]) -> BudgetRule:
 
 
 def trace_pods(pods: Iterable[TracePod]) -> Iterator[Pod]:
-    """The pods of a trace; those that ask for the same are pods of one job."""
+    """Yield the pods of a trace; pods with equal requests belong to one job."""
     quantities: dict[tuple[int, int, int], Resources] = {}
     for pod in pods:
         key = (pod.cpu_milli, pod.memory_mib, pod.gpus)

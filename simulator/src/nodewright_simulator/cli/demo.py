@@ -42,13 +42,13 @@ def command(report: str | None, output: str) -> None:
 
 
 def print_demo(console: Console, scenario: Scenario, result: SimulationResult) -> None:
-    """What the demo shows."""
+    """Print what the demo shows."""
     print_result(console, result, scenario.description)
     print_setbacks(console, result)
 
 
 def _demand(scenario: Scenario) -> None:
-    """Says what to install, before anything is tried."""
+    """Raise PluginNotFound with what to install if a provider is missing."""
     there = {plugin.name for plugin in installed_providers()}
     missing = [name for name in scenario.providers if name not in there]
     if missing:

@@ -38,7 +38,7 @@ from nodewright_simulator.simulation import Progress as State
 
 @contextmanager
 def show_progress(console: Console, *, ends: bool) -> Iterator[OnProgress | None]:
-    """What a simulation is to call after each loop. ``ends``: its end is known, so that a bar can be drawn."""
+    """Yield what the simulation calls after each loop. ``ends``: the end is known, so that a bar can be drawn."""
     if not console.is_terminal:
         yield None
         return
@@ -61,7 +61,7 @@ def _describe(state: State) -> str:
 
 
 def check_writable(path: Path) -> None:
-    """Before a long run: can a report be written there? Raises ConfigError."""
+    """Raise ConfigError, before a long run, if no report can be written there."""
     is_new = not path.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def check_writable(path: Path) -> None:
 
 
 def save_report(page: str, path: Path) -> Path:
-    """Writes the page to ``path``; answers it in full. Raises ConfigError."""
+    """Write the page to ``path`` and return the absolute path; raise ConfigError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")
@@ -83,7 +83,7 @@ def save_report(page: str, path: Path) -> Path:
 
 
 def save_report_somewhere(page: str, wanted: Path) -> Path:
-    """As ``save_report``, but where that cannot be: in the folder for temporary files."""
+    """As ``save_report``; if that fails, write to the folder for temporary files."""
     try:
         return save_report(page, wanted)
     except ConfigError:
@@ -96,7 +96,7 @@ def _refusal(path: Path, error: OSError) -> ConfigError:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateFlags:
-    """What the command line changes in a scenario, or says of a trace."""
+    """What the command line changes in a scenario, or says about a trace."""
 
     seed: int | None
     compress: float | None
@@ -126,7 +126,7 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
 
     The same engine code as on a real cluster, deterministic under a seed.
 
-    Exit codes: 0 simulated, whatever became of the pods; 2 bad input; 1 a planned action broke a rule: a bug.
+    Exit codes: 0 simulated, also if pods still wait; 2 bad input; 1 a planned action broke a rule: a bug.
     """
     status, questions = given.pop("status"), [_read_question(text) for text in given.pop("explain")]
     wish = SimulateFlags(**given)
@@ -153,7 +153,7 @@ def command(source: str, report: str | None, every_tick: bool, output: str, **gi
 
 
 def simulate(scenario: Scenario, options: BuildOptions) -> SimulationResult:
-    """Runs it to its end, with progress on a terminal."""
+    """Run the scenario to its end, with progress on a terminal."""
     simulation = build_simulation(scenario, options)
     with show_progress(make_console(sys.stderr), ends=not scenario.stops_idle) as on_progress:
         return simulation.run(on_progress)
@@ -192,7 +192,7 @@ def _end(scenario: Scenario, wish: SimulateFlags) -> TimeSpan:
 
 
 def _read_question(text: str) -> tuple[str, str]:
-    """The kind and the name of ``node=NAME``."""
+    """Return the kind and the name of ``node=NAME``."""
     kind, equals, name = text.partition("=")
     if not equals or kind not in KINDS:
         forms = "node=NAME, pod=NAMESPACE/NAME, group=PROVIDER/ID, request=NAMESPACE/NAME or buffer=NAMESPACE/NAME"
@@ -201,7 +201,7 @@ def _read_question(text: str) -> tuple[str, str]:
 
 
 def _answer(result: SimulationResult, scenario: Scenario, questions: Sequence[tuple[str, str]]) -> list[Explanation]:
-    """As the last loop saw and planned it."""
+    """Explain the objects as the last loop saw and planned them."""
     last = result.last_loop
     if not questions:
         return []
@@ -213,7 +213,7 @@ def _answer(result: SimulationResult, scenario: Scenario, questions: Sequence[tu
 
 
 def _read_value(text: str, source: str) -> Any:
-    """A value as a scenario file would hold it."""
+    """Return a value as a scenario file would hold it."""
     documents = load_yaml(text, source)
     return documents[0] if documents else ""
 

@@ -135,8 +135,10 @@ _MOST_GROUPS = 30
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSums:
-    """What one group went through, as ``--output json`` has it. ``peak`` and ``last`` count nodes, ``asked`` and
-    ``failed`` machines, ``failed_calls`` writes of every kind that were refused or never answered.
+    """Totals of one group, as in ``--output json``.
+
+    ``peak`` and ``last`` count nodes, ``asked`` and ``failed`` machines, ``failed_calls`` writes of every kind that were
+    refused or timed out.
     """
 
     group: str
@@ -148,7 +150,7 @@ class GroupSums:
 
 
 def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
-    """Groups that had a node or were asked for one, the largest first."""
+    """Return the groups that had a node or were asked for one, the largest first."""
     asked, failed, refused = Counter[str](), Counter[str](), Counter[str]()
     for decision in result.decisions:
         refused[decision.group] += decision.outcome in ("refused", "unknown")
@@ -173,7 +175,7 @@ def sum_groups(result: SimulationResult) -> tuple[GroupSums, ...]:
 
 
 def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
-    """The document of ``--output json``; docs/commands.md describes it."""
+    """Return the document of ``--output json``; docs/commands.md describes it."""
     waiting, still, interruptions = result.waiting, result.still_waiting, sum_interruptions(result)
     hours = result.node_hours
     return {
@@ -218,20 +220,20 @@ def as_json(result: SimulationResult, report: str | None) -> dict[str, Any]:
 
 
 def failures(result: SimulationResult, *reasons: str) -> Iterator[tuple[float, str]]:
-    """When something failed, and what was said of it."""
+    """Yield when something failed, and the message."""
     wanted = reasons or FAILURE_EVENTS
     return ((timed.at, timed.event.message) for timed in result.events if timed.event.reason in wanted)
 
 
 def increases(result: SimulationResult) -> Iterator[Decision]:
-    """The scale-ups that a cloud accepted, at least in part."""
+    """Yield the scale-ups that a cloud accepted, at least in part."""
     return (
         decision for decision in result.decisions if decision.what == "increase" and decision.after > decision.before
     )
 
 
 def print_result(console: Console, result: SimulationResult, description: str = "") -> None:
-    """The totals, then each group."""
+    """Print the totals, then each group."""
     console.print(safe(result.title, "bold"))
     if description:
         console.print(safe(description))
@@ -319,7 +321,7 @@ def format_span(seconds: float) -> str:
 
 
 def format_clock(epoch_seconds: float) -> str:
-    """The time of day."""
+    """Return the time of day."""
     return datetime.fromtimestamp(epoch_seconds, tz=UTC).strftime("%H:%M:%S")
 
 
@@ -360,7 +362,7 @@ def _is_befallen(step: Decision, at: float, message: str) -> bool:
 
 
 def print_setbacks(console: Console, result: SimulationResult) -> None:
-    """The first setback, and how many there were."""
+    """Print the first failed scale-up step by step, and how many there were."""
     setbacks = list(find_setbacks(result))
     if not setbacks:
         return
@@ -378,7 +380,7 @@ def print_setbacks(console: Console, result: SimulationResult) -> None:
 
 
 def print_troubles(console: Console, result: SimulationResult) -> None:
-    """Each kind of trouble beside failed scale-ups: when it was first met, how often, and what was said then."""
+    """Print each kind of trouble beside failed scale-ups: its first time, how often, and the first message."""
     troubles = list(find_troubles(result))
     if not troubles:
         return
