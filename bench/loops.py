@@ -122,7 +122,7 @@ def many_pods(share: float) -> list[Pod]:
 
 
 def _down_row(share_of: str) -> tuple[str, float]:
-    return (f"§1, ScaleDown, quiet ({share_of})", 14.0)
+    return (f"ScaleDown, quiet ({share_of})", 14.0)
 
 
 LOOPS: dict[str, Benchmark] = {
@@ -130,35 +130,35 @@ LOOPS: dict[str, Benchmark] = {
         workload="50,000 pods of 100 ReplicaSets, each its own shape, to 1,000 nodes; a whole loop",
         start="decoded pods",
         prepare=partial(prepare_scale_up, owners=100, warm=False),
-        go=("§2, ScaleUp owned 1000/100", 2.738),
+        go=("ScaleUp owned 1000/100", 2.738),
         wanted=30,
     ),
     "filter-schedulable-200": Benchmark(
         workload="60,000 pending on 200 full nodes",
         start="decoded pods",
         prepare=partial(prepare_filter, 200, 60_000),
-        go=("§4, 200 nodes, delta store", 6.43),
+        go=("200 nodes, delta store", 6.43),
         wanted=80,
     ),
     "filter-schedulable-1000": Benchmark(
         workload="12,000 pending on 1,000 full nodes",
         start="decoded pods",
         prepare=partial(prepare_filter, 1000, 12_000),
-        go=("§4, 1000 nodes, delta store", 5.541),
+        go=("1000 nodes, delta store", 5.541),
         wanted=200,
     ),
     "run-once-scale-up": Benchmark(
         workload="50,000 ownerless pods to 1,000 nodes; a whole loop",
         start="decoded pods",
         prepare=partial(prepare_scale_up, owners=0, warm=False),
-        go=("§1, ScaleUp, quiet, later runs", 10.7),
+        go=("ScaleUp, quiet, later runs", 10.7),
         wanted=50,
     ),
     "run-once-scale-up-warm": Benchmark(
         workload="the same again: pods are classed already",
         start="warm picture",
         prepare=partial(prepare_scale_up, owners=0, warm=True),
-        go=("§1, ScaleUp, quiet, later runs", 10.7),
+        go=("ScaleUp, quiet, later runs", 10.7),
         wanted=50,
     ),
     "run-once-scale-down": Benchmark(

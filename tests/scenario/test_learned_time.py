@@ -1,4 +1,4 @@
-"""Learned provision times in whole loops: a dead pool is left in minutes, a slow one is not (issue 4, item 6)."""
+"""Learned provision times in whole loops: a dead pool is left in minutes, a slow one is not (docs/adr/0008-probation-and-learned-time.md)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Probation in whole loops: after a failure a group costs no second wait (design.md §6)."""
+"""Probation in whole loops: after a failure a group costs no second wait (docs/adr/0008-probation-and-learned-time.md)."""
 
 import pytest
 from tests.scenario.story import LOOP, MINUTE, SILENT, Story

@@ -55,7 +55,7 @@ def test_every_group_of_an_account_is_tried_once_at_once() -> None:
 
 @pytest.mark.parametrize("scope", ["group", "zone", "instance_type", "account"])
 def test_no_group_starves_behind_one_that_is_always_refused(scope: str) -> None:
-    """The peer shares zone, type and account with a cheaper group that never gets a machine (issue 17, A.2)."""
+    """The peer shares zone, type and account with a cheaper group that never gets a machine."""
     peer = {**CHEAP, "name": "peer", "price_per_hour": 2.0}
     story = Story(CHEAP, peer, faults=[refusal(scope=scope)], minutes=240)
     story.pods(3, at=AT)

@@ -1,4 +1,4 @@
-"""Taints that outlive a removal: hints to the scheduler, and what is cleaned up at start (behaviour/down.md A1, A16)."""
+"""Taints that outlive a removal: hints to the scheduler, and what is cleaned up at start (docs/behaviour/scale-down.md)."""
 
 from dataclasses import replace as replace_value
 from random import Random

@@ -1,5 +1,5 @@
 """Random small clusters with budgets, bare pods, local storage and affinity, from which nodes are removed: whatever
-moves has a place, whatever may not move stays, and an engine that dies at any moment loses nothing (issue 5).
+moves has a place, whatever may not move stays, and an engine that dies at any moment loses nothing.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How nodes go once that is decided: marked, emptied, deleted, or given back (behaviour/down.md A12 to A15)."""
+"""How nodes go once that is decided: marked, emptied, deleted, or given back (docs/behaviour/scale-down.md#carrying-out-removals)."""
 
 from typing import Any
 

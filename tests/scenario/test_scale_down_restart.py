@@ -130,7 +130,7 @@ def test_what_the_former_engine_did_delete_stays_charged() -> None:
 
 
 def test_the_engine_moves_with_its_pod() -> None:
-    """Its own pod is evicted like any other; it goes on elsewhere, and nothing is lost (issue 5, point 0).
+    """Its own pod is evicted like any other; it goes on elsewhere, and nothing is lost.
 
     Pods of a half emptied node that are ending need no place, so that the next engine goes on at once.
     """

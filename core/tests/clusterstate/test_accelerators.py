@@ -1,4 +1,4 @@
-"""A node that should have accelerators is not up before they are (behaviour/up.md §1.5)."""
+"""A node that should have accelerators is not up before they are (docs/behaviour/loop.md)."""
 
 import pytest
 

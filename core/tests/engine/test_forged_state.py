@@ -1,4 +1,4 @@
-"""What is read back never authorises a deletion by itself: observation must agree (design.md §6)."""
+"""What is read back never authorises a deletion by itself: observation must agree (docs/adr/0005-durable-state.md)."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Quantities, by the rules measured with Go's library (behaviour/down.md B5 and case 108)."""
+"""Quantities, by the rules measured with Go's library (docs/behaviour/scheduling.md#quantities)."""
 
 from fractions import Fraction
 

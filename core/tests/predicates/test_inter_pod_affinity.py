@@ -1,4 +1,4 @@
-"""InterPodAffinity: behaviour/down.md B3.7, cases 96-100."""
+"""InterPodAffinity: docs/behaviour/scheduling.md#interpodaffinity, cases 96-100."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NodeAffinity: behaviour/down.md B3.4, cases 90-92 and 107."""
+"""NodeAffinity: docs/behaviour/scheduling.md#nodeaffinity, cases 90-92 and 107."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NodeName: behaviour/down.md B3.2."""
+"""NodeName: docs/behaviour/scheduling.md#nodename."""
 
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
 from core.tests.predicates.strategies import SETTINGS, worlds

@@ -1,4 +1,4 @@
-"""NodePorts: behaviour/down.md B3.5, case 95."""
+"""NodePorts: docs/behaviour/scheduling.md#nodeports, case 95."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: behaviour/down.md B3.6, cases 84-89."""
+"""NodeResourcesFit: docs/behaviour/scheduling.md#noderesourcesfit, cases 84-89."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: behaviour/down.md B3.1."""
+"""NodeUnschedulable: docs/behaviour/scheduling.md#nodeunschedulable."""
 
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals
 from core.tests.predicates.strategies import SETTINGS, worlds

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: behaviour/down.md B3.10."""
+"""NodeVolumeLimits: docs/behaviour/scheduling.md#nodevolumelimits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""PodTopologySpread: behaviour/down.md B3.8, cases 101-104."""
+"""PodTopologySpread: docs/behaviour/scheduling.md#podtopologyspread, cases 101-104."""
 
 from datetime import UTC, datetime
 from typing import Any

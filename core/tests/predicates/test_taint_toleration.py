@@ -1,4 +1,4 @@
-"""TaintToleration: behaviour/down.md B3.3, cases 93 and 94."""
+"""TaintToleration: docs/behaviour/scheduling.md#tainttoleration, cases 93 and 94."""
 
 import pytest
 from core.tests.predicates.manifests import assert_agreement, cluster, node, pod, refusals

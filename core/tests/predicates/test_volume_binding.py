@@ -1,4 +1,4 @@
-"""VolumeBinding: behaviour/down.md B3.11, cases 121-127."""
+"""VolumeBinding: docs/behaviour/scheduling.md#volumebinding, cases 121-127."""
 
 from typing import Any
 

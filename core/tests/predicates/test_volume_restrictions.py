@@ -1,4 +1,4 @@
-"""VolumeRestrictions: behaviour/down.md B3.9, cases 105 and 128."""
+"""VolumeRestrictions: docs/behaviour/scheduling.md#volumerestrictions, cases 105 and 128."""
 
 from typing import Any
 

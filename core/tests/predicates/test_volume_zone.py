@@ -1,4 +1,4 @@
-"""VolumeZone: behaviour/down.md B3.12, cases 124 and 125."""
+"""VolumeZone: docs/behaviour/scheduling.md#volumezone, cases 124 and 125."""
 
 from typing import Any
 

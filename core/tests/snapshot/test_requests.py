@@ -1,4 +1,4 @@
-"""What a pod asks: behaviour/down.md B3.6. The parts of a pod are tabled with NodeResourcesFit."""
+"""What a pod asks: docs/behaviour/scheduling.md#requests-of-a-pod. The parts of a pod are tabled with NodeResourcesFit."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ class Accelerators:
         return Accelerators(tuple(labels), tuple(resources))
 
     def are_missing(self, node: Node) -> bool:
-        """A node that should have devices and does not offer any yet (behaviour/up.md §1.5)."""
+        """A node that should have devices and does not offer any yet (docs/behaviour/loop.md#nodes-that-are-not-ready-yet)."""
         kind, devices = self.count(node)
         return bool(kind) and not devices
 

@@ -1,4 +1,4 @@
-"""Machines under way for all-or-nothing requests: which group owes what, and whether all of it comes (docs/adr/0013)."""
+"""Machines under way for all-or-nothing requests: which group owes what, and whether all of it comes (docs/adr/0013-provisioning-requests.md)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

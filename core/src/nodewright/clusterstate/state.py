@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """Nodes and instances of a group by class (behaviour/up.md §2.3); node names, instance ids.
+    """Nodes and instances of a group by class (docs/behaviour/cluster-state.md); node names, instance ids.
 
     ``deleted`` are nodes whose instance is gone or going; ``suspended`` are asleep (condition ``Suspended``);
     ``leaving`` are unready ones that scale-down is taking away (seed 000, UC7); ``unregistered`` are instances

@@ -192,7 +192,7 @@ class Policy:
     sees_pods_of_all_schedulers: bool = _row(
         _UP,
         "Counts running pods of every scheduler as using their node.",
-        "Sees no running pods of schedulers that --scheduler-name does not allow.",
+        "Sees no running pods of schedulers that --allowed-scheduler-names does not name.",
         "Their room only looks free.",
     )
     counts_on_preempted_room: bool = _row(

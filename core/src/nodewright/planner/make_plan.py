@@ -1,4 +1,4 @@
-"""The whole plan of one loop (design.md §3, behaviour/up.md §1.2)."""
+"""The whole plan of one loop (docs/architecture.md, docs/behaviour/loop.md)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

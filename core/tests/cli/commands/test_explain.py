@@ -139,7 +139,7 @@ def test_a_dump_that_is_not_there(nodewright: Nodewright, tmp_path: Path) -> Non
 def test_row_118_a_nominated_pod_counts_as_on_its_node_and_needs_a_place(
     nodewright: Nodewright, write_dump: WriteDump
 ) -> None:
-    """behaviour/down.md part C."""
+    """Case 118 of docs/behaviour/edge-cases.md."""
     nodes = [build_node(f"n-{n}", cpu="4", labels=POOL) for n in range(2)]
     path = Path(write_dump(*nodes, build_pod("due", "1"), build_pod("full", "3500m", node_name="n-1")))
     path.write_text(path.read_text().replace('"nominatedNodeName": ""', '"nominatedNodeName": "n-0"', 1))

@@ -1,4 +1,4 @@
-"""Today's CA as measured (behaviour/up.md §10.1): what it does after increases that do not come, traps included."""
+"""Today's CA as measured (docs/behaviour/cluster-state.md#measured): what it does after increases that do not come, traps included."""
 
 from dataclasses import replace
 from random import Random

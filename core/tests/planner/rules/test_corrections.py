@@ -1,4 +1,4 @@
-"""What is done about machines that fail, never come or never join (design.md §6)."""
+"""What is done about machines that fail, never come or never join (docs/adr/0006-size-correction.md)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What CA does not do: balance at removal, and patience with groups and pods that go back and forth (issue 5)."""
+"""What CA does not do: balance at removal, and patience with groups and pods that go back and forth."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which pods may be moved: rows 41 to 58 of the edge cases (behaviour/down.md part C), and hostile input."""
+"""Which pods may be moved: rows 41 to 58 of the edge cases (docs/behaviour/edge-cases.md), and hostile input."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows 13, 22, 38 and 40 of the edge cases (behaviour/down.md part C), and the order of candidates, as whole loops."""
+"""Rows 13, 22, 38 and 40 of the edge cases (docs/behaviour/edge-cases.md), and the order of candidates, as whole loops."""
 
 from dataclasses import replace
 

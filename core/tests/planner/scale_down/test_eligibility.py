@@ -1,4 +1,4 @@
-"""Which candidates are worth a simulation: rows 1 to 16 of the edge cases (behaviour/down.md part C) and A4."""
+"""Which candidates are worth a simulation: rows 1 to 16 of the edge cases (docs/behaviour/edge-cases.md)."""
 
 from typing import Any
 

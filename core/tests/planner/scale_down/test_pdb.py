@@ -1,4 +1,4 @@
-"""What disruption budgets still allow: rows 59 to 61 of the edge cases (behaviour/down.md part C)."""
+"""What disruption budgets still allow: rows 59 to 61 of the edge cases (docs/behaviour/edge-cases.md)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Candidates and timers: rows 14 to 31 of the edge cases (behaviour/down.md part C), as whole loops."""
+"""Candidates and timers: rows 14 to 31 of the edge cases (docs/behaviour/edge-cases.md), as whole loops."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""How much of a node is asked for: rows 1 to 11 of the edge cases (behaviour/down.md part C); 8 and 9 are about DRA."""
+"""How much of a node is asked for: rows 1 to 11 of the edge cases (docs/behaviour/edge-cases.md); 8 and 9 are about DRA."""
 
 from collections.abc import Sequence
 from math import inf, isnan, nan

@@ -221,7 +221,7 @@ def test_a_full_cluster_is_the_reason_for_every_group() -> None:
 
 
 def test_similar_groups_must_take_every_pod_that_the_chosen_one_takes() -> None:
-    """A pod bound to one zone keeps the whole growth there (up.md §4.6), though others could go elsewhere."""
+    """A pod bound to one zone keeps the whole growth there (docs/behaviour/scale-up.md), though others could go elsewhere."""
     bound = build_pod("bound", node_selector={"topology.kubernetes.io/zone": "a"}, owner=("ReplicaSet", "bound"))
     world = World(pending=[*pods(15), bound])
     world.add_group("a", zone="a", hourly_price=1.0)

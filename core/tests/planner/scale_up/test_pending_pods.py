@@ -1,4 +1,4 @@
-"""Which pods wait for room, and which have it already (behaviour/up.md §3)."""
+"""Which pods wait for room, and which have it already (docs/behaviour/loop.md#pending-pods)."""
 
 import math
 from typing import Any

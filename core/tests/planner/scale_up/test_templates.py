@@ -1,4 +1,4 @@
-"""The nodes that groups would add (behaviour/up.md §4.2, down.md B4, edge cases 109 and 110)."""
+"""The nodes that groups would add (docs/behaviour/scale-up.md, edge cases 109 and 110)."""
 
 from dataclasses import replace
 from typing import Any
