@@ -46,8 +46,8 @@ def test_an_alert_has_a_runbook(alert: dict[str, Any]) -> None:
 
 def find_events() -> set[str]:
     """The reasons of events that the engine tells of its own work, as they stand in its sources."""
-    act = ROOT / "core" / "src" / "nodewright" / "act"
-    trees = [ast.parse((act / name).read_text()) for name in ("events.py", "ports.py", "removals/tell.py")]
+    actuation = ROOT / "core" / "src" / "nodewright" / "actuation"
+    trees = [ast.parse((actuation / name).read_text()) for name in ("events.py", "ports.py", "actuator.py", "drain.py")]
     texts = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     return {text for text in texts if isinstance(text, str) and _REASON.fullmatch(text)} - set(KINDS)
 

@@ -1,5 +1,6 @@
 """A thousand random schedules of faults, and proof that a broken engine would not get through them."""
 
+import dataclasses
 import json
 from pathlib import Path
 from random import Random
@@ -45,9 +46,9 @@ def check(numbers: range) -> None:
 
 def greedy(state: ClusterState, settings: Settings, random: Random) -> tuple[Plan, PlanMemory]:
     """Asks for one machine more than it needs, each time."""
-    plan, _ = make_plan(state, settings, random)
+    plan, memory = make_plan(state, settings, random)
     actions = tuple(_one_more(state, action) if isinstance(action, IncreaseSize) else action for action in plan.actions)
-    return Plan(actions=actions, scale_up=plan.scale_up, held_back=plan.held_back), PlanMemory.of(state.memory)
+    return dataclasses.replace(plan, actions=actions), memory
 
 
 def _one_more(state: ClusterState, action: IncreaseSize) -> IncreaseSize:
@@ -104,7 +105,9 @@ def test_schedules_are_the_same_each_time_and_have_little_in_common() -> None:
     assert kinds == {"refuse", "hang", "slow", "partial", "throttle", "in_progress", "wrong_size", "crash"}
 
 
-@pytest.mark.parametrize(("shows", "world"), idle_crowds(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("shows", "world"), list(idle_crowds()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_500_idle_nodes_go_within_five_minutes_and_none_with_pods(shows: str, world: Schedule) -> None:
     facts = Facts(Witness(read_scenario(json.dumps(world), "idle crowd"), Planning()).watch())
     result = facts.history.result

@@ -96,9 +96,10 @@ class Kubelets:
         gone = dict.fromkeys(instance_id for instance_id in held if instance_id not in running)
         for instance_id in gone:
             self._journal.note(at, What.MACHINE_GONE, instance_id, str(ref))
-            self._nodes.pop(instance_id, None)
-        # A machine may have two Node objects (see node_faults).
-        objects = [node for _, node in self._cluster.live.nodes() if node.spec.provider_id in gone] if gone else ()
+        # A machine has two objects where a person doubled its node, and a node may have lost its providerID.
+        names = {self._nodes.pop(instance_id, "") for instance_id in gone}
+        nodes = [node for _, node in self._cluster.live.nodes()] if gone else []
+        objects = [node for node in nodes if node.spec.provider_id in gone or node.name in names]
         for node in objects:
             self._cluster.remove_node(node.name, at)
         for instance_id, start in running.items():
