@@ -29,6 +29,8 @@ _FOREIGN_FLAGS = frozenset(
         "upgrade", "values", "version",
     }
 )  # fmt: skip
+# Written by a test, into a folder of its own.
+_FOREIGN_MODULES = frozenset({"consumer.py"})
 
 
 class Broken(NamedTuple):
@@ -118,6 +120,17 @@ def _names(body: Iterable[ast.stmt], prefix: str) -> Iterator[str]:
 
 
 @cache
+def module_names() -> frozenset[str]:
+    paths = chain.from_iterable((ROOT / top).rglob("*.py") for top in _TOPS)
+    return frozenset(path.name for path in paths) | _FOREIGN_MODULES
+
+
+@cache
+def known_tests() -> frozenset[str]:
+    return frozenset(chain.from_iterable(re.findall(r"\bdef (test_\w+)", page.text) for page in pages()))
+
+
+@cache
 def adr_numbers() -> frozenset[int]:
     return frozenset(int(path.name[:4]) for path in (DOCS / "adr").glob("[0-9]*.md"))
 
@@ -195,6 +208,16 @@ def file(page: Page, match: re.Match[str]) -> str:
     return "" if found else f"there is no {match[1]}"
 
 
+def module(_: Page, match: re.Match[str]) -> str:
+    """A file named without its folder."""
+    return "" if match[1] in module_names() else f"there is no {match[1]} anywhere"
+
+
+def named_test(page: Page, match: re.Match[str]) -> str:
+    """A test that a page names."""
+    return "" if not page.is_markdown or match[1] in known_tests() else f"there is no {match[1]}"
+
+
 def adr(_: Page, match: re.Match[str]) -> str:
     missing = [number for number in re.findall(r"\d+", match[0]) if int(number) not in adr_numbers()]
     return f"there is no ADR {missing[0]}" if missing else ""
@@ -234,6 +257,8 @@ RULES: dict[str, tuple[Callable[[Page, re.Match[str]], str], str]] = {
     "link": (link, r"(?<!`)\]\(([^)\s]+)\)"),
     "member": (member, r"`((?:[\w.-]+/)+[\w-]+\.py)::([\w.]+)`"),
     "file": (file, r"`((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|yaml|txt))`"),
+    "module": (module, r"(?<![\w/.*-])([a-z_]+\.py)\b"),
+    "test": (named_test, r"`(test_\w+)`"),
     "adr": (adr, r"\bADRs? \d+(?:(?:, | and | to )\d+\b)*|\bdocs/adr/\d+\b"),
     "seed": (seed, r"\b[Ss]eeds? (\d{3})\b"),
     "switch": (switch, r"`([a-z]+(?:_[a-z]+)+)`"),
@@ -271,6 +296,8 @@ def test_there_are_such_references(rule: str) -> None:
         ("member", "`planner/make_plan.py::no_such_function`"),
         ("member", "`planner/no_such_file.py::make_plan`"),
         ("file", "`tests/scenario/test_nothing.py`"),
+        ("module", "as no_such_module.py says"),
+        ("test", "`test_that_nobody_wrote`"),
         ("adr", "as ADR 999 says"),
         ("adr", "as ADRs 1 and 999 say"),
         ("seed", "as seed 999 says"),
