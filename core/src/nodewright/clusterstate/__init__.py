@@ -1,1 +1,1 @@
-"""A pure fold of observations and outcomes into the state of the cluster."""
+"""The state of the cluster: a pure fold of observations and outcomes."""

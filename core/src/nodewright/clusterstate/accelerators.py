@@ -10,7 +10,10 @@ from nodewright.snapshot.observation import Observation, ProviderSeen
 
 @dataclass(frozen=True)
 class Accelerators:
-    """How GPU nodes are known: label keys whose value is the type, and the resources that count devices."""
+    """How nodes with accelerators are recognized.
+
+    ``labels``: label keys whose value is the type. ``resources``: the resources that count devices.
+    """
 
     labels: tuple[str, ...]
     resources: tuple[str, ...]
@@ -23,12 +26,15 @@ class Accelerators:
         return Accelerators(tuple(labels), tuple(resources))
 
     def are_missing(self, node: Node) -> bool:
-        """A node that should have devices and does not offer any yet (docs/behaviour/loop.md#nodes-that-are-not-ready-yet)."""
+        """Return whether a node should have devices and offers none yet.
+
+        See docs/behaviour/loop.md#nodes-that-are-not-ready-yet.
+        """
         kind, devices = self.count(node)
         return bool(kind) and not devices
 
     def count(self, node: Node) -> tuple[str, int]:
-        """The node's GPU type and how many devices it offers; an empty type when it has none."""
+        """Return the node's type of accelerator, empty if it has none, and how many devices it offers."""
         label = next((node.metadata.labels[key] for key in self.labels if key in node.metadata.labels), "")
         amounts = (node.allocatable[name].value for name in self.resources if name in node.allocatable)
         return label, next((amount for amount in amounts if amount > 0), 0) if label else 0
@@ -38,10 +44,10 @@ NO_ACCELERATORS = Accelerators((), ())
 
 
 class DeviceCounter:
-    """Counts devices for limits: a node whose devices have not appeared yet has those of its group's template.
+    """Counts devices for limits.
 
-    The machine has them, whether or not its device plugin has reported them: CA counts them, too. A node of no group
-    counts what it offers.
+    A node whose device plugin has not reported yet counts the devices of its group's template, because the machine has
+    them; CA counts them too. A node of no group counts what it offers.
     """
 
     def __init__(self, seen: Observation) -> None:
@@ -58,7 +64,7 @@ class DeviceCounter:
 
     @cached_property
     def _templates(self) -> Mapping[str, Node]:
-        """The template of each machine's group, by the machine's id in lower case; of groups with accelerators alone."""
+        """Return the templates of groups with accelerators, by the ids of their machines in lower case."""
         return {
             instance.id.lower(): group.template
             for group in self._seen.groups.values()

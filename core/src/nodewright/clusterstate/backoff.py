@@ -1,4 +1,4 @@
-"""How long a group is not asked to grow after a failure, and how little after that."""
+"""Backoffs, probation and deferrals: how long a group is not asked to grow, and how little after that."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -24,15 +24,15 @@ from nodewright.model.node import ZONE_LABEL
 from nodewright.model.settings import FailureSettings
 from nodewright.snapshot.observation import GroupSeen
 
-# A group that only shares a scope with the one that failed is left alone for this part of a first backoff.
+# A shared backoff lasts for this part of a first backoff.
 _SHARED_PART = 0.5
 
 
 def after_failure(held: Backoff | None, settings: FailureSettings, failure: Failure) -> Backoff:
-    """The backoff that a failure leaves: a first one starts short, one after an ended backoff doubles it.
+    """Return the backoff after a failure: the first one is short, each later one is twice as long.
 
-    A failure while the backoff lasts changes what is shown, not how long it lasts from now. A group that had only shared
-    another group's backoff fails for the first time.
+    A failure during the backoff changes the message that is shown, and the same duration starts again. For a group that
+    only shared another group's backoff this is the first failure.
     """
     asked = failure.asked
     if held is None or held.shared_from:
@@ -51,7 +51,7 @@ def shared_backoff(settings: FailureSettings, failure: Failure) -> Backoff:
 
 
 def _from(failure: Failure, duration: float) -> Backoff:
-    """Return a backoff of so many seconds that tells what failed."""
+    """Return a backoff of so many seconds that describes the failure."""
     return Backoff(
         until=failure.at + duration,
         duration=duration,
@@ -69,7 +69,7 @@ def is_active(backoff: Backoff | None, now: float) -> bool:
 def without_stale(
     backoffs: Mapping[GroupRef, Backoff], settings: FailureSettings, now: float
 ) -> dict[GroupRef, Backoff]:
-    """What is still remembered: an entry is forgotten a good while after its last failure."""
+    """Return the backoffs without those whose last failure is older than the reset timeout."""
     reset = settings.node_group_backoff_reset_timeout
     return {ref: backoff for ref, backoff in backoffs.items() if not backoff.last_failure + reset < now}
 
@@ -105,7 +105,10 @@ INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 
 
 def refused(context: GroupContext) -> list[Failure]:
-    """Increases that the cloud did not accept, or accepted for no machine at all. A busy cloud is no failure."""
+    """Return a failure for each increase that the cloud refused or accepted for no machine.
+
+    A busy cloud is no failure.
+    """
     found = []
     for outcome in context.outcomes:
         if not isinstance(outcome.action, IncreaseSize):
@@ -127,8 +130,10 @@ def refused(context: GroupContext) -> list[Failure]:
 
 
 def _is_fault(outcome: Failed, context: GroupContext) -> bool:
-    """A busy cloud and another writer are no fault of the group. If the group's size, read again, is what it was
-    expected to be, the refusal for its size is one: nothing that is read of the group can be acted upon.
+    """Return whether a refused increase is a failure of the group.
+
+    A busy cloud is none, and neither is a target that another writer changed. If the target, read again, is what the
+    increase expected, the refusal for its size counts: the group's reads cannot be acted upon.
     """
     if outcome.is_busy:
         return False
@@ -136,7 +141,10 @@ def _is_fault(outcome: Failed, context: GroupContext) -> bool:
 
 
 def without_effect(context: GroupContext, taken_back: int) -> list[Failure]:
-    """Increases that the cloud accepted and then is asked for no more: asking again might go on for ever."""
+    """Return a failure for accepted increases whose machines the cloud is no longer asked for.
+
+    Without a backoff the group might be asked again for ever.
+    """
     if not taken_back:
         return []
     message = f"{taken_back} machines were accepted, and the target size is {context.target} again"
@@ -144,7 +152,7 @@ def without_effect(context: GroupContext, taken_back: int) -> list[Failure]:
 
 
 def not_delivered(context: GroupContext, others: Sequence[Failure]) -> list[Failure]:
-    """What the group owes a reservation for good, unless that is among the ``others``."""
+    """Return a failure for what the group owes a reservation for good, unless ``others`` already say so."""
     short = context.shortfall
     if short is None or others:
         return []
@@ -152,7 +160,7 @@ def not_delivered(context: GroupContext, others: Sequence[Failure]) -> list[Fail
 
 
 def failed_to_start(context: GroupContext) -> list[Failure]:
-    """Failures that a provider reports for the first time."""
+    """Return a failure for each failed creation that the provider reports for the first time."""
     return [
         Failure(
             group=context.ref,
@@ -173,8 +181,10 @@ def late_machines(
     newly_unready: Sequence[str] = (),
     asked: float = 0.0,
 ) -> list[Failure]:
-    """Machines that are overdue: those that never appeared (the first were ``asked`` for then), never registered, or
-    never became ready.
+    """Return a failure for each kind of overdue machine.
+
+    ``timed_out``: machines that never appeared, the first of which was asked for at ``asked`` (epoch seconds).
+    ``newly_late``: machines that never registered. ``newly_unready``: nodes that never became ready.
     """
     found = []
     if timed_out:
@@ -195,10 +205,10 @@ def backed_off(
     groups: Mapping[GroupRef, GroupSeen],
     settings: FailureSettings,
 ) -> dict[GroupRef, Backoff]:
-    """The backoffs after these failures; several of one loop count once for a group.
+    """Return the backoffs after these failures; several failures of one loop count once for a group.
 
-    A group that shares the scope of a failure shares a short backoff, once: while that is remembered, or a backoff of
-    its own is, only its own failures count. So every group is asked now and then, whatever befalls its peers.
+    A group that shares the scope of a failure shares a short backoff, once. While that backoff or one of its own is
+    remembered, only its own failures count, so every group is asked now and then.
     """
     failures = list(failures)
     changed = dict(backoffs)
@@ -212,10 +222,10 @@ def backed_off(
 
 
 def _peers(failure: Failure, groups: Mapping[GroupRef, GroupSeen]) -> list[GroupRef]:
-    """The other groups of the provider in the same zone, or of the same instance type, where the failure is of those.
+    """Return the provider's other groups of the same zone or instance type, if the failure has that scope.
 
-    One account has quotas of many kinds: what it lacks for one group it may have for the next, which is asked at once
-    and backs off when it is refused itself.
+    A failure of the account reaches no other group: an account has many quotas. The next group is asked and backs off
+    by itself if it is refused.
     """
     keys = {FailureScope.ZONE: ZONE_LABEL, FailureScope.INSTANCE_TYPE: INSTANCE_TYPE_LABEL}
     if failure.scope not in keys or failure.group not in groups:
@@ -230,15 +240,15 @@ def _template_label(group: GroupSeen, key: str) -> str:
     return group.template.metadata.labels.get(key, "") if group.template is not None else ""
 
 
-# One machine, then two, then four, then as many as are needed.
+# A group on probation gets one machine, then two, then four; then probation ends.
 _STEPS = 3
 
 
 def allowance(backoff: Backoff | None, now: float) -> int | None:
-    """How many machines a group on probation may be asked for; None for one that is not.
+    """Return how many machines a group on probation may be asked for; None if it is not on probation.
 
-    Probation ends when the group has proved itself, fails again, or the failure is forgotten. A group that only shared
-    the backoff of another did not fail: it has nothing to prove.
+    Probation ends when the group has delivered, fails again, or the failure is forgotten. A group that only shared
+    another group's backoff is not on probation.
     """
     if backoff is None or backoff.shared_from or is_active(backoff, now) or backoff.delivered >= _STEPS:
         return None
@@ -246,7 +256,7 @@ def allowance(backoff: Backoff | None, now: float) -> int | None:
 
 
 def without_probation(backoffs: Mapping[GroupRef, Backoff]) -> dict[GroupRef, Backoff]:
-    """The backoffs where nothing is probed: whoever reads them later finds every group proven."""
+    """Return the backoffs with every group counted as proven, for settings without probation."""
     return {
         ref: backoff if backoff.delivered >= _STEPS else replace(backoff, delivered=_STEPS)
         for ref, backoff in backoffs.items()
@@ -254,7 +264,7 @@ def without_probation(backoffs: Mapping[GroupRef, Backoff]) -> dict[GroupRef, Ba
 
 
 def left_to_ask(group: GroupState, now: float) -> int | None:
-    """What is left of the allowance: machines that are still owed use it up. None without probation."""
+    """Return how much of the allowance is left after machines that are still owed; None without probation."""
     most = allowance(group.backoff, now)
     return None if most is None else max(0, most - sum(request.increase for request in group.requests))
 
@@ -267,9 +277,9 @@ def after_deliveries(
     members: Membership,
     now: float,
 ) -> dict[GroupRef, Backoff]:
-    """The backoffs after requests that were made on probation have arrived in full.
+    """Return the backoffs after requests that were made on probation have arrived in full.
 
-    A failure in the same loop is stronger: with it the next backoff has begun.
+    A failure in the same loop starts the next backoff instead.
     """
     changed = dict(backoffs)
     for ref, backoff in backoffs.items():
@@ -287,27 +297,27 @@ def after_deliveries(
     return changed
 
 
-# The pause after the first busy answer; it doubles with each further one in a row, up to the longest. Seconds.
+# The pause after the first busy answer, in seconds. It doubles with each further one in a row, up to the longest.
 FIRST_PAUSE = 10.0
 
 
 LONGEST_PAUSE = 120.0
 
 
-# The cloud may ask for more than that; more than this is not granted. Seconds.
+# The longest pause that a cloud may ask for, in seconds.
 LONGEST_TOLD = 600.0
 
 
-# A busy answer so long after the last pause has ended is a first one again. Seconds.
+# A busy answer so many seconds after the last pause counts as a first one.
 _FORGET_DEFERRAL = 600.0
 
 
 def deferrals_after(
     held: Mapping[GroupRef, Deferral], outcomes: Iterable[Outcome], now: float
 ) -> dict[GroupRef, Deferral]:
-    """Return the deferrals once these calls are known. Any other answer ends a group's deferral.
+    """Return the deferrals after these calls. Any answer but a busy one ends a group's deferral.
 
-    The deletion that ends a drained removal does not count: the removal itself waits and asks again.
+    The deletion at the end of a drain does not count: the removal itself waits and retries.
     """
     found = {ref: deferral for ref, deferral in held.items() if now <= deferral.until + _FORGET_DEFERRAL}
     for outcome in outcomes:
@@ -338,5 +348,5 @@ def is_deferred(deferral: Deferral | None, now: float) -> bool:
 
 
 def deferral_no_later(held: Deferral, now: float) -> Deferral:
-    """Return the deferral as it would be had it begun no later than now."""
+    """Return the deferral as if it had begun no later than now."""
     return replace(held, until=min(held.until, now + held.pause))

@@ -1,4 +1,4 @@
-"""Memory as a loop takes it up: no time in it lies in the future, even after the clock was set back."""
+"""Remove times of the future from memory, which remain after the clock was set back."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,9 +15,9 @@ T = TypeVar("T", ScaleUpRequest, Reservation)
 
 
 def without_future_times(memory: Memory, now: float) -> Memory:
-    """What began later than ``now`` begins now, and ends no later than it would have from there.
+    """Move everything that began after ``now`` to ``now``, with the same duration.
 
-    So a clock that was set back, or a file from elsewhere, makes nothing wait for ever.
+    Otherwise groups and removals would wait for ever after the clock was set back.
     """
     return replace(
         memory,

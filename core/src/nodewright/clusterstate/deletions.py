@@ -1,4 +1,4 @@
-"""What is remembered of deletions: for budgets, for retries, and to see whether other machines went with them."""
+"""What is remembered of deletions: for budgets, for retries, and to detect machines that went unasked."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,17 +14,17 @@ from nodewright.snapshot.observation import GroupSeen
 Machine = tuple[GroupRef, str]
 
 
-# For so long the largest number of nodes is what a share of the cluster is taken of.
+# For so many seconds the largest number of nodes counts for limits that are a share of the cluster.
 _MOST_NODES_SECONDS = 600.0
 
 
 def recent_deletions(held: Mapping[Machine, float], window: float, now: float) -> dict[Machine, float]:
-    """The deletions that still count: those within ``window`` seconds."""
+    """Return the deletions of the last ``window`` seconds."""
     return {machine: at for machine, at in held.items() if at + window > now}
 
 
 def with_most_nodes(held: ScaleDownMemory, nodes: int, now: float) -> ScaleDownMemory:
-    """Return the memory with the largest number of nodes of late: that of ``now``, unless a recent one is larger."""
+    """Return the memory with the largest recent number of nodes."""
     most = held.most_nodes
     if most.nodes > nodes and most.at + _MOST_NODES_SECONDS > now:
         return held
@@ -34,10 +34,10 @@ def with_most_nodes(held: ScaleDownMemory, nodes: int, now: float) -> ScaleDownM
 def find_never_ran(
     memory: Memory, groups: Mapping[GroupRef, GroupSeen], unregistered: Iterable[Machine]
 ) -> frozenset[Machine]:
-    """Machines without a node that were watched from their beginning, and so never were one.
+    """Return the machines without a node that were watched from their creation and never were a node.
 
-    A machine that is there when its group is first read may have been a node before: it counts as one that ran,
-    unless the cloud is still creating it.
+    A machine that exists when its group is first read may have been a node before. It counts as one that ran, unless
+    the cloud is still creating it.
     """
     return frozenset(
         machine
@@ -61,10 +61,10 @@ def _begins(machine: Machine, before: Mapping[GroupRef, GroupSeen], groups: Mapp
 def tried_deletions(
     memory: Memory, groups: Mapping[GroupRef, GroupSeen], outcomes: Sequence[Outcome]
 ) -> dict[tuple[GroupRef, str], float]:
-    """Return when each machine or failure that is still there was last asked to be deleted, however the call ended.
+    """Return when the deletion of each machine or failure that still exists was last requested.
 
-    A call that a busy cloud refused does not count: the group waits as the cloud asked (clusterstate/backoff.py).
-    A call without an answer took minutes: it rests the whole group, or the next machine would cost them again.
+    A call that a busy cloud refused does not count: the group is deferred. After a call without an answer the whole
+    group rests, since the next call might take minutes again.
     """
     tried = dict(memory.deletion_tried)
     for outcome in outcomes:
@@ -80,27 +80,27 @@ def tried_deletions(
 
 
 def is_resting(state: ClusterState, ref: GroupRef, instance_id: str, pause: float) -> bool:
-    """Whether the deletion was tried less than ``pause`` seconds ago."""
+    """Return whether the deletion was requested less than ``pause`` seconds ago."""
     tried = state.memory.deletion_tried.get((ref, instance_id))
     return tried is not None and not tried + pause < state.now
 
 
 def _may_be_deleted(group: GroupSeen) -> set[str]:
-    """What may be asked to be deleted: machines that are not on their way out, and failures."""
+    """Return the ids of machines that are not being deleted, and of failures."""
     there = {instance.id for instance in group.staying}
     return there | {failure.instance_id or failure.failure_id for failure in group.failed or ()}
 
 
-# For how long nothing is removed from a group in which something else died: time for somebody to look into it.
+# For so many seconds nothing is removed from a group in which other machines went: an operator can look into it.
 QUARANTINE_SECONDS = 1800.0
 
 
-# No cloud takes longer to delete a machine (CA: MaxCloudProviderNodeDeletionTime); for so long a deletion is watched.
+# No cloud takes more seconds to delete a machine (CA: MaxCloudProviderNodeDeletionTime); so long a deletion is watched.
 DELETION_SECONDS = 300.0
 
 
 class Verified(NamedTuple):
-    """What is remembered of deletions, and the machines of each group that went although nobody asked."""
+    """What is remembered of deletions, and the machines of each group that went unasked."""
 
     memory: ScaleDownMemory
     vanished: Mapping[GroupRef, tuple[str, ...]]
@@ -115,7 +115,8 @@ def verify_deletions(
 ) -> Verified:
     """Compare each group in which machines were deleted with how it was before.
 
-    That somebody else took a machine away just then (a spot machine, say) cannot be told apart, and counts too.
+    If another controller or the cloud took a machine away at the same time (a spot machine, for example), it counts
+    too.
     """
     held = memory.scale_down
     over = {(e.removal.group, e.removal.instance_id): e.at for e in ended if e.result == RemovalResult.OK}
@@ -136,7 +137,7 @@ def verify_deletions(
 
 
 def _asked(outcomes: Sequence[Outcome]) -> Mapping[Machine, float]:
-    """When machines were asked to go, whatever for, in calls that may have taken effect."""
+    """Return when the deletion of each machine was requested in calls that may have taken effect."""
     return {
         (outcome.action.group, instance_id): outcome.started
         for outcome in outcomes
@@ -152,8 +153,10 @@ def _gone(
     watched: Mapping[Machine, float],
     asked: Collection[Machine],
 ) -> tuple[str, ...]:
-    """Machines that ran, do not any more, and went with ours or after them for the target; none where nobody can
-    tell.
+    """Return machines that ran before, are gone now, and were not asked to go.
+
+    They count if a machine of ours is leaving, or if the group had more machines than its target. Empty if one of the
+    two observations is incomplete.
     """
     if before is None or now is None or before.instances is None or now.instances is None:
         return ()

@@ -1,4 +1,4 @@
-"""The fold: what was known, what is seen now and how calls ended become the state of the cluster."""
+"""The fold: memory, an observation and the outcomes of calls become the state of the cluster."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ _RULES: Mapping[SizeCorrection, Rule] = {"prompt": evaluate_nodewright, "ca": ev
 
 @dataclass(frozen=True)
 class _Findings:
-    """What one fold found out, before it is remembered."""
+    """The results of one fold, before they are remembered."""
 
     seen: Observation
     states: Mapping[GroupRef, GroupState]
@@ -68,9 +68,9 @@ def fold(
     settings: Settings,
     ended: Sequence[RemovalEnded] = (),
 ) -> ClusterState:
-    """The state of the cluster at ``seen.now``; ``outcomes`` and ``ended`` came in since the last fold.
+    """Return the state of the cluster at ``seen.now``.
 
-    Pure: the same arguments give the same state.
+    ``outcomes`` and ``ended`` arrived since the last fold. Pure: the same arguments give the same state.
     """
     if settings.policy.spares_machines_that_ran:
         seen = with_evidence(seen, memory)
@@ -127,10 +127,7 @@ def _caught_up(
     ended: Sequence[RemovalEnded],
     settings: Settings,
 ) -> tuple[Memory, Mapping[GroupRef, tuple[str, ...]]]:
-    """The memory with our own writes and removals since, and machines that went though nobody deleted them.
-
-    CA does not look for the latter.
-    """
+    """Return the memory after our own writes and removals, and the machines of each group that went unasked."""
     activity = with_activity(memory.scale_down, seen, outcomes, ended, settings)
     memory = replace(with_own_writes(memory, seen, outcomes), scale_down=activity)
     if not settings.policy.quarantines_groups:
@@ -140,14 +137,14 @@ def _caught_up(
 
 
 def _settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
-    """CA forgets a request of all or nothing once its increase is accepted."""
+    """Return the reservations after what happened since; none if the policy does not track them."""
     if not context.settings.policy.tracks_reservations:
         return SettledReservations(reservations={})
     return settle_reservations(context, outcomes)
 
 
 def _is_idle(group: GroupSeen, members: Membership, memory: Memory, outcomes: Sequence[Outcome]) -> bool:
-    """An empty group that nothing is, was or has been asked of: there is nothing to judge. Most groups are."""
+    """Return whether a group is empty and nothing was asked of it: nothing needs evaluation. Most groups are idle."""
     if group.target != 0 or group.instances or group.failed or group.ref in members.nodes:
         return False
     remembered = (memory.requests, memory.given_up, memory.withdrawn_at, memory.size_gaps)
@@ -167,7 +164,7 @@ def _unregistered_since(
 def _backoffs(
     found: _Findings, outcomes: Sequence[Outcome], memory: Memory, settings: Settings
 ) -> dict[GroupRef, Backoff]:
-    """Who is left alone after a failure, and who has proved itself since."""
+    """Return the backoffs after this loop's failures and deliveries."""
     now = found.seen.now
     failures = [failure for state in found.states.values() for failure in state.failures]
     failures += refused_creations(outcomes, found.groups)
@@ -181,7 +178,7 @@ def _backoffs(
 def _conclude(
     found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Memory, settings: Settings
 ) -> ClusterState:
-    """The state of the cluster, and what is remembered of it."""
+    """Return the state of the cluster, and what is remembered of it."""
     now = found.seen.now
     states = {
         ref: replace(state, backoff=backoffs[ref]) if ref in backoffs else state for ref, state in found.states.items()
@@ -241,6 +238,6 @@ def _remember(found: _Findings, backoffs: Mapping[GroupRef, Backoff], memory: Me
 
 
 def _last_known(groups: Mapping[GroupRef, GroupSeen], memory: Memory) -> dict[GroupRef, GroupSeen]:
-    """Each group as its provider last described it, or as a former engine left it."""
+    """Return each group as its provider last described it, or as the saved state has it."""
     held = {ref: group if group.is_known else memory.last_known.get(ref) for ref, group in groups.items()}
     return {ref: group for ref, group in held.items() if group is not None}

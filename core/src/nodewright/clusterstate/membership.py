@@ -1,4 +1,4 @@
-"""Which node belongs to which group, and which instances have no node."""
+"""Which group each node belongs to, and which instances have no node."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Basis:
-    """What membership follows from, but for the groups of machines that are gone."""
+    """The input of membership, except the groups of machines that are gone."""
 
     nodes: list[Node]
     instances: Mapping[GroupRef, tuple[Instance, ...] | None]
@@ -27,12 +27,11 @@ class Basis:
 
 @dataclass
 class Membership:
-    """Which group each node belongs to, and which instances have a node; ids compare as the provider says.
+    """Which group each node belongs to, and which instances have a node.
 
-    ``shared`` are ids that more than one node says are its own: which of them the machine is cannot be told.
-
-    It is used again in the next loop if nothing of its basis has changed, which is told by identity where values
-    are the same ones: comparing all nodes costs far less than looking at each.
+    Ids compare with or without case, as the provider says. ``shared``: ids that several nodes claim. The value is
+    reused in the next loop if its basis is the same: comparing objects by identity is much cheaper than matching all
+    nodes again.
     """
 
     basis: Basis
@@ -47,11 +46,14 @@ class Membership:
     _kept: dict[Hashable, tuple[object, Any]] = field(default_factory=dict)
 
     def shares_machine(self, node: Node) -> bool:
-        """Does another node say that it is the same machine?"""
+        """Return whether another node claims the same machine."""
         return not self.shared.isdisjoint((node.spec.provider_id, node.spec.provider_id.lower()))
 
     def keep(self, what: Hashable, of: object, work_out: Callable[[], T]) -> T:
-        """What follows from this and from ``of``; worked out once, for readers only."""
+        """Return the cached result of ``work_out`` for this membership and ``of``.
+
+        Callers must not change the result.
+        """
         known = self._kept.get(what)
         if known is None or known[0] != of:
             known = self._kept[what] = (of, work_out())
@@ -66,9 +68,9 @@ def find_members(
     held: Mapping[str, GroupRef],
     before: Membership | None,
 ) -> Membership:
-    """Match nodes to instances by providerID; ``held`` knows the group of instances that are gone.
+    """Match nodes to instances by providerID.
 
-    ``before`` is the answer of the last loop, where there is one.
+    ``held``: the groups of instances that are gone. ``before``: the membership of the last loop.
     """
     basis = Basis.of(nodes, groups, providers)
     if before is not None and held is before.group_of_id and before.basis == basis:
@@ -88,13 +90,16 @@ def find_members(
                 found.going.add(known_as)
     for node in nodes:
         _assign(node, found, live)
-    # What neither an instance nor a node goes by any more is forgotten.
+    # Forget ids that neither an instance nor a node has.
     found.group_of_id = {i: ref for i, ref in found.group_of_id.items() if i in live or i in found.registered}
     return found
 
 
 def unregistered_ids(group: GroupSeen, members: Membership) -> list[str]:
-    """Instances that should become nodes and have not: neither failed nor on their way out. To be read only."""
+    """Return instances that should become nodes and have not. Callers must not change the list.
+
+    Failed instances and those that are being deleted are left out.
+    """
     of = (group.instances, group.failed)
     return members.keep((_unregistered_ids, group.ref), of, lambda: _unregistered_ids(group, members))
 
@@ -116,7 +121,7 @@ def _known_as(instance_id: str, ref: GroupRef, providers: Mapping[str, ProviderS
 
 
 def _assign(node: Node, found: Membership, live: set[str]) -> None:
-    """Give a node to the group of its instance; one whose instance is gone stays with it, as deleted."""
+    """Assign a node to the group of its instance. A node whose instance is gone stays in the group, as deleted."""
     known_as = next((name for name in names_of(node) if name in found.group_of_id), None)
     if known_as is None:
         found.nodes_without_group.append(node)
@@ -132,6 +137,6 @@ def _assign(node: Node, found: Membership, live: set[str]) -> None:
 
 
 def names_of(node: Node) -> set[str]:
-    """What a node's providerID may be known as; empty for a node without one."""
+    """Return the ids that a node's providerID may match; empty without a providerID."""
     provider_id = node.spec.provider_id
     return {provider_id, provider_id.lower()} if provider_id else set()

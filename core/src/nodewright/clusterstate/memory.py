@@ -26,7 +26,7 @@ class Awaited(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """How many arrivals took up to ``1.1 ** step`` seconds, and longer than in the bin before."""
+    """How many arrivals took at most ``1.1 ** step`` seconds and longer than the bin before."""
 
     step: int
     arrivals: int
@@ -35,10 +35,10 @@ class Bin(NamedTuple):
 class ArrivalHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a group's arrivals; times in epoch seconds.
 
-    ``template`` is the fingerprint of the machines that it holds for. ``awaited`` are machines under way, oldest
-    first, those given up included: they may come yet. ``scale_ups`` are the last few increases of which a machine
-    came. ``recent`` and ``before`` count arrivals by how long they took, ``before`` those of the last full window.
-    ``held`` is what the deadline was at ``held_at`` (seconds; 0 until enough is known): from there it falls slowly.
+    ``template``: the fingerprint of the machines. ``awaited``: machines under way, oldest first; those given up are
+    included, since they may still come. ``scale_ups``: the last few increases of which a machine came. ``recent``,
+    ``before``: arrivals by how long they took, in the current and in the last full window. ``held``: the deadline at
+    ``held_at`` (seconds; 0 until enough is known), which falls slowly from then on.
     """
 
     template: str = ""
@@ -51,9 +51,9 @@ class ArrivalHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shortfall(NamedTuple):
-    """Why a group is at fault that a reservation is broken, as code and message.
+    """Why a group is at fault for a broken reservation, as code and message.
 
-    ``asked`` is when machines were asked for that nobody has seen (epoch seconds; 0: it is not about such machines).
+    ``asked``: when machines were asked for that never appeared (epoch seconds; 0: the failure is another one).
     """
 
     code: str
@@ -62,11 +62,11 @@ class Shortfall(NamedTuple):
 
 
 class ReservationPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group owes a grant: ``nodes`` machines, of which those came whose ids are ``machines``.
+    """One group's part of a reservation: ``nodes`` machines, of which those in ``machines`` have come.
 
-    ``ahead`` machines of those that come first are for others. ``asked``: the call is known to have been made; until
-    then a target above ``expected_target`` tells. All of them must have registered by ``deadline`` (epoch seconds; 0:
-    by that of the grant). ``withdrawn_at`` is when a decrease for it was last tried in vain (0: never).
+    ``ahead``: how many of the next machines belong to other requests. ``asked``: the call is known to have been made;
+    until then a target above ``expected_target`` shows it. ``deadline``: when all must have registered (epoch seconds;
+    0: the reservation's deadline). ``withdrawn_at``: when a decrease for it last failed (0: never).
     """
 
     provider: str
@@ -89,11 +89,11 @@ class ReservationPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """Machines under way for a request of all or nothing; times in epoch seconds.
+    """Machines under way for an all-or-nothing request; times in epoch seconds.
 
-    ``key`` is the request's ``namespace/name``. By ``deadline``, the latest of its parts, all ``nodes`` must have
-    registered, and ``patience`` seconds later be ready. ``broken`` says why it is over: then what came goes, and what did
-    not is withdrawn. Meanwhile the request may get another.
+    ``key``: the request's ``namespace/name``. All ``nodes`` must have registered by ``deadline``, the latest of its
+    parts, and be ready ``patience`` seconds later. ``broken``: why it failed (empty: it did not). A broken
+    reservation's machines are deleted or withdrawn, and the request may get another reservation meanwhile.
     """
 
     key: str
@@ -105,23 +105,22 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     broken: str = ""
 
     def leftover_name(self, request_id: str) -> str:
-        """By which it is remembered once it is broken, so that it does not keep the request from its next try."""
+        """Return the name under which a broken reservation is remembered, so that the request can be tried again."""
         return f"{request_id}@{self.started:.3f}"
 
     def with_part(self, fresh: ReservationPart) -> "Reservation":
-        """With that part in place of the one of its group."""
+        """Return the reservation with that part in place of the one of the same group."""
         parts = tuple(fresh if part.ref == fresh.ref else part for part in self.parts)
         return msgspec.structs.replace(self, parts=parts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProvisioningMemory:
-    """Requests are named by their ids (``ProvisioningRequest.id``).
+    """What is remembered of requests, by their ids (``ProvisioningRequest.id``).
 
-    ``prefers_requests``: where pods and requests want the cloud in one loop, it is the requests' turn. ``retries`` are
-    requests for which no capacity was found. ``homeless_since`` says since when capacity that was promised has not all
-    been there (epoch seconds). ``grants`` are machines under way for requests; one that is broken has a name of its own
-    (``Grant.leftover_name``).
+    ``prefers_requests``: requests go first if both pods and requests want new nodes. ``retries``: requests for which no
+    capacity was found. ``homeless_since``: since when provisioned capacity has been incomplete (epoch seconds).
+    ``reservations``: machines under way for requests; a broken one is under ``Reservation.leftover_name``.
     """
 
     prefers_requests: bool = False
@@ -133,8 +132,9 @@ class ProvisioningMemory:
 class Purchase(msgspec.Struct, frozen=True, kw_only=True):
     """Machines of one group that were bought for pods of one kind; times in epoch seconds.
 
-    ``asked`` is when they were last asked for (0: none are awaited). ``misfits`` says when one came that does not take
-    such pods, oldest first, and ``reason`` what the last one lacked. Until ``until`` the group is not grown for them.
+    ``asked``: when they were last asked for (0: none are awaited). ``misfits``: when machines came that do not take
+    such pods, oldest first; ``reason``: what the last one lacked. The group is not grown for such pods before
+    ``until``.
     """
 
     asked: float = 0.0
@@ -148,11 +148,11 @@ Purchases = Mapping[GroupRef, Mapping[str, Purchase]]
 
 
 class WriteInFlight(msgspec.Struct, frozen=True, kw_only=True):
-    """A write to a group that is about to be made. It is over by ``until`` (epoch seconds), ``seconds`` after this was
-    saved.
+    """A write to a group that is about to be made.
 
-    ``target`` is the group's target once it took effect (None: only machines are deleted; -1: the group is gone),
-    ``instance_ids`` are the machines that are then gone or on their way out.
+    It is over by ``until`` (epoch seconds), ``seconds`` after it was saved. ``target``: the group's target after it
+    (None: only machines are deleted; -1: the group is deleted). ``instance_ids``: the machines that are gone or being
+    deleted after it.
     """
 
     until: float
@@ -162,12 +162,12 @@ class WriteInFlight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An increase that has not arrived in full: how many machines are still owed, since and until when.
+    """An increase that has not arrived in full; times in epoch seconds.
 
-    Times in epoch seconds. Only arrivals move the deadline, to twice the provision time at most. ``accepted``: the
-    cloud said yes to it; False where it never answered, and for what somebody else asked for. ``atomic``: the machines
-    are for a request of all or nothing, and no arrival moves the deadline. ``hedged`` of the machines were bought although
-    the groups ``hedge_for`` had been asked for them before.
+    ``increase``: machines that are still owed. Only arrivals move ``deadline``, to at most twice the provision time.
+    ``accepted``: the cloud accepted it; False without an answer, and for machines that another writer asked for.
+    ``atomic``: the machines are for an all-or-nothing request, whose deadline no arrival moves. ``hedged``: how many of
+    the machines were bought although the groups ``hedge_for`` had been asked for them before.
     """
 
     increase: int
@@ -185,11 +185,10 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Too many nodes of the cluster are not ready: ``unready`` of ``nodes``, where ``tolerated`` may be.
+    """Too many nodes are not ready: ``unready`` of ``nodes``, of which ``tolerated`` may be; times in epoch seconds.
 
-    It has been so since ``since``. ``at_fault`` are the groups to blame: too many of their nodes are not ready, or they
-    are backed off after a failure. Once ``resumes_at`` has passed, planning goes on for all other groups. Times in epoch
-    seconds; ``resumes_at`` is 0 where time alone changes nothing.
+    ``at_fault``: groups with too many unready nodes, or that are backed off. Planning resumes for all other groups at
+    ``resumes_at`` (0: never by time alone).
     """
 
     since: float
@@ -201,7 +200,7 @@ class UnhealthyCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IncorrectSize(msgspec.Struct, frozen=True, kw_only=True):
-    """More or fewer nodes than the target, unchanged since ``since`` (epoch seconds): modes ca and seed watch it."""
+    """A number of nodes that differs from the target, unchanged since ``since`` (epoch seconds): rules ca and seed."""
 
     registered: int
     target: int
@@ -209,13 +208,11 @@ class IncorrectSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that is left alone after a failure; times in epoch seconds, ``duration`` in seconds.
+    """A group that is not asked to grow after a failure; times in epoch seconds, ``duration`` in seconds.
 
-    ``delivered`` counts the requests that arrived in full since it ended, up to as many as prove the group
-    (clusterstate/backoff.py); where nothing is probed it is proven from the start. ``asked`` is when machines were asked
-    for that never appeared (0: none failed in that way while it lasted). ``shared_from`` is the group that failed, where
-    this one did not: the cloud named something short that both share. Such a backoff is short and not followed by
-    probation.
+    ``delivered``: how many requests arrived in full since the backoff ended (see ``allowance``). ``asked``: when
+    machines were asked for that never appeared (0: no such failure). ``shared_from``: the group that failed, if this
+    one did not and shares its zone or instance type; such a backoff is short, and no probation follows.
     """
 
     until: float
@@ -232,7 +229,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 class Deferral(msgspec.Struct, frozen=True, kw_only=True):
     """A group that is not asked to grow before ``until`` (epoch seconds), because the cloud was busy.
 
-    ``pause`` is how long that is in seconds, ``times`` how many busy answers there were in a row.
+    ``pause``: how long that is, in seconds. ``times``: how many busy answers came in a row.
     """
 
     until: float
@@ -244,16 +241,16 @@ class Deferral(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleNode:
-    """A real node of a group that new ones will resemble, with its mirror and DaemonSet pods."""
+    """An existing node that the group's next nodes will resemble, with its mirror and DaemonSet pods."""
 
     node: Node
     pods: tuple[Pod, ...] = ()
 
 
 class Flapping(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that grew again soon after it had shrunk, ``turns`` times running; it keeps its nodes ``until`` then.
+    """A group that grew again soon after it had shrunk, ``turns`` times in a row; times in epoch seconds.
 
-    Times in epoch seconds; ``last`` is that of the last turn.
+    Nothing is removed from it before ``until``. ``last``: when it last grew.
     """
 
     turns: int
@@ -262,8 +259,10 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemovalFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that was given back: when last (``at``) and why, how many ``times`` running it could not be emptied or
-    deleted, and when that may be tried again (``until``). Times in epoch seconds.
+    """A node whose removal failed; times in epoch seconds.
+
+    ``at``: when it last failed. ``times``: how often in a row it could not be drained or deleted. ``until``: when the
+    removal may be tried again.
     """
 
     times: int
@@ -273,14 +272,14 @@ class RemovalFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Moves(NamedTuple):
-    """So many pods of one controller were moved by removals ``at`` one time (epoch seconds)."""
+    """How many pods of one controller removals moved ``at`` one time (epoch seconds)."""
 
     at: float
     pods: int
 
 
 class MostNodes(NamedTuple):
-    """So many nodes there were ``at`` one time (epoch seconds)."""
+    """How many nodes there were ``at`` one time (epoch seconds)."""
 
     nodes: int
     at: float
@@ -291,22 +290,20 @@ _NO_NODES = MostNodes(0, 0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleDownMemory:
-    """What scale-down must know of the past; times in epoch seconds, nodes by name.
+    """What scale-down remembers; times in epoch seconds, nodes by name.
 
-    ``unneeded_since`` are the nodes that could go. ``grown_at``, ``shrunk_at`` and ``failed_at`` say when each group
-    last grew, lost a node by scale-down, or was refused it; ``removal_started_at`` when any removal last began,
-    ``marking_failed_at`` when a node last could not be tainted for one,
-    ``room_found_at`` when room was last found for a request that only asks for it. ``quarantined_until`` are groups where
-    something else died with a node, ``flapping`` those that grow and shrink in turn, ``moves`` what was moved within
-    an hour, by the controller's key, ``setbacks`` nodes that were given back.
+    Kept over a restart: ``unneeded_since``: unneeded nodes. ``grown_at``, ``shrunk_at``, ``failed_at``: when each group
+    last grew, lost a node by scale-down, or failed to delete one. ``removal_started_at``: when a removal last began.
+    ``marking_failed_at``: when tainting a node last failed. ``quarantined_until``: groups in which other machines went
+    with a deletion. ``flapping``: groups that grow and shrink in turn. ``moves``: pods moved within an hour, by
+    controller. ``removal_failures``: nodes whose removal failed.
 
-    The rest is not kept over a restart. ``recheck_at`` says when a node that could not go is looked at again,
-    ``hints`` where a pod (its uid, or ``namespace/name``) could last have moved, ``pending_hints`` where one that waits
-    was taken to fit, ``engine_started`` when this engine first looked, ``updated_at`` when it last planned (0: never),
-    ``interval`` (seconds) the shortest time between two plans.
-    ``most_nodes`` is how many nodes of groups there were at most of late, and when (clusterstate/deletions.py).
-    ``deleting`` says when each machine that goes by scale-down was deleted, until it is gone, and ``watched`` when any
-    was, for as long as something else may die of it (clusterstate/deletions.py).
+    Not kept: ``room_found_at``: when room was last found for a check-capacity request. ``recheck_at``: when a node that
+    could not go is simulated again. ``hints``: where each pod (its uid, or ``namespace/name``) could last move.
+    ``pending_hints``: where each pending pod last fitted. ``engine_started``: when this process first planned.
+    ``updated_at``: when it last planned (0: never). ``interval``: the shortest time between two plans, in seconds.
+    ``most_nodes``: the largest recent number of nodes of groups. ``deleting``: machines that scale-down deleted and
+    that still exist. ``watched``: machines of deletions that are still checked for others that go with them.
     """
 
     unneeded_since: Mapping[str, float] = field(default_factory=dict)
@@ -333,25 +330,25 @@ class ScaleDownMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What must survive from loop to loop; times in epoch seconds.
+    """What is remembered from loop to loop; times in epoch seconds.
 
-    ``requests`` are each group's, oldest first; ``given_up`` counts machines that are overdue and still part of the
-    target, ``withdrawn_at`` says when it was last tried to take them out of it. ``unregistered_since`` says when an
-    instance without a node was first seen, ``late`` which of them have been for too long, and by their names which
-    nodes never became ready. ``seen_failures`` are failure ids that have been acted upon, ``node_groups`` the group
-    behind each providerID, also once its instance is gone; ``last_known`` is what a group was when it could last be
-    read. ``members`` is which node was found to belong where: it saves work, and is not kept over a restart.
-    ``never_ran`` are instances without a node that never were one, ``ran`` are machines that are reported as failed
-    creations although they ran (clusterstate/observed_groups.py), ``deletions`` says when each machine that counts
-    towards the deletion budget was first asked to be deleted, and ``deletion_window`` for how many seconds it does;
-    ``empty_deletions`` and ``empty_deletion_window`` are the same for nodes without pods to move.
-    ``arrivals`` is what is learned of each group's provision time. ``deletion_tried`` says when a machine or failure
-    that is still there was last asked to go. ``empty_since`` is since when each autoprovisioned group has had no
-    machines; it is not kept over a restart. ``never_up`` are nodes (by name) that are not up and never were, each with
-    when its condition ``Ready`` last changed, and those that look like it and were up (clusterstate/readiness.py). ``looked_at`` is when the cluster was last looked at,
-    which is not kept over a restart. ``unhealthy`` says since when and why the cluster is not healthy; None: it is. ``deferrals`` are
-    groups that wait because the cloud was busy, ``writes_in_flight`` writes that a former engine may have under way,
-    ``purchases`` what was bought for which pods.
+    ``requests``: scale-up requests, oldest first. ``given_up``: overdue machines that are still part of the target;
+    ``withdrawn_at``: when their withdrawal was last tried. ``unregistered_since``: when an instance without a node was
+    first seen. ``late``: instances that were without a node for too long, and names of nodes that never became ready.
+    ``seen_failures``: ids of failures that were handled. ``node_groups``: the group of each providerID, also after its
+    instance is gone. ``last_known``: each group as it was last read. ``members``: the membership of nodes, not kept
+    over a restart. ``samples``: sample nodes. ``never_ran``: instances without a node that never were one. ``ran``:
+    machines that are reported as failed creations although they ran.
+
+    ``deletions``: when each machine that counts for the deletion budget was deleted; ``deletion_window``: for how many
+    seconds it counts. ``empty_deletions``, ``empty_deletion_window``: the same for nodes without pods to move.
+    ``deletion_tried``: when the deletion of a machine or failure that still exists was last requested. ``arrivals``:
+    learned provision times. ``empty_since``: since when an autoprovisioned group has been empty, not kept over a
+    restart. ``never_up``: nodes that are not up, by name: when their condition Ready last changed, or a sentinel of
+    clusterstate/readiness.py. ``looked_at``: when the cluster was last observed, not kept over a restart.
+    ``unhealthy``: why the cluster is not healthy (None: it is). ``deferrals``: groups that wait for a busy cloud.
+    ``writes_in_flight``: writes of a former process that may be under way. ``purchases``: for which pods each group
+    grew.
     """
 
     requests: Mapping[GroupRef, tuple[ScaleUpRequest, ...]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Node groups that are made on demand: what their failures mean, and since when each has been empty."""
+"""Autoprovisioned node groups: failed creations, and since when each group has been empty."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,13 +15,17 @@ NOT_MADE = "groupNotMade"
 
 
 def any_new_group(provider: str) -> GroupRef:
-    """Stands for all groups that the provider could make: what keeps it from making one keeps it from making any."""
+    """Return the reference that stands for all groups that the provider could create.
+
+    A backoff of it stops all creations of that provider.
+    """
     return GroupRef(provider, "*")
 
 
 def refused_creations(outcomes: Iterable[Outcome], groups: Mapping[GroupRef, GroupSeen]) -> list[Failure]:
-    """Groups that were to be made and are not there. Of one that cannot be made for want of a permission or of the
-    account's quota, no other is tried either.
+    """Return a failure for each group that was to be created and does not exist.
+
+    Without the permission or the account's quota no other group is tried either.
     """
     found = []
     for outcome in outcomes:
@@ -47,9 +51,10 @@ def find_empty_since(
     outcomes: Iterable[Outcome],
     now: float,
 ) -> Mapping[GroupRef, float]:
-    """Since when (epoch seconds) each autoprovisioned group has had no machines and been asked for none; from now once
-    more where it was to be deleted and still is there. A group is not empty as long as a node of it is Ready, whatever
-    its provider lists.
+    """Return since when (epoch seconds) each autoprovisioned group has had no machines and a target of 0.
+
+    A failed deletion starts the time again. A group with a Ready node is not empty, even if its provider lists no
+    machine.
     """
     tried = {outcome.action.group for outcome in outcomes if isinstance(outcome.action, DeleteNodeGroup)}
     empty = [
@@ -65,5 +70,5 @@ def _has_ready_node(ref: GroupRef, members: Membership) -> bool:
 
 
 def _is_empty(group: GroupSeen, state: GroupState) -> bool:
-    """``group`` as it was read now: of one that could not be read nobody knows."""
+    """Return whether the group as read now is empty. An unreadable group is not."""
     return group.target == 0 and group.instances == () and not group.failed and not state.requests

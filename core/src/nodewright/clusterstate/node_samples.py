@@ -1,4 +1,4 @@
-"""Real nodes that show what a group's next node will be like."""
+"""Sample nodes: existing nodes that show what a group's next node will be like."""
 
 from collections.abc import Mapping
 
@@ -17,17 +17,17 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 STABLE_SECONDS = 60.0
 
 
-# What a kubelet tells with its first word; devices come later.
+# What a kubelet reports with its first status; devices come later.
 STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 def learn_samples(
     memory: Memory, members: Membership, groups: Mapping[GroupRef, GroupSeen], seen: Observation, settings: Settings
 ) -> dict[GroupRef, SampleNode]:
-    """Return a node of each group that has one to show; without a template, any node.
+    """Return a sample node for each group that has one.
 
-    As CA: the first good node, else the one remembered. Otherwise a group's next node is taken to be like the newest
-    that was bought, for older ones may be of a size that the group has no more; else the one remembered stays.
+    Under profile "ca": the first good node, else the remembered one. Otherwise: the newest node that was bought,
+    because older ones may have another size, else the remembered one. A group without a template takes any node.
     """
     samples: dict[GroupRef, SampleNode] = {}
     for ref, group in groups.items():
@@ -51,7 +51,7 @@ def _find_newest(
     shown = held.node if held is not None else group.template
 
     def shows(node: Node) -> bool:
-        """Is it good, or already known to be smaller than what is taken for such a node?"""
+        """Return whether the node is good, or already offers less than the current sample."""
         if _is_good(node, members.accelerators, settings, seen.now):
             return True
         return shown is not None and is_up(node, members.accelerators, settings) and _offers_less(node, shown)
@@ -69,13 +69,13 @@ def _find_newest(
 
 
 def is_up(node: Node, accelerators: Accelerators, settings: Settings) -> bool:
-    """Return whether a node is ready, with its accelerators, open for pods and not about to go."""
+    """Return whether a node is ready, schedulable, has its accelerators and is not being deleted."""
     usable = not node.spec.unschedulable and not is_being_deleted(node) and not accelerators.are_missing(node)
     return usable and is_ready(node, settings.templates)
 
 
 def is_stable(node: Node, now: float) -> bool:
-    """Return whether a node that is ready has been so for long enough to show its devices, labels and DaemonSets."""
+    """Return whether a ready node has been ready long enough to show its devices, labels and DaemonSets."""
     return ready_since(node) + STABLE_SECONDS < now
 
 
@@ -87,7 +87,7 @@ def sample_of(node: Node, seen: Observation) -> SampleNode:
 
 
 def _without_new_taints(node: Node, before: Node) -> Node:
-    """Return the node without taints that it got after it was good: somebody set them on this one node."""
+    """Return the node without taints that it got after it became a sample: they concern this node only."""
     taints = tuple(taint for taint in node.spec.taints if taint in before.spec.taints)
     if len(taints) == len(node.spec.taints):
         return node

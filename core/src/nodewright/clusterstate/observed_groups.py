@@ -1,4 +1,4 @@
-"""What the loop takes each group to be, where that differs from what its provider reports now."""
+"""Corrections of what providers report about groups: disputed failures, unreadable groups, held groups."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -13,16 +13,15 @@ Machine = tuple[GroupRef, str]
 
 
 def with_evidence(seen: Observation, memory: Memory) -> Observation:
-    """Return the observation in which every machine that ran is an ordinary machine, whatever the cloud's status says.
+    """Return the observation with every machine that ran as an ordinary machine, even if the cloud calls it failed.
 
-    Evidence of having run, any of which is enough: it is a node, for its kubelet has registered; the cloud listed it as
-    running in the last loop; this was known of it before. A machine that another group lists is none of this group's
-    failed creations either, and stays with that group.
+    A machine ran if it is a node, if the cloud listed it as running in the last loop, or if this is remembered. A
+    machine that another group lists is no failed creation of this group either.
     """
     reported = {ref: group for ref, group in seen.groups.items() if group.failed and group.instances is not None}
     if not reported:
         return seen
-    # Ids compare without case: to spare a machine too many harms nothing.
+    # Compare ids without case: sparing one machine too many does no harm.
     registered = {node.spec.provider_id.lower() for _, node in seen.snapshot.nodes()}
     owners = {instance.id.lower(): ref for ref, group in seen.groups.items() for instance in group.instances or ()}
     evaluated = {}
@@ -36,7 +35,10 @@ def with_evidence(seen: Observation, memory: Memory) -> Observation:
 
 
 def remember_ran(memory: Memory, groups: Mapping[GroupRef, GroupSeen]) -> frozenset[Machine]:
-    """Return the machines that ran and are reported as failed creations. A group that cannot be read keeps its own."""
+    """Return the machines that ran and are reported as failed creations.
+
+    An unreadable group keeps its remembered ones.
+    """
     told = {(ref, one.instance_id) for ref, group in groups.items() for one in group.disputed if one.instance_id}
     unread = {ref for ref, group in groups.items() if not group.is_known}
     return frozenset(told | {(ref, one) for ref, one in memory.ran if ref in unread})
@@ -48,8 +50,9 @@ def _listed_as_running(before: GroupSeen | None) -> set[str]:
 
 
 def _with_machines(group: GroupSeen, ran: Collection[str], foreign: Collection[str]) -> GroupSeen:
-    """Return the group with those of its failures that are about machines in ``ran`` or ``foreign`` set aside as disputed;
-    the machines in ``ran`` are instances of it.
+    """Return the group with failures about machines in ``ran`` or ``foreign`` moved to ``disputed``.
+
+    Machines in ``ran`` become instances of the group.
     """
     instances, failures = group.instances or (), group.failed or ()
     going = {instance.id for instance in instances if instance.state == InstanceState.DELETING}
@@ -67,7 +70,7 @@ def _with_machines(group: GroupSeen, ran: Collection[str], foreign: Collection[s
 
 
 def known_groups(seen: Observation, memory: Memory, settings: Settings) -> dict[GroupRef, GroupSeen]:
-    """Every group, an Unknown one as it was when it could last be read; one that was only remembered is not known."""
+    """Return every group; an unreadable one as it was when it was last read."""
     groups = dict(seen.groups)
     unread = [ref for ref, group in groups.items() if not group.is_known and _was_known(memory.last_known.get(ref))]
     for ref in unread:
@@ -79,7 +82,7 @@ def known_groups(seen: Observation, memory: Memory, settings: Settings) -> dict[
 
 
 def with_own_writes(memory: Memory, seen: Observation, outcomes: Sequence[Outcome]) -> Memory:
-    """The memory of groups that cannot be read now, with what was asked of them since they last were."""
+    """Return the memory of unreadable groups with the increases that were asked of them since they were last read."""
     last_known: dict[GroupRef, GroupSeen] = dict(memory.last_known)
     for outcome in outcomes:
         action, group = outcome.action, seen.groups.get(outcome.action.group)
@@ -97,10 +100,9 @@ def _was_known(held: GroupSeen | None) -> bool:
 
 
 def _without_lost_nodes(group: GroupSeen, memory: Memory, node_ids: set[str]) -> GroupSeen:
-    """The group without machines that were nodes when it was last read, and are none now.
+    """Return the group without machines that were nodes when it was last read and are none now.
 
-    Nobody can tell what became of them. They are not awaited, or pods would wait for machines that are gone, and
-    no failure to join, or the group would be backed off for what happened to it.
+    Their fate is unknown. Pods must not wait for them, and the group must not be backed off because of them.
     """
     failed = {failure.instance_id for failure in group.failed or ()}
     kept = tuple(
@@ -122,7 +124,7 @@ WritesInFlight = Mapping[GroupRef, WriteInFlight]
 
 
 def unsettled(writes: WritesInFlight, seen: Observation) -> dict[GroupRef, WriteInFlight]:
-    """Return the writes that may still take effect: neither is their time over, nor is their effect seen."""
+    """Return the writes that may still take effect: their time is not over and their effect is not visible."""
     return {
         ref: write
         for ref, write in writes.items()
@@ -131,7 +133,7 @@ def unsettled(writes: WritesInFlight, seen: Observation) -> dict[GroupRef, Write
 
 
 def with_held_groups(seen: Observation, writes: WritesInFlight) -> Observation:
-    """Return the observation with the groups of ``writes`` as ones that cannot be read: nothing is planned for them."""
+    """Return the observation with the groups of ``writes`` as unreadable, so that nothing is planned for them."""
     shut = {
         ref: replace(group, target=None, instances=None, problem=group.problem or HELD)
         for ref, group in seen.groups.items()
@@ -143,9 +145,9 @@ def with_held_groups(seen: Observation, writes: WritesInFlight) -> Observation:
 def as_if_made(
     last_known: Mapping[GroupRef, GroupSeen], seen: Observation, writes: WritesInFlight
 ) -> dict[GroupRef, GroupSeen]:
-    """Return what each group was last known as, a held one as seen now with the machines that the write asks for.
+    """Return what each group was last known as; a held group as seen now, with the machines of the write.
 
-    So nobody buys them a second time while the group is held.
+    Planning then does not buy them a second time while the group is held.
     """
     made = {
         ref: replace(group, target=max(group.target, writes[ref].target or 0))

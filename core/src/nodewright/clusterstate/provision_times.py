@@ -1,4 +1,4 @@
-"""How long a group's machines take, learned from its own arrivals (docs/adr/0008-probation-and-learned-time.md)."""
+"""Provision times that are learned from a group's own arrivals (docs/adr/0008-probation-and-learned-time.md)."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,17 +57,17 @@ def observe_arrivals(
     settings: FailureSettings,
     now: float,
 ) -> ArrivalHistory:
-    """The history after one look: new increases, machines that became nodes since, machines not there now.
+    """Return the history after one loop: new increases, machines that became nodes, machines still outstanding.
 
-    An arrival belongs to the oldest increase, as in ``registry.requests``, and took from that increase until now.
-    What is awaited and not outstanding will not come: it failed or was withdrawn.
+    An arrival belongs to the oldest increase, and took from that increase until now. A machine that is awaited and not
+    outstanding failed or was withdrawn.
     """
     line = _joined((*history.awaited, *asked))
     came = _first(line, arrived)
     changed = msgspec.structs.replace(
         history, awaited=_without_first(_without_first(line, arrived), _total(line) - arrived - outstanding)
     )
-    # An increase of the future is one of before the clock was set back: nobody knows how long it took.
+    # The clock was set back after an increase of the future: how long it took is unknown.
     came = [some for some in came if some.asked <= now]
     for some in came:
         changed = _counted(changed, some, now)
@@ -80,9 +80,10 @@ def observe_arrivals(
 
 
 def learned_deadline(history: ArrivalHistory, settings: FailureSettings, now: float) -> float | None:
-    """How long the group may take, in whole seconds; None until enough is known of it.
+    """Return the group's provision time in whole seconds; None until enough is known.
 
-    The 99th percentile with a margin; what was held before falls towards it by a fifth a day at most.
+    It is the 99th percentile with a margin. A longer time that was held before falls towards it by at most a fifth a
+    day.
     """
     if not history.held:
         return None
@@ -96,7 +97,7 @@ def usual_time(histories: Iterable[ArrivalHistory]) -> float | None:
 
 
 def after_timeout(history: ArrivalHistory, settings: FailureSettings, now: float) -> ArrivalHistory:
-    """The history after machines were given up: they may have been slow, so the next ones get twice the time."""
+    """Return the history after machines were given up: the next ones get twice the time."""
     if not history.held:
         return history
     doubled = 2 * _exact(history, settings, now)
@@ -113,7 +114,7 @@ def _bounded(seconds: float, settings: FailureSettings) -> float:
 
 
 def _activated(history: ArrivalHistory, settings: FailureSettings, now: float) -> ArrivalHistory:
-    """The history with its first deadline, once enough is known."""
+    """Return the history with its first deadline, once enough is known."""
     enough = _total(history.recent) + _total(history.before) >= MIN_ARRIVALS
     if not enough or len(history.scale_ups) < MIN_SCALE_UPS:
         return history
@@ -121,7 +122,7 @@ def _activated(history: ArrivalHistory, settings: FailureSettings, now: float) -
 
 
 def _counted(history: ArrivalHistory, came: Awaited, now: float) -> ArrivalHistory:
-    """The history with so many arrivals of one increase more; a full window makes room for the next."""
+    """Return the history with the arrivals of one increase. A full window becomes ``before``."""
     seconds = max(1.0, now - came.asked)
     step = min(_LAST_STEP, math.ceil(math.log(seconds) / math.log(_WIDTH) - 1e-9))
     counts: Mapping[int, int] = dict(history.recent)
@@ -135,7 +136,7 @@ def _counted(history: ArrivalHistory, came: Awaited, now: float) -> ArrivalHisto
 
 
 def _percentile(history: ArrivalHistory) -> float:
-    """Seconds within which 99 of 100 arrivals came, by nearest rank, rounded up to the end of a bin."""
+    """Return the seconds within which 99 of 100 arrivals came: nearest rank, rounded up to the end of a bin."""
     bins = sorted((*history.recent, *history.before))
     rank = -(-_total(bins) * PERCENTILE // 100)
     for step, arrivals in bins:
@@ -150,7 +151,7 @@ def _total(counted: Iterable[Awaited | Bin]) -> int:
 
 
 def _joined(line: tuple[Awaited, ...]) -> tuple[Awaited, ...]:
-    """A line of bounded length: past that, what was asked for last counts as asked for a little earlier."""
+    """Return the queue, bounded in length: the last increases are merged and count from the earliest of them."""
     line = tuple(awaited for awaited in line if awaited.machines > 0)
     surplus = line[_MAX_AWAITED - 1 :]
     if len(surplus) <= 1:
@@ -159,7 +160,7 @@ def _joined(line: tuple[Awaited, ...]) -> tuple[Awaited, ...]:
 
 
 def _first(line: tuple[Awaited, ...], count: int) -> list[Awaited]:
-    """The oldest ``count`` machines of the line."""
+    """Return the oldest ``count`` machines of the queue."""
     taken = []
     for awaited in line:
         some = min(count, awaited.machines)
@@ -170,7 +171,7 @@ def _first(line: tuple[Awaited, ...], count: int) -> list[Awaited]:
 
 
 def _without_first(line: tuple[Awaited, ...], count: int) -> tuple[Awaited, ...]:
-    """The line without its oldest ``count`` machines."""
+    """Return the queue without its oldest ``count`` machines."""
     left = []
     for awaited in line:
         gone = min(max(0, count), awaited.machines)
@@ -191,9 +192,9 @@ def learn_provision_times(
     settings: FailureSettings,
     now: float,
 ) -> dict[GroupRef, ArrivalHistory]:
-    """The history of every group of which there is any; none unless provision times are to be learned.
+    """Return the arrival history of every group that has one; empty unless provision times are learned.
 
-    A group whose provider says how long it may take is not learned about: what is said explicitly holds.
+    A group whose provider sets its provision time is left out.
     """
     histories: dict[GroupRef, ArrivalHistory] = {}
     if not settings.learns_provision_time:
@@ -214,7 +215,10 @@ def learn_provision_times(
 def with_patience(
     groups: Mapping[GroupRef, GroupSeen], histories: Histories, settings: FailureSettings, now: float
 ) -> dict[GroupRef, GroupSeen]:
-    """The groups, each with the provision time learned of it. The only place where that enters."""
+    """Return the groups with their learned provision times.
+
+    This is the only place where a learned time takes effect.
+    """
     changed = dict(groups)
     for ref, history in histories.items():
         deadline = learned_deadline(history, settings, now)
@@ -227,7 +231,10 @@ def with_patience(
 def after_timeouts(
     histories: Histories, states: Iterable[GroupState], memory: Memory, settings: FailureSettings, now: float
 ) -> dict[GroupRef, ArrivalHistory]:
-    """The histories when machines were given up in this loop; what follows during a backoff is the same failure."""
+    """Return the histories after machines were given up in this loop.
+
+    Timeouts during a backoff belong to the failure that started it.
+    """
     changed = dict(histories)
     for state in states:
         timed_out = state.timed_out or state.newly_late
@@ -241,7 +248,7 @@ def _is_explicit(group: GroupSeen, settings: FailureSettings) -> bool:
 
 
 def _current(group: GroupSeen, memory: Memory) -> ArrivalHistory:
-    """What is known of the group as it is: other machines may take another time."""
+    """Return the group's history; an empty one if its template changed: other machines take another time."""
     history, before = memory.arrivals.get(group.ref), memory.last_known.get(group.ref)
     if history is not None and before is not None and before.template is group.template:
         return history
@@ -252,7 +259,7 @@ def _current(group: GroupSeen, memory: Memory) -> ArrivalHistory:
 
 
 def _fingerprint(template: Node | None) -> str:
-    """Tells one template from another, also after a restart; empty without one."""
+    """Return a hash of the template that is stable over restarts; empty without a template."""
     if template is None:
         return ""
     taints = sorted((taint.key, taint.value, taint.effect) for taint in template.spec.taints)
@@ -266,6 +273,6 @@ def _amounts(resources: Resources) -> list[tuple[str, int]]:
 
 
 def _outstanding(group: GroupSeen, members: Membership) -> int:
-    """Machines that may still come: those given up are among them while the cloud is still asked for them."""
+    """Return how many machines may still come. Those given up count while the target includes them."""
     failed = sum(failure.count for failure in group.failed or ())
     return max(0, (group.target or 0) - sum(1 for _ in joined_machines(group, members)) - failed)

@@ -1,4 +1,4 @@
-"""What was bought for which pods, and machines that came and did not take them (docs/adr/0027-vain-purchases.md)."""
+"""Purchases: for which pods each group grew, and machines that did not take them (docs/adr/0027-vain-purchases.md)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,18 +7,18 @@ from msgspec.structs import replace as changed
 from nodewright.clusterstate.memory import Purchase, Purchases
 from nodewright.model.group import GroupRef
 
-# Seconds for which a group is not grown for pods that its machines did not take: after the first time, the second, later.
+# For so many seconds a group is not grown for pods that its nodes did not take: the first time, the second, later.
 PAUSES = (3600.0, 8 * 3600.0, 24 * 3600.0)
 
 
 DAY = 24 * 3600.0
 
 
-# So many machines that they cannot use are bought for pods of one kind within a day.
+# The most unusable machines that are bought for pods of one kind within a day.
 MOST_MISFITS = 3
 
 
-# So many kinds of pods are remembered of one group.
+# The most kinds of pods that are remembered for one group.
 _MOST_KINDS = 100
 
 
@@ -39,24 +39,24 @@ def after_misfit(held: Purchase, reason: str, now: float) -> Purchase:
 
 
 def asks_in_vain(held: Purchases, kind: str, now: float) -> bool:
-    """Return whether pods of the kind have had as many machines that they cannot use as they may within a day."""
+    """Return whether pods of the kind got as many unusable machines within a day as are allowed."""
     known = (kinds[kind] for kinds in held.values() if kind in kinds)
     return sum(at + DAY > now for purchase in known for at in purchase.misfits) >= MOST_MISFITS
 
 
 def asked_since(held: Purchases, ref: GroupRef) -> float:
-    """Return when the oldest purchase of a group that is still awaited was made; infinity if there is none."""
+    """Return when the oldest awaited purchase of a group was made; infinity if there is none."""
     return min((purchase.asked for purchase in held.get(ref, {}).values() if purchase.asked), default=float("inf"))
 
 
 def without_old(held: Purchases, now: float) -> Purchases:
-    """Return the purchases that still say something."""
+    """Return the purchases without those that are older than a day."""
     found = {ref: {kind: one for kind, one in kinds.items() if _counts(one, now)} for ref, kinds in held.items()}
     return {ref: kinds for ref, kinds in found.items() if kinds}
 
 
 def purchase_no_later(held: Purchase, now: float) -> Purchase:
-    """Return the purchase as it would be if nothing of it had been later than now."""
+    """Return the purchase as if nothing of it had been later than now."""
     longest = PAUSES[min(max(1, len(held.misfits)), len(PAUSES)) - 1]
     return Purchase(
         asked=min(held.asked, now),

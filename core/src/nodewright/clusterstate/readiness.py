@@ -1,4 +1,4 @@
-"""In what state each node and each instance of a group is, and whether group and cluster are healthy."""
+"""The state of each node and instance of a group, and whether group and cluster are healthy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ _STARTUP_PREFIXES = (
 )
 
 
-# A kubelet's first status follows its registration by no more than that; clocks differ a little, too.
+# A kubelet's first status follows its registration within so many seconds; this allows for small clock differences.
 _FIRST_WORD_SECONDS = 30.0
 
 
-# The reason that the node controller gives where a kubelet has registered and never reported.
+# The node controller's reason for a kubelet that registered and never reported.
 _NEVER_UPDATED = "NodeStatusNeverUpdated"
 
 
@@ -38,7 +38,7 @@ STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 
 
 def is_ready(node: Node, settings: TemplateSettings) -> bool:
-    """Ready, under no disk or network pressure, and done with its start-up taints."""
+    """Return whether a node is Ready, without disk or network pressure and without startup taints."""
     conditions = {condition.type: condition.status for condition in node.status.conditions}
     if conditions.get("Ready") != "True":
         return False
@@ -48,12 +48,12 @@ def is_ready(node: Node, settings: TemplateSettings) -> bool:
 
 
 def is_suspended(node: Node) -> bool:
-    """Whether somebody has put its machine to sleep: it is neither up nor ill, and nothing is awaited in its place."""
+    """Return whether an operator suspended the machine: it is neither ready nor unready, and is not replaced."""
     return any(condition.type == "Suspended" and condition.status == "True" for condition in node.status.conditions)
 
 
 def ready_since(node: Node) -> float:
-    """When the conditions and taints that make up readiness last changed; epoch seconds, 0 if unknown."""
+    """Return when the conditions and taints of readiness last changed (epoch seconds; 0: unknown)."""
     times = [c.last_transition_time for c in node.status.conditions if c.type in _READINESS_CONDITIONS]
     times += [t.time_added for t in node.spec.taints if t.key in _UNREADY_TAINTS]
     return max((time.timestamp() for time in times if time is not None), default=0.0)
@@ -62,7 +62,8 @@ def ready_since(node: Node) -> float:
 def was_never_ready(node: Node) -> bool:
     """Return whether the node object alone proves that the node was never Ready.
 
-    What the kubelet said first, it still says; or it never said anything, and the control plane tells so.
+    Either the condition is still the one that the kubelet reported first, or the kubelet never reported and the node
+    controller says so.
     """
     created, said = node.metadata.creation_timestamp, ready_condition(node)
     if said is None or said.status == "True":
@@ -75,18 +76,18 @@ def was_never_ready(node: Node) -> bool:
 
 
 def ready_condition(node: Node) -> NodeCondition | None:
-    """Return the condition ``Ready``; None while nobody has reported it."""
+    """Return the condition ``Ready``; None if it was never reported."""
     return next((c for c in node.status.conditions if c.type == "Ready"), None)
 
 
 def is_reported_ready(node: Node) -> bool:
-    """Return whether the node's condition ``Ready`` holds, whatever taints it bears."""
+    """Return whether the condition ``Ready`` is True, regardless of taints."""
     said = ready_condition(node)
     return said is not None and said.status == "True"
 
 
 def is_startup_taint(key: str, settings: TemplateSettings) -> bool:
-    """Whether a taint means that the node is still starting."""
+    """Return whether a taint means that the node is still starting."""
     named = key in settings.startup_taint or key in settings.ignore_taint
     return named or key.startswith((*_STARTUP_PREFIXES, *settings.startup_taint_prefix))
 
@@ -98,12 +99,12 @@ def is_being_deleted(node: Node) -> bool:
 _READINESS_CONDITIONS = frozenset({"Ready", "DiskPressure", "NetworkUnavailable"})
 
 
-# Two looks that are no further apart miss no node that becomes ready and breaks in between; a node that is no older is
-# looked at for the first time.
+# Loops that are no more seconds apart miss no node that becomes ready and breaks in between. A node that is no older is
+# observed for the first time.
 CLOSE_SECONDS = 60.0
 
 
-# Remembered instead of a moment, of a node that is not up and has been Ready, or was up although nothing on it tells.
+# Sentinels instead of a time: the node was Ready before, or was up although its object does not show it.
 READY_ONCE, SEEN_UP = 0.0, -1.0
 
 
@@ -115,10 +116,10 @@ def sort_readiness(
     settings: Settings,
     now: float,
 ) -> Readiness:
-    """Every node and every instance without a node in exactly one class.
+    """Sort every node, and every instance without a node, into exactly one class.
 
-    Of several nodes that say they are one machine only one counts: those that are ready, else the oldest. The others are
-    in no class. An instance that is late stays late, also when a longer time is learned from it.
+    Of several nodes that claim one machine only one counts: a ready one, else the oldest. The others are in no class. A
+    late instance stays late even if a longer provision time is learned from it.
     """
     classes: dict[str, list[str]] = {
         name: [] for name in ("unready", "leaving", "not_started", "unregistered", "long_unregistered")
@@ -160,9 +161,9 @@ def sort_readiness(
 
 
 class _Settled(NamedTuple):
-    """Nodes by name of which time changes nothing, and those that are neither ready, asleep nor going.
+    """Nodes by name whose class time does not change, and the others, which are neither ready, suspended nor deleted.
 
-    ``doubles`` names those of the others whose machine is ready, or older, as another node.
+    ``doubles``: names of those others whose machine already counts as another node.
     """
 
     ready: tuple[str, ...]
@@ -189,7 +190,7 @@ def _settle(ref: GroupRef, members: Membership, settings: Settings) -> _Settled:
 
 
 def _find_doubles(ready: Sequence[Node], others: Sequence[Node]) -> frozenset[str]:
-    """Return the names of those of the others whose machine counts as another node already."""
+    """Return the names of those of the others whose machine already counts as another node."""
     counted = {name for node in ready for name in names_of(node)}
     found = set[str]()
     for node in sorted(others, key=lambda node: node.created):
@@ -206,9 +207,9 @@ def class_of(
     now: float,
     accelerators: Accelerators = NO_ACCELERATORS,
 ) -> str:
-    """Suspended, ready, not started within its start-up time, or unready; a node of no group has the default time.
+    """Return a node's class: suspended, ready, not_started within its startup time, or unready.
 
-    A node whose accelerators have not appeared yet is not ready.
+    A node of no group has the default startup time. A node whose accelerators have not appeared yet is not ready.
     """
     if is_suspended(node):
         return "suspended"
@@ -221,13 +222,14 @@ def class_of(
 
 
 def is_up(node: Node, settings: Settings, accelerators: Accelerators) -> bool:
-    """Whether a node is ready, its accelerators included."""
+    """Return whether a node is ready and has its accelerators."""
     return is_ready(node, settings.templates) and not accelerators.are_missing(node)
 
 
 def _was_seen_up(node: Node, ref: GroupRef, memory: Memory) -> bool:
-    """Return whether a node that is not up was up when it was looked at: so briefly after it registered, perhaps, that
-    its condition looks as if it never had been.
+    """Return whether a node that is not up was up in an earlier loop.
+
+    If it was up only briefly after it registered, its condition may look as if it never had been.
     """
     known = memory.never_up.get((ref, node.name))
     was_there = memory.members is not None and node.name in memory.members.group_of_node
@@ -235,12 +237,12 @@ def _was_seen_up(node: Node, ref: GroupRef, memory: Memory) -> bool:
 
 
 def _was_never_up(node: Node, ref: GroupRef, memory: Memory, now: float) -> bool:
-    """Return whether a node that is not up now was never up before (seed 000, UC3).
+    """Return whether a node that is not up now was never up before.
 
-    The node itself proves it, or it was so when it was last looked at and has reported no change since, or none that
-    loops which follow closely could have missed. So a kubelet that falls silent is still known as one that never came
-    up. A node that is Ready, and lacks devices or bears a startup taint, must have been looked at when it was new; it
-    counts until it is up, or is no longer Ready.
+    The node object proves it; or it was so in the last loop and has reported no change since, or none that closely
+    following loops could have missed. So a kubelet that stops reporting still counts as never up. A node that is Ready
+    but lacks devices or has a startup taint counts only if it was observed when it was new, until it is up or no longer
+    Ready.
     """
     known, reported = memory.never_up.get((ref, node.name)), _reported_at(node)
     is_close = memory.looked_at + CLOSE_SECONDS >= now
@@ -253,14 +255,17 @@ def _was_never_up(node: Node, ref: GroupRef, memory: Memory, now: float) -> bool
 
 
 def _reported_at(node: Node) -> float:
-    """Return when the condition ``Ready`` last changed (epoch seconds), READY_ONCE where it holds or is not dated."""
+    """Return when the condition ``Ready`` last changed (epoch seconds); READY_ONCE if it is True or has no time."""
     said = ready_condition(node)
     changed = said.last_transition_time if said is not None else None
     return changed.timestamp() if changed is not None and not is_reported_ready(node) else READY_ONCE
 
 
 def _is_just_overdue(node: Node, group: GroupSeen, settings: Settings, now: float) -> bool:
-    """Overdue for less than a first backoff: an older failure is history when it is first seen."""
+    """Return whether a node has been overdue for less than a first backoff.
+
+    Older failures are ignored at a first start.
+    """
     patience = group.options.max_node_startup_seconds + settings.failures.initial_node_group_backoff_duration
     return node.created + patience > now
 
@@ -268,25 +273,25 @@ def _is_just_overdue(node: Node, group: GroupSeen, settings: Settings, now: floa
 _MOST_NAMED = 5
 
 
-# Unready nodes of up to that share of the rest of an unhealthy cluster are a few: more, and no group explains the failure.
+# Up to this share of unready nodes among the other groups counts as few. With more, no group explains the failure.
 _FEW = 0.1
 
 
 class _Counts(NamedTuple):
-    """Nodes that should run, and how many of them do not.
+    """How many nodes should run, and how many of them are unready.
 
-    Nodes that never became ready after a scale-up are none of them: the scale-up failed, which has its own remedies.
+    Nodes that never became ready after a scale-up are left out: the failed scale-up is handled separately.
     """
 
     unready: int
     nodes: int
 
     def is_tolerated(self, settings: LoopSettings) -> bool:
-        """Return False where more are unready than both the count and the share that are tolerated."""
+        """Return False if more nodes are unready than both the count and the share that are tolerated."""
         return not (self.unready > settings.ok_total_unready_count and self.exceeds_share(settings))
 
     def are_few(self, settings: LoopSettings) -> bool:
-        """Return whether so few are unready that it says nothing of the cluster."""
+        """Return whether so few nodes are unready that the cluster as a whole is not affected."""
         return self.is_tolerated(settings) and self.unready <= max(settings.ok_total_unready_count, _FEW * self.nodes)
 
     def exceeds_share(self, settings: LoopSettings) -> bool:
@@ -294,10 +299,10 @@ class _Counts(NamedTuple):
 
 
 def is_group_healthy(readiness: Readiness, settings: LoopSettings) -> bool:
-    """Unhealthy when too many of the nodes that should run do not.
+    """Return False if too many of the group's nodes are unready.
 
-    Machines that are upcoming, failed, given up, never registered or never ready are no sign of ill health: they have
-    their own remedies.
+    Machines that are upcoming, failed, given up, never registered or never ready do not count: they are handled
+    separately.
     """
     never = len(readiness.never_ready)
     return _Counts(len(readiness.unready) - never, readiness.registered - never).is_tolerated(settings)
@@ -310,9 +315,9 @@ def find_unhealthy(
     settings: Settings,
     now: float,
 ) -> UnhealthyCluster | None:
-    """Return what is wrong with the cluster, None while it is healthy.
+    """Return why the cluster is unhealthy; None if it is healthy.
 
-    ``strangers`` are the classes of the nodes of no group, ``held`` is what was wrong in the last loop.
+    ``nodes_without_group``: the classes of nodes of no group. ``held``: the result of the last loop.
     """
     loop = settings.loop
     counts = {ref: _count(group.readiness) for ref, group in groups.items()}
@@ -335,7 +340,7 @@ def find_unhealthy(
 
 
 def describe_unhealthy(unhealthy: UnhealthyCluster, now: float) -> str:
-    """Return one sentence: what is wrong, what is not done because of it, and what ends that."""
+    """Return one sentence: why the cluster is unhealthy, what is not planned, and what ends that."""
     counted = f"{unhealthy.unready} of {unhealthy.nodes} nodes are not ready, and {unhealthy.tolerated} may be"
     named = [str(ref) for ref in unhealthy.at_fault[:_MOST_NAMED]]
     more = len(unhealthy.at_fault) - len(named)
@@ -349,12 +354,12 @@ def describe_unhealthy(unhealthy: UnhealthyCluster, now: float) -> str:
 
 
 def _is_at_fault(backoff: Backoff | None, counts: _Counts, settings: LoopSettings, now: float) -> bool:
-    """Return whether a group is to blame: too large a share of its nodes is unready, or it is backed off as well."""
+    """Return whether a group is at fault: too many of its nodes are unready, or it is also backed off."""
     return counts.unready > 0 and (counts.exceeds_share(settings) or is_active(backoff, now))
 
 
 def _count(readiness: Readiness) -> _Counts:
-    """Count a group's nodes, those whose machines go included, as CA does."""
+    """Count a group's nodes, those being deleted included, as CA does."""
     never = len(readiness.never_ready)
     return _Counts(len(readiness.unready) - never, readiness.registered + len(readiness.deleted) - never)
 

@@ -18,7 +18,7 @@ def opened(increase: int, started: float, provision_seconds: float, *, atomic: b
 
 
 def with_increases(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:
-    """A request of its own for every increase."""
+    """Return the requests with a new one for each increase."""
     found = (
         replace(
             opened(increase.machines, increase.started, provision_seconds, atomic=increase.atomic),
@@ -32,11 +32,11 @@ def with_increases(requests: Requests, increases: Iterable[Increase], provision_
 
 
 def settled(requests: Requests, owed: int, arrived: int, now: float, provision_seconds: float) -> tuple[Requests, int]:
-    """The requests after ``arrived`` machines came and ``owed`` still are, and how many were taken back.
+    """Return the requests after ``arrived`` machines came and ``owed`` are left, and how many machines were taken back.
 
-    Arrivals go to the oldest request first. What is owed no more and did not come was taken back, from the newest:
-    an increase that had no effect, or a target that somebody lowered. Machines owed that no request accounts for (a
-    first start, somebody else's increase) become a request of now.
+    Arrivals belong to the oldest request. Machines that are no longer owed and did not come are taken from the newest
+    requests: an increase had no effect, or another writer lowered the target. Machines owed without a request (a first
+    start, another writer's increase) become a request of now.
     """
     fewer = sum(request.increase for request in requests) - max(0, owed)
     if fewer < 0:
@@ -47,7 +47,7 @@ def settled(requests: Requests, owed: int, arrived: int, now: float, provision_s
 
 
 def _without_newest(requests: Requests, fewer: int) -> tuple[Requests, int]:
-    """The requests after so many machines are asked for no more, and how many of an accepted request ended so."""
+    """Return the requests without so many of the newest machines, and how many of those had been accepted."""
     kept: list[ScaleUpRequest] = []
     ended = 0
     for request in reversed(requests):
@@ -61,8 +61,9 @@ def _without_newest(requests: Requests, fewer: int) -> tuple[Requests, int]:
 
 
 def _credited(requests: Requests, arrived: int, now: float, provision_seconds: float) -> Requests:
-    """The requests after arrivals. One that part of arrived gets a fresh provision time, within twice the first; unless
-    it is atomic: a part is of no use.
+    """Return the requests after arrivals, oldest first.
+
+    A request that arrives in part gets a fresh provision time, within twice the first. An atomic request does not.
     """
     kept: list[ScaleUpRequest] = []
     for request in requests:
@@ -78,7 +79,7 @@ def _credited(requests: Requests, arrived: int, now: float, provision_seconds: f
 
 
 def without(requests: Requests, failed: int) -> Requests:
-    """The requests after so many machines failed; the oldest request bears them first."""
+    """Return the requests after so many machines failed, oldest request first."""
     kept = []
     for request in requests:
         borne = min(failed, request.increase)
@@ -89,10 +90,10 @@ def without(requests: Requests, failed: int) -> Requests:
 
 
 def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[Requests, Requests]:
-    """The requests still running, and what of them is overdue without even an instance.
+    """Return the requests that are still running, and the overdue part that has no instance.
 
-    Instances that are not nodes yet count for the oldest requests. They have a clock of their own, from when
-    they were first seen, so that a request out of time goes on for them alone.
+    Instances without a node count for the oldest requests. They are timed from when they were first seen, so an overdue
+    request continues for them.
     """
     kept: list[ScaleUpRequest] = []
     overdue: list[ScaleUpRequest] = []
@@ -110,7 +111,7 @@ def split_overdue(requests: Requests, with_instance: int, now: float) -> tuple[R
 
 
 def merged(requests: Requests, increases: Iterable[Increase], provision_seconds: float) -> Requests:
-    """One request for all increases, whose deadline starts anew with each: the rule of modes ca and seed."""
+    """Return one request for all increases, whose deadline starts again with each: rules ca and seed."""
     every = (*requests, *(opened(each.machines, each.started, provision_seconds) for each in increases))
     if not every:
         return ()
@@ -118,9 +119,9 @@ def merged(requests: Requests, increases: Iterable[Increase], provision_seconds:
 
 
 def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[str]:
-    """Machines of the group that are nodes now and were not when it was last looked at.
+    """Return the group's machines that became nodes since the last loop, by id.
 
-    They are told by their ids: counts alone cannot tell an arrival from a withdrawal.
+    Counts alone cannot tell an arrival from a withdrawal.
     """
     before = memory.last_known.get(group.ref)
     waited = any(ref == group.ref for ref, _ in memory.unregistered_since)
@@ -135,8 +136,9 @@ def find_arrived(group: GroupSeen, members: Membership, memory: Memory) -> list[
 
 
 def _known_before(group: GroupSeen, before: GroupSeen | None) -> set[str] | None:
-    """The machines that were there already; None where nobody knows. A group that was made for pods, and is seen for the
-    first time, had none: its machines may all have joined since.
+    """Return the machines that existed in the last loop; None if unknown.
+
+    An autoprovisioned group that is seen for the first time had none.
     """
     if before is None:
         return set() if group.group.autoprovisioned else None
@@ -144,7 +146,7 @@ def _known_before(group: GroupSeen, before: GroupSeen | None) -> set[str] | None
 
 
 def joined_machines(group: GroupSeen, members: Membership) -> Iterator[Instance]:
-    """The group's machines that are nodes, but for those on their way out."""
+    """Yield the group's machines that are nodes and are not being deleted."""
     for instance in group.instances or ():
         known_as = (instance.id, instance.id.lower())
         if instance.state != InstanceState.DELETING and not members.registered.isdisjoint(known_as):

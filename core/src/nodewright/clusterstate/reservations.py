@@ -1,4 +1,4 @@
-"""Machines under way for all-or-nothing requests: which group owes what, and whether all of it comes (docs/adr/0013-provisioning-requests.md)."""
+"""Reservations: which groups owe an all-or-nothing request machines (docs/adr/0013-provisioning-requests.md)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,17 +28,16 @@ Reservations = Mapping[str, Reservation]
 Groups = Mapping[GroupRef, GroupSeen]
 
 
-# For how long after its time what is left of a broken grant is still looked after, in seconds. Then its machines are
-# ordinary ones, and ordinary rules end what became of them.
+# For so many seconds after its time the rest of a broken reservation is cleaned up. Then its machines are ordinary ones.
 _LEFTOVER_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReservationContext:
-    """What is known when grants are settled.
+    """The input for settling reservations.
 
-    ``seen`` are the groups as they were read now, ``groups`` those with the time that each may take; ``since`` says when
-    each instance without a node was first seen.
+    ``seen``: the groups as read now. ``groups``: the groups with their provision times. ``since``: when each instance
+    without a node was first seen.
     """
 
     seen: Groups
@@ -51,14 +50,16 @@ class ReservationContext:
 
     @property
     def before(self) -> Groups:
-        """The groups as they were in the last loop."""
+        """Return the groups as they were in the last loop."""
         return self.memory.last_known
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettledReservations:
-    """``shortfalls`` are what groups are found to owe for good, by now; ``late`` are machines of grants that had to be
-    nodes by now.
+    """The reservations, and what was found about groups.
+
+    ``shortfalls``: what groups failed to deliver for good. ``late``: machines of reservations that should be nodes by
+    now.
     """
 
     reservations: Reservations
@@ -69,9 +70,10 @@ class SettledReservations:
 def open_reservations(
     reservations: Reservations, asked: Iterable[tuple[object, float]], known: Groups, options: Groups
 ) -> dict[str, Reservation]:
-    """``grants`` with a part for every increase that is for a request, ``asked`` for at that time (epoch seconds).
+    """Return ``reservations`` with a part for each increase that is for a request.
 
-    ``known`` are groups as they were when it was planned; ``options`` say how long each may take.
+    ``asked``: increases and when they were made (epoch seconds). ``known``: the groups when it was planned.
+    ``options``: the groups with their provision times.
     """
     found = dict(reservations)
     for action, at in asked:
@@ -101,8 +103,9 @@ def open_reservations(
 
 
 def settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]) -> SettledReservations:
-    """The grants after what came in: calls that ended, machines that came or went, time that passed. Of a group that
-    cannot be read nothing is concluded.
+    """Return the reservations after calls ended, machines came or went, and time passed.
+
+    Nothing is concluded about an unreadable group.
     """
     asked = [(outcome.action, outcome.started) for outcome in outcomes]
     found = open_reservations(context.memory.provisioning.reservations, asked, context.before, context.groups)
@@ -110,7 +113,7 @@ def settle_reservations(context: ReservationContext, outcomes: Sequence[Outcome]
 
 
 class _Settlement:
-    """Grants while they are settled; whose fault it is counts for those that were whole before."""
+    """Settles reservations. A group is blamed only for what breaks a reservation that was whole."""
 
     def __init__(self, context: ReservationContext, found: dict[str, Reservation]) -> None:
         self._context = context
@@ -143,7 +146,7 @@ class _Settlement:
             self._shortfalls.setdefault(ref, shortfall)
 
     def _answer(self, outcome: Outcome) -> None:
-        """What a call's end says of its grant; of one without an answer the group's target tells."""
+        """Apply the result of a call. Without an answer the group's target shows it later."""
         action = outcome.action
         if isinstance(action, DecreaseTargetSize) and not outcome.is_busy:
             self._note_withdrawal(outcome, action)
@@ -165,7 +168,7 @@ class _Settlement:
             self._found[name] = _with_part(reservation, replace(part, nodes=accepted, asked=True), broken)
 
     def _note_withdrawal(self, outcome: Outcome, action: DecreaseTargetSize) -> None:
-        """One that was not made, or had no effect, rests before it is tried again."""
+        """Remember a withdrawal that failed or had no effect: it is repeated after a pause."""
         group = self._context.seen.get(action.group)
         is_unchanged = group is not None and (group.target or 0) >= action.expected_target
         failed = is_unchanged or not isinstance(outcome, Done)
@@ -176,14 +179,14 @@ class _Settlement:
                 self._found[name] = reservation.with_part(replace(part, withdrawn_at=tried))
 
     def _was_limited(self, ref: GroupRef, target: int) -> bool:
-        """Has somebody lowered the group's maximum below what it was asked for? Then it is not at fault."""
+        """Return whether an operator lowered the group's maximum below ``target``: then the group is not at fault."""
         group = self._context.seen.get(ref)
         return group is not None and group.group.max_size < target
 
     def _find_out(self, group: GroupSeen, *, is_unanswered: bool) -> None:
-        """Were calls made of which nobody knows? Then the target is above what it was.
+        """Conclude from the target whether calls without a known result were made.
 
-        A group whose cloud did not answer, and did not do it all, is at fault; after a crash nobody knows who is.
+        The group is at fault if its cloud did not answer and did not do all. After a crash no group is.
         """
         for name, reservation in self._found.items():
             part = _part(reservation, group.ref)
@@ -197,9 +200,7 @@ class _Settlement:
             self._found[name] = _with_part(reservation, replace(part, nodes=made, asked=True), broken)
 
     def _deal(self, group: GroupSeen) -> None:
-        """Give machines that have come to those that they are for, and see whether as many are still to come as are
-        owed.
-        """
+        """Assign new machines to reservations, and check that as many are still to come as are owed."""
         assert group.instances is not None
         found = self._found
         failed = {failure.instance_id or failure.failure_id for failure in group.failed or ()}
@@ -220,7 +221,7 @@ class _Settlement:
         coming = max(0, (group.target or 0) - len(there) - unborn)
         ordinary = self._count_ordinary(group, parts.values(), living)
         for name, part in parts.items():
-            # What is left of a broken grant and was withdrawn already must not be taken from requests of others again.
+            # What was withdrawn already must not be taken again from other requests.
             due = max(0, coming - ordinary) if found[name].broken else coming
             kept, lost, broken = _reconciled(part, set(living), due)
             coming -= kept.missing
@@ -238,7 +239,7 @@ class _Settlement:
         return max(0, owed - starting)
 
     def _overdue(self, name: str, reservation: Reservation) -> str:
-        """Why its time is over: machines that did not come, did not become nodes, or not ready ones."""
+        """Return why the reservation's time is over; empty if it is not."""
         reasons = [reason for part in reservation.parts for reason in self._find_overdue(name, reservation, part)]
         if reasons:
             return reasons[0]
@@ -251,7 +252,10 @@ class _Settlement:
         return reason
 
     def _find_overdue(self, name: str, reservation: Reservation, part: ReservationPart) -> Iterator[str]:
-        """Why a group is late with its part. It has one provision time, and each node of it one start-up time."""
+        """Yield why a group is late with its part.
+
+        The group has one provision time, and each of its nodes one startup time.
+        """
         context, deadline = self._context, part.deadline or reservation.deadline
         if part.missing and deadline < context.now:
             reason = f"{part.missing} of {reservation.nodes} machines did not come in time"
@@ -274,10 +278,10 @@ class _Settlement:
             yield reason
 
     def _is_late(self, part: ReservationPart, machine: str, deadline: float) -> bool:
-        """By the grant's clock or by its own."""
+        """Return whether a machine is late by the reservation's deadline or by its own."""
         context, key = self._context, (part.ref, machine)
         if key not in context.since:
-            return False  # it failed, or is on its way out
+            return False  # it failed or is being deleted
         patience = context.groups[part.ref].options.max_node_provision_seconds
         return deadline < context.now or context.since[key] + patience < context.now or key in context.memory.late
 
@@ -297,7 +301,7 @@ class _Settlement:
         return self._nodes[part.ref].get(machine.lower())
 
     def _is_over(self, reservation: Reservation) -> bool:
-        """Is nothing left of one that is broken, or has it been tried for long enough to take that back?"""
+        """Return whether nothing is left of a broken reservation, or it has been cleaned up for long enough."""
         if not reservation.broken:
             return False
         given_up = reservation.deadline + reservation.patience + _LEFTOVER_SECONDS < self._context.now
@@ -305,7 +309,7 @@ class _Settlement:
 
 
 def _ahead(action: IncreaseSize, seen: GroupSeen | None, reservations: Iterable[Reservation]) -> int:
-    """How many machines that are still to come are neither the increase's nor a grant's."""
+    """Return how many machines that are still to come belong neither to the increase nor to a reservation."""
     if seen is None or seen.instances is None:
         return 0
     parts = (part for reservation in reservations for part in reservation.parts if part.ref == action.group)
@@ -313,7 +317,7 @@ def _ahead(action: IncreaseSize, seen: GroupSeen | None, reservations: Iterable[
 
 
 def _known_before(group: GroupSeen, before: GroupSeen | None, living: Sequence[str]) -> set[str]:
-    """The machines that were there already. One that was made for a request, and is seen for the first time, had none."""
+    """Return the machines that existed before. An autoprovisioned group that is seen for the first time had none."""
     if before is not None:
         return {one.id for one in before.instances or ()}
     return set() if group.group.autoprovisioned else set(living)
@@ -328,9 +332,7 @@ def _with_part(reservation: Reservation, fresh: ReservationPart, broken: str) ->
 
 
 def _reconciled(part: ReservationPart, living: set[str], coming: int) -> tuple[ReservationPart, list[str], str]:
-    """The part without machines that are gone and without those that nobody will send; which are gone, and why that
-    breaks its grant.
-    """
+    """Return the part without lost machines and those that will not come, the lost machines, and why that breaks it."""
     lost = [machine for machine in part.machines if machine not in living]
     never = max(0, part.missing - coming)
     kept = tuple(machine for machine in part.machines if machine in living)
@@ -341,7 +343,7 @@ def _reconciled(part: ReservationPart, living: set[str], coming: int) -> tuple[R
 
 
 def _forget(found: dict[str, Reservation], ref: GroupRef) -> None:
-    """The group is no more."""
+    """Break the parts of a group that no longer exists."""
     for name, reservation in found.items():
         part = _part(reservation, ref)
         if part is not None:
@@ -350,7 +352,7 @@ def _forget(found: dict[str, Reservation], ref: GroupRef) -> None:
 
 
 def _hand_over(parts: dict[str, ReservationPart], machine: str) -> None:
-    """The oldest claim first."""
+    """Assign a new machine to the oldest claim."""
     for name, part in parts.items():
         if part.ahead > 0:
             for other, its in parts.items():
@@ -362,6 +364,6 @@ def _hand_over(parts: dict[str, ReservationPart], machine: str) -> None:
 
 
 def _incomplete(reservation: Reservation) -> str:
-    """Why it never was whole: a group that was to take part was not asked."""
+    """Return why a reservation never was whole: one of its groups was not asked. Empty if it was."""
     asked = sum(part.nodes for part in reservation.parts)
     return f"{asked} of {reservation.nodes} machines could be asked for" if asked < reservation.nodes else ""

@@ -14,28 +14,28 @@ from nodewright.model.removal import RemovalEnded, RemovalResult
 from nodewright.model.settings import Settings
 from nodewright.snapshot.observation import Observation
 
-# The longest pause between two attempts, and for how long a setback is remembered after the pause, in seconds.
+# The longest pause between two attempts, and for how long a failure is remembered after it, in seconds.
 _LONGEST_PAUSE = 7200.0
 
 
 _FORGET_SETBACK = 10800.0
 
 
-# Whatever a cloud or the API server writes, so much of it is kept.
+# So many characters of an error message are kept.
 _MOST_TEXT = 300
 
 
-# Failures that the next attempt may well end in again. Of other ends (a pause, new pods) the world has to change.
+# Results that are likely to repeat. The causes of others (a pause, new pods) pass by themselves.
 _COUNTED = (RemovalResult.FAILED_TO_EVICT, RemovalResult.FAILED_TO_DELETE)
 
 
 def removal_failures_after(
     held: Mapping[str, RemovalFailure], ended: Sequence[RemovalEnded], seen: Observation, settings: Settings
 ) -> Mapping[str, RemovalFailure]:
-    """What is remembered of nodes by name, after removals that are over.
+    """Return the failed removals by node, after these removals ended.
 
-    Until the next attempt the pause is as long as the node had to be unneeded for, at least as long as an unremovable
-    one is not looked at, and twice as long after each further failure. CA pauses for nobody.
+    The next attempt waits for the time that a node must be unneeded, at least for the recheck timeout, and twice as
+    long after each further failure. CA does not wait.
     """
     if not held and not ended:
         return held
@@ -51,13 +51,13 @@ def removal_failures_after(
 
 
 def removal_failure_no_later(held: RemovalFailure, now: float) -> RemovalFailure:
-    """As it would be if it had not been later than now."""
+    """Return the failure as if it had been no later than now."""
     late = max(0.0, held.at - now)
     return changed(held, at=held.at - late, until=held.until - late) if late else held
 
 
 def _patience(end: RemovalEnded, seen: Observation, settings: Settings) -> float:
-    """The first pause, in seconds."""
+    """Return the first pause, in seconds."""
     group = seen.groups.get(end.removal.group)
     if not settings.policy.pauses_after_removals or group is None:
         return 0.0
@@ -75,15 +75,15 @@ def _after(held: RemovalFailure | None, end: RemovalEnded, patience: float) -> R
 T = TypeVar("T")
 
 
-# How long a controller's moves count, in seconds.
+# For so many seconds the moves of a controller's pods count.
 MOVES_WINDOW = 3600.0
 
 
-# A group that grows again so soon after it has shrunk does so in turn, in seconds.
+# A group that grows again within so many seconds after it shrank is flapping.
 _TURN_WINDOW = 3600.0
 
 
-# A group's longest wait for growing and shrinking in turn, and what forgets its turns, in seconds.
+# The longest wait of a flapping group, and after how long its turns are forgotten, in seconds.
 LONGEST_WAIT = 7200.0
 
 
@@ -97,7 +97,7 @@ def with_activity(
     ended: Sequence[RemovalEnded],
     settings: Settings,
 ) -> ScaleDownMemory:
-    """``memory`` with what happened since: increases that were made, removals that began and ended."""
+    """Return ``memory`` with the increases that were made, and the removals that began and ended."""
     if not settings.scale_down.scale_down_enabled:
         return memory
     if not memory.engine_started:
@@ -122,8 +122,9 @@ def with_activity(
 
 
 def _taken_up(memory: ScaleDownMemory, now: float, settings: Settings) -> ScaleDownMemory:
-    """What a new engine finds; CA begins with nothing. Nothing in it lies in the future, so that nothing waits for
-    ever.
+    """Return what a new process takes from memory; under profile "ca" nothing.
+
+    Times of the future become now, so that nothing waits for ever.
     """
     if not settings.policy.keeps_timers_over_restart:
         return ScaleDownMemory(engine_started=now)
@@ -157,7 +158,7 @@ def _flap_no_later(held: Flapping, now: float) -> Flapping:
 
 
 def _growth(outcomes: Iterable[Outcome]) -> dict[GroupRef, float]:
-    """When each group was last asked to grow without being refused."""
+    """Return when each group was last asked to grow without a refusal."""
     found: dict[GroupRef, float] = {}
     for outcome in outcomes:
         refused = isinstance(outcome, Failed) or (isinstance(outcome, Done) and not outcome.accepted)
@@ -175,14 +176,14 @@ def _last(ended: Iterable[RemovalEnded], result: RemovalResult) -> dict[GroupRef
 
 
 def _starts(ended: Iterable[RemovalEnded]) -> list[float]:
-    """When removals began that are over; one whose node could not be tainted never did."""
+    """Return when ended removals began; those whose node could not be tainted never began."""
     return [end.started for end in ended if end.result != RemovalResult.FAILED_TO_MARK]
 
 
 def _merged(
     held: Mapping[GroupRef, float], fresh: Mapping[GroupRef, float], seen: Observation
 ) -> Mapping[GroupRef, float]:
-    """The later moment of both, for groups that there are."""
+    """Return the later time of both, for existing groups."""
     if not fresh and all(ref in seen.groups for ref in held):
         return held
     refs = [ref for ref in dict.fromkeys((*held, *fresh)) if ref in seen.groups]
@@ -192,10 +193,10 @@ def _merged(
 def _flapping(
     memory: ScaleDownMemory, grown: Mapping[GroupRef, float], seen: Observation
 ) -> Mapping[GroupRef, Flapping]:
-    """Groups that needed a node again within an hour after giving one up, or as soon as it had to be unneeded for.
+    """Return the groups that needed a node again within an hour after they lost one, or within their unneeded time.
 
-    A longer wait would have kept that node. So removal there waits for as long as a node must be unneeded for once
-    more, and twice as long with each further turn.
+    A longer unneeded time would have kept that node. Removals there wait for the unneeded time once more, and twice as
+    long with each further turn.
     """
     found = {
         ref: held for ref, held in memory.flapping.items() if max(held.until, held.last + _FORGET_TURNS) > seen.now
@@ -216,7 +217,7 @@ def _flapping(
 def _moves(
     held: Mapping[str, tuple[Moves, ...]], ended: Sequence[RemovalEnded], now: float
 ) -> Mapping[str, tuple[Moves, ...]]:
-    """What removals moved within the window, by controller."""
+    """Return what removals moved within the window, by controller."""
     found = dict(held)
     for end in ended:
         left = set(end.evicted)

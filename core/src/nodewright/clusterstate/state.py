@@ -23,9 +23,9 @@ from nodewright.snapshot.observation import GroupSeen, Observation
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One reason to leave a group, and those that share its scope, alone; ``at`` in epoch seconds.
+    """One reason to back off a group and those that share its scope; ``at`` in epoch seconds.
 
-    ``asked`` is when machines were asked for that nobody has seen (0: it is not about such machines).
+    ``asked``: when machines were asked for that never appeared (0: the failure is another one).
     """
 
     group: GroupRef
@@ -39,13 +39,13 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Readiness:
-    """Nodes and instances of a group by class (docs/behaviour/cluster-state.md); node names, instance ids.
+    """Nodes (by name) and instances (by id) of a group by class (docs/behaviour/cluster-state.md).
 
-    ``deleted`` are nodes whose instance is gone or going; ``suspended`` are asleep (condition ``Suspended``);
-    ``leaving`` are unready ones that scale-down is taking away (seed 000, UC7); ``unregistered`` are instances
-    without a node. ``never_ready`` are those of ``unready`` that never were anything else (UC3), ``just_overdue`` those
-    of them whose time ended lately. ``never_up`` is what to remember of nodes that never were up, overdue or not, and of
-    those that look like it.
+    ``deleted``: nodes whose instance is gone or being deleted. ``suspended``: nodes with the condition ``Suspended``.
+    ``leaving``: unready nodes that scale-down is removing. ``unregistered``: instances without a node;
+    ``long_unregistered``: for too long. ``never_ready``: those of ``unready`` that never were ready; ``just_overdue``:
+    those of them whose time ended recently. ``never_up``: what to remember of nodes that never were up, and of those
+    that look like it.
     """
 
     ready: tuple[str, ...] = ()
@@ -62,19 +62,20 @@ class Readiness:
 
     @cached_property
     def ready_names(self) -> frozenset[str]:
-        """``ready``, for whoever asks about many nodes."""
+        """Return ``ready`` as a set."""
         return frozenset(self.ready)
 
     @property
     def registered(self) -> int:
-        """Nodes with an instance behind them."""
+        """Return how many nodes have an instance."""
         up = len(self.ready) + len(self.suspended)
         return up + len(self.unready) + len(self.leaving) + len(self.not_started)
 
 
 class Increase(NamedTuple):
-    """So many machines were asked for at ``started`` (epoch seconds); ``accepted``: the cloud said yes. ``atomic``: they
-    are for a request of all or nothing.
+    """Machines that were asked for at ``started`` (epoch seconds).
+
+    ``accepted``: the cloud accepted it. ``atomic``: they are for an all-or-nothing request.
     """
 
     machines: int
@@ -87,10 +88,10 @@ class Increase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupContext:
-    """One group now (``seen``, ``readiness``), how our calls to it ended since, and what was known before.
+    """One group now, how our calls to it ended since the last loop, and what was known before.
 
-    ``arrived`` are machines that became nodes since, but for those that had been given up, told by their ids.
-    ``shortfall`` is what the group is found to owe a reservation for good.
+    ``arrived``: how many machines became nodes since, without those that had been given up. ``shortfall``: what the
+    group failed to deliver of a reservation.
     """
 
     seen: GroupSeen
@@ -108,40 +109,40 @@ class GroupContext:
 
     @property
     def target(self) -> int:
-        """The group's size as wanted; 0 for one that could never be read."""
+        """Return the group's target size; 0 if it was never read."""
         return self.seen.target or 0
 
     @property
     def patience(self) -> float:
-        """Seconds that a machine may take to become a node."""
+        """Return the group's provision time, in seconds."""
         return self.seen.options.max_node_provision_seconds
 
     @property
     def requests(self) -> tuple[ScaleUpRequest, ...]:
-        """The requests known before, oldest first."""
+        """Return the remembered requests, oldest first."""
         return self.memory.requests.get(self.ref, ())
 
     @property
     def increases(self) -> list[Increase]:
-        """What was asked for since."""
+        """Return what was asked for since the last loop."""
         return find_increases(self.outcomes)
 
     @cached_property
     def new_failures(self) -> tuple[FailedInstance, ...]:
-        """Failures that are reported for the first time."""
+        """Return failures that are reported for the first time."""
         known = self.memory.seen_failures
         return tuple(f for f in self.seen.failed or () if (self.ref, f.failure_id) not in known)
 
     @cached_property
     def newly_disputed(self) -> tuple[FailedInstance, ...]:
-        """Reports of failed creations that are told for the first time of machines that ran."""
+        """Return failed creations that are reported for the first time although their machines ran."""
         return tuple(one for one in self.seen.disputed if (self.ref, one.instance_id) not in self.memory.ran)
 
     @property
     def doubtful(self) -> int:
-        """Return how many machines are called failed and have lost their node: nobody waits for them.
+        """Return how many machines are reported as failed and have lost their node: they are not awaited.
 
-        One that has run and never was a node is still on its way.
+        A machine that runs and never was a node is still on its way.
         """
         disputed = {one.instance_id for one in self.seen.disputed}
         lost = disputed.intersection(self.readiness.unregistered)
@@ -149,7 +150,7 @@ class GroupContext:
 
 
 def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
-    """What was asked for. Without an answer it counts in full."""
+    """Return what was asked for. An increase without an answer counts in full."""
     found = []
     for outcome in outcomes:
         action = outcome.action
@@ -171,20 +172,17 @@ def find_increases(outcomes: Iterable[Outcome]) -> list[Increase]:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
-    """A node group as the registry judges it.
+    """What one loop concludes about a node group.
 
-    ``seen`` is what was read now or, while the group is Unknown, when it could last be read. ``upcoming`` counts
-    machines that are asked for and not yet nodes that run pods. ``timed_out`` machines passed their deadline in this
-    loop after ``time_given`` seconds (the longest of them; 0: the ordinary time), ``given_up`` are all those that did
-    and that the target still holds; ``newly_late`` are instances that have now been without a node for too long,
-    ``newly_unready`` nodes that did not start in time, ``new_failures`` failures seen for the first time,
-    ``newly_disputed`` reports of failed creations that are first told of machines that ran,
-    ``taken_back`` machines of accepted increases that the cloud is asked for no more although none of them came.
-    ``shortfall`` says what the group did not deliver of a reservation for a request of all or nothing, where nothing
-    else says it.
-    ``failures`` are all that it is to be left alone for. ``withdrawn_at`` is when a decrease was last tried (0: never),
-    ``withdrawal_failed`` says that one was accepted and the target did not move. ``vanished`` are machines that went
-    although others were to be deleted.
+    ``seen``: the group as read now, or as last read while it is unreadable. ``upcoming``: machines that are asked for
+    and are not yet nodes that run pods. ``timed_out``: machines whose deadline passed in this loop, after
+    ``time_given`` seconds (the longest; 0: the ordinary time). ``given_up``: all overdue machines that the target still
+    includes. ``newly_late``: instances that are now without a node for too long. ``newly_unready``: nodes that did not
+    start in time. ``new_failures``, ``newly_disputed``: see ``GroupContext``. ``taken_back``: machines of accepted
+    increases that the cloud is no longer asked for. ``shortfall``: what the group failed to deliver of a reservation.
+    ``failures``: all reasons for a backoff. ``withdrawn_at``: when a decrease was last tried (epoch seconds; 0: never);
+    ``withdrawal_failed``: an accepted decrease had no effect. ``vanished``: machines that went although others were
+    deleted.
     """
 
     seen: GroupSeen
@@ -216,9 +214,10 @@ class GroupState:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """All that planning reads; ``ended`` are the removals that are over since the last loop.
+    """Everything that planning reads.
 
-    ``elapsed`` tells the seconds that planning has taken so far, for its budgets: by default no time passes.
+    ``ended``: removals that ended since the last loop. ``elapsed``: returns the seconds that planning has taken so far;
+    by default no time passes.
     """
 
     observation: Observation
@@ -234,7 +233,7 @@ class ClusterState:
 
     @property
     def healthy(self) -> bool:
-        """Return whether no more nodes are unready than may be."""
+        """Return whether no more nodes are unready than are tolerated."""
         return self.memory.unhealthy is None
 
     @property
@@ -245,12 +244,12 @@ class ClusterState:
 
     @property
     def left_out(self) -> frozenset[GroupRef]:
-        """Return the groups that are not planned for: those at fault in an unhealthy cluster."""
+        """Return the groups that are at fault in an unhealthy cluster: nothing is planned for them."""
         return frozenset(self.memory.unhealthy.at_fault if self.memory.unhealthy is not None else ())
 
 
 def has_resumed(unhealthy: UnhealthyCluster, now: float) -> bool:
-    """Return whether planning goes on for the groups that are not at fault."""
+    """Return whether planning continues for the groups that are not at fault."""
     return bool(unhealthy.resumes_at) and unhealthy.resumes_at < now
 
 

@@ -1,7 +1,7 @@
 """One loop: observe, fold, plan, check, save, act."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -27,7 +27,8 @@ from nodewright.engine.timers import next_timer
 from nodewright.model.action import Action, DeleteInstances
 from nodewright.model.clock import Clock
 from nodewright.model.errors import InvariantError, NodewrightError
-from nodewright.model.plan import Plan, ScaleDownReport
+from nodewright.model.group import GroupRef
+from nodewright.model.plan import HeldBack, Plan
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, Removing
 from nodewright.model.settings import Settings
 from nodewright.observe import Observer
@@ -39,8 +40,9 @@ _LOOK_AGAIN_SECONDS = 10.0
 
 @dataclass
 class _Step:
-    """A loop in the making."""
+    """What a loop has done so far. ``memory`` is what the next loop will know if this one ends now."""
 
+    memory: Memory
     state: ClusterState | None = None
     plan: Plan | None = None
     outcomes: tuple[WriteOutcome, ...] = ()
@@ -50,7 +52,7 @@ class _Step:
 
 
 class Autoscaler:
-    """Runs the loop; between loops it holds nothing but its memory and the outcomes to fold."""
+    """Runs the loop. Between loops it keeps its memory and the results of calls that are not folded yet."""
 
     def __init__(
         self, world: Ports, clock: Clock, settings: Settings, random: Random, *, brain: Planning | None = None
@@ -98,23 +100,24 @@ class Autoscaler:
         self._is_halted = False
 
     def use(self, settings: Settings) -> None:
-        """Other settings from the next loop on. The profile, providers, and whatever the world was built from stay."""
+        """Use other settings from the next loop on. The profile, the providers and the ports stay."""
         self._actuator.use(settings)
         self._observer.use(settings)
         self._settings = settings
 
     def run_once(self) -> LoopReport:
-        """One loop. A cluster or store that fails ends the loop, not the process; InvariantError does both."""
+        """Run one loop. If the cluster or the store fails, the loop ends; an InvariantError also ends the process."""
         started = self._clock.now()
-        self._memory = without_future_times(self._memory, started)  # a clock may be set back at any time
         self._loops += 1
-        step = _Step()
+        step = _Step(without_future_times(self._memory, started))  # the clock may be set back at any time
         try:
             self._run(step, started)
         except InvariantError:
             raise
         except NodewrightError as error:
             step.problem = f"{type(error).__name__}: {error}"
+        finally:
+            self._memory = step.memory  # also what a loop learned that ended early
         timer = math.inf
         if step.state is not None and step.plan is not None:
             unfinished = self._startup_cleanup.is_pending or self._inbox.ended
@@ -127,21 +130,26 @@ class Autoscaler:
             loop=self._loop_name,
             next_timer=timer,
             removing=self.under_way(),
-            **vars(step),
+            state=step.state,
+            plan=step.plan,
+            outcomes=step.outcomes,
+            violations=step.violations,
+            problem=step.problem,
+            begun=step.begun,
         )
         self._did_something = (self._did_something[-1], report.did_something)
         return report
 
     def end(self) -> None:
-        """Save that no write is under way, after the last loop. Raises NodewrightError."""
+        """Save that no write is under way, after the last loop. Raise NodewrightError if that fails."""
         self._covering.end()
 
     def under_way(self) -> tuple[Removing, ...]:
-        """Nodes on their way out."""
+        """Return the removals under way."""
         return tuple(self._actuator.under_way().values())
 
     def unreported(self) -> tuple[RemovalEnded, ...]:
-        """Removals that are over and of which no report has told."""
+        """Return the removals that have ended and are in no report yet."""
         return (*self._learned, *self._inbox.ended)
 
     @property
@@ -150,15 +158,15 @@ class Autoscaler:
 
     @property
     def next_loop(self) -> str:
-        """The id that the next loop will have."""
+        """Return the id of the next loop."""
         return f"{self._name}-{self._loops + 1}"
 
     def next_loop_at(self, report: LoopReport) -> float:
-        """Return when to run again: at once after a refusal, or where a group grew and pods wait that another one helps;
-        else one scan interval after the start of this loop.
+        """Return when to run again (epoch seconds).
 
-        Profile "ca" also runs twice at once after a loop that grew a group, began a removal or served a request: CA
-        does not wait while one of its last two loops did something.
+        It is at once after a refusal, or if a group grew and another one helps the pods that are left; else one scan
+        interval after the start of this loop. Under profile "ca" it is also at once while one of the last two loops
+        grew a group, began a removal or served a request.
         """
         loop = self._settings.loop
         follows_work = (
@@ -176,38 +184,39 @@ class Autoscaler:
         return BatchWindow(loop.batch_idle_duration, loop.batch_max_duration)
 
     def next_step_at(self) -> float:
-        """When ``step_removals`` is due (epoch seconds); infinity: no removal waits for time to pass."""
+        """Return when ``step_removals`` is due (epoch seconds); infinity if no removal waits for time to pass."""
         return self._actuator.next_at()
 
     def step_removals(self) -> tuple[WriteOutcome, ...]:
-        """What is due for the removals under way; answers how calls to clouds ended, which the next loop learns too."""
+        """Do what is due for the removals under way; return the results of cloud calls, which the next loop also gets."""
         return self._actuator.step(self._held_until(self._clock.now()))
 
     def _held_until(self, now: float) -> float:
-        """Until when (epoch seconds) nothing is evicted or deleted: during a pause, and while nothing is planned in an
-        unhealthy cluster, unless all is to be as in CA.
-        """
+        """Return until when (epoch seconds) nothing is evicted or deleted: during a pause or in an unhealthy cluster."""
         paused, until = self._find_pause(now)
         waits = bool(paused) or (self._is_halted and self._settings.policy.holds_removals_while_unhealthy)
         return max(until, now + _LOOK_AGAIN_SECONDS) if waits else now
 
     def _next_release(self) -> float:
-        """When the next group that is held for a former engine's write is free (epoch seconds)."""
+        """Return when the next group is free that is held for a write of a former process (epoch seconds)."""
         return min((write.until for write in self._memory.writes_in_flight.values()), default=math.inf)
 
     def _run(self, step: _Step, now: float) -> None:
-        state, step.problem = self._look(now)
-        step.state, self._is_halted = state, state.is_halted
+        state, step.problem = self._look(now, step.memory)
+        step.memory, step.state, self._is_halted = state.memory, state, state.is_halted
         begun = self._clock.now()
         timed = replace(state, elapsed=lambda: self._clock.now() - begun)
         plan, memory = self._brain.make_plan(timed, self._settings, self._random)
         step.violations = self._check(state, plan, memory)
-        step.plan = plan = self._restrain(without_violations(plan, step.violations), memory, state, step.problem)
-        step.state = replace(state, memory=self._memory)
-        self._covering.save(self._with_intent(state, plan), plan.actions, self._settings)
+        plan = without_violations(plan, step.violations)
+        plan, step.memory = self._restrain(plan, memory, state, step.problem)
+        step.plan = plan
+        step.state = replace(state, memory=step.memory)
+        self._covering.save(_with_intent(step.memory, state, plan), plan.actions, self._settings)
         step.plan = plan = self._status_writer.write_pending(plan)
-        step.outcomes, step.plan = self._act(plan)
-        plan = step.plan
+        step.outcomes, withheld = self._act(plan)
+        step.plan = plan = _without_withheld(plan, withheld)
+        step.memory = without_charge(step.memory, _machines_of_deletions(withheld))
         self._status_writer.call_providers(plan.provisioning, self._loop_name)
         self._status_writer.write_results(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
@@ -216,59 +225,41 @@ class Autoscaler:
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)
         self._warning = ""
-        step.begun = self._scale_down(state, plan.scale_down, step.outcomes)
+        step.begun = self._actuator.scale_down(state, plan.scale_down, step.outcomes)
+        never_started = [removal for removal in plan.scale_down.removals if removal not in step.begun]
+        step.memory = without_charge(step.memory, machines_of(never_started))
 
-    def _act(self, plan: Plan) -> tuple[tuple[WriteOutcome, ...], Plan]:
-        """Make the plan's calls; return how they ended, and the plan without deletions that a last look forbade."""
+    def _act(self, plan: Plan) -> tuple[tuple[WriteOutcome, ...], tuple[HeldBack, ...]]:
+        """Make the plan's calls; return their results, and the deletions that a last look at the nodes forbade."""
         if not self._settings.policy.spares_machines_that_ran:
-            return self._cloud_writer.act(plan.actions, self._loop_name), plan
+            return self._cloud_writer.act(plan.actions, self._loop_name), ()
         last = LastLook(self._world.cluster, self._clock, plan.actions)
         outcomes = self._cloud_writer.act(plan.actions, self._loop_name, last.allows)
-        if not last.withheld:
-            return outcomes, plan
-        withheld = [held.action for held in last.withheld]
-        machines = {
-            (held.group, one) for held in withheld if isinstance(held, DeleteInstances) for one in held.instance_ids
-        }
-        self._memory = without_charge(self._memory, frozenset(machines))
-        actions = tuple(action for action in plan.actions if action not in withheld)
-        return outcomes, replace(plan, actions=actions, held_back=(*plan.held_back, *last.withheld))
+        return outcomes, tuple(last.withheld)
 
     def _cover(self, action: Action) -> None:
-        """Have saved that the write is about to be made. Raises NodewrightError."""
+        """Save that the write is about to be made. Raise NodewrightError if that fails."""
         going = (removing.removal for removing in self.under_way())
         soon = [removal.instance_id for removal in going if removal.group == action.group]
         self._covering.cover(action, self._settings, soon)
 
-    def _with_intent(self, state: ClusterState, plan: Plan) -> Memory:
-        under_way = [removing.removal for removing in state.observation.removing.values()]
-        memory = with_intent(self._memory, state, plan.actions)
-        return with_removals(memory, (*under_way, *plan.scale_down.removals))
-
-    def _scale_down(
-        self, state: ClusterState, report: ScaleDownReport, outcomes: Sequence[WriteOutcome]
-    ) -> tuple[NodeRemoval, ...]:
-        """Carry out the scale-down part of the plan; return the removals that started."""
-        started = self._actuator.scale_down(state, report, outcomes)
-        never_started = [removal for removal in report.removals if removal not in started]
-        self._memory = without_charge(self._memory, machines_of(never_started))
-        return started
-
-    def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, problem: str) -> Plan:
-        """Return the plan with only the writes that may be made now; remember it, and what it deletes."""
+    def _restrain(self, plan: Plan, after: PlanMemory, state: ClusterState, problem: str) -> tuple[Plan, Memory]:
+        """Return the plan with only the writes that may be made now, and the memory after it."""
         if problem:
-            return plan.without_writes()
+            return plan.without_writes(), state.memory
         paused, until = self._find_pause(state.now)
         has_looked = self._has_looked or not self._settings.policy.looks_twice_before_deleting
         limits = self._settings.deletion_limits
         restraint = WriteGate(settings=limits, paused=paused, paused_until=until, has_looked=has_looked)
         plan, charged = restraint.apply(plan, state)
         memory = after.with_called(plan.provisioning.calls).put_into(state.memory)
-        self._memory = replace(memory, deletions=charged.deletions, empty_deletions=charged.empty)
-        return plan
+        return plan, replace(memory, deletions=charged.deletions, empty_deletions=charged.empty)
 
     def _find_pause(self, now: float) -> tuple[str, float]:
-        """Why nothing may be written, and until when. A pause that cannot be read is one: somebody wanted it."""
+        """Return why nothing may be written (empty: writes are allowed), and until when.
+
+        A pause that cannot be read counts as one: an operator ordered it.
+        """
         try:
             pause = self._world.store.load_pause()
         except NodewrightError as error:
@@ -281,12 +272,15 @@ class Autoscaler:
             raise InvariantError(f"a plan breaks its rules: {violations}")
         return violations
 
-    def _look(self, now: float) -> tuple[ClusterState, str]:
-        """The new state, and why it must not be acted upon; when the cluster cannot be read what came in waits."""
+    def _look(self, now: float, before: Memory) -> tuple[ClusterState, str]:
+        """Return the new state, and why it must not be acted upon (empty: it may).
+
+        If the cluster cannot be read, the results of calls wait for the next loop.
+        """
         removing, ended, outcomes = self._actuator.under_way(), self._inbox.drain_ended(), self._inbox.drain()
         self._learned = ended
         failed = (over.removal for over in ended if over.result != RemovalResult.OK)
-        memory = without_charge(self._memory, machines_of(failed))
+        memory = without_charge(before, machines_of(failed))
 
         def look() -> tuple[ClusterState, str]:
             seen, problem = self._observer.observe(now, memory, outcomes, removing)
@@ -295,9 +289,9 @@ class Autoscaler:
             known = as_if_made(memory.last_known, believed, writes)
             held_memory = replace(memory, writes_in_flight=writes, last_known=known)
             state = fold(held_memory, with_held_groups(seen, writes), outcomes, self._settings, ended)
-            # What a held group was known as before tells later whether the write did all that it was to do.
-            before = {ref: memory.last_known[ref] for ref in writes if ref in memory.last_known}
-            kept = {**state.memory.last_known, **before}
+            # A held group's last known size shows later whether the write took full effect.
+            held = {ref: memory.last_known[ref] for ref in writes if ref in memory.last_known}
+            kept = {**state.memory.last_known, **held}
             return replace(state, memory=replace(state.memory, last_known=kept)), problem
 
         try:
@@ -314,5 +308,26 @@ class Autoscaler:
         if not problem:
             settled = self._startup_cleanup.take_settled(state)
             state = replace(state, memory=without_charge(state.memory, settled))
-        self._memory = state.memory
         return state, problem
+
+
+def _with_intent(memory: Memory, state: ClusterState, plan: Plan) -> Memory:
+    """Return the memory as it is to be saved before the plan's writes: as if all of them had been made."""
+    under_way = [removing.removal for removing in state.observation.removing.values()]
+    memory = with_intent(memory, state, plan.actions)
+    return with_removals(memory, (*under_way, *plan.scale_down.removals))
+
+
+def _without_withheld(plan: Plan, withheld: Sequence[HeldBack]) -> Plan:
+    """Return the plan with these actions held back."""
+    if not withheld:
+        return plan
+    refused = [held.action for held in withheld]
+    actions = tuple(action for action in plan.actions if action not in refused)
+    return replace(plan, actions=actions, held_back=(*plan.held_back, *withheld))
+
+
+def _machines_of_deletions(withheld: Iterable[HeldBack]) -> frozenset[tuple[GroupRef, str]]:
+    """Return the machines that these actions were to delete."""
+    deletions = (held.action for held in withheld if isinstance(held.action, DeleteInstances))
+    return frozenset((deletion.group, instance_id) for deletion in deletions for instance_id in deletion.instance_ids)

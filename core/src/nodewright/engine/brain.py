@@ -1,4 +1,4 @@
-"""What decides in a loop, and the independent check of the decision."""
+"""Planning, and the independent check of its decisions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ CheckActions = Callable[[Observation, Sequence[PlannedAction], Settings], tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Planning:
-    """What decides, and what checks the decision independently.
+    """The functions that plan a loop and check the plan independently.
 
     A planned action that breaks a rule is always a bug. ``strict`` ends the process with InvariantError, for
     tests; otherwise that action alone is dropped, with an alert.
@@ -41,7 +41,7 @@ class Planning:
 
 
 def without_violations(plan: Plan, violations: tuple[PlanViolation, ...]) -> Plan:
-    """The plan without the actions and removals that the independent check refused."""
+    """Return the plan without the actions and removals that the independent check refused."""
     refused = {id(violation.action) for violation in violations}
     if not refused:
         return plan

@@ -59,7 +59,7 @@ class Covering:
         return set(action.instance_ids) <= set(saved.instance_ids)
 
     def end(self) -> None:
-        """Nothing is under way any more: whoever leads next need not wait. Raises NodewrightError."""
+        """Save that no write is under way: the next leader need not wait. Raise NodewrightError if that fails."""
         if self._saved.writes_in_flight:
             self._store.save_if_changed(replace(self._saved, writes_in_flight={}))
 

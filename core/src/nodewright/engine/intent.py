@@ -1,4 +1,4 @@
-"""Durable intent: what is about to be asked of the cloud, as memory that a restart finds."""
+"""Durable intent: what is about to be asked of the cloud, saved before the calls for a process that starts after a crash."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -22,11 +22,11 @@ from nodewright.model.removal import NodeRemoval
 
 
 def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]) -> Memory:
-    """``memory`` with every planned increase as a scale-up request of now, and as the target that it asks for.
+    """Return the memory with every planned increase as a scale-up request of now, and with its target.
 
-    Whoever finds it after a crash cannot tell whether the call was made. A request that never was is credited
-    away by the next fold, because the cloud owes nothing for it; one that was keeps its clock. As long as the group
-    cannot be read the call counts as made, so that its machines are not bought twice.
+    After a crash the next process cannot tell whether the call was made. If it was not, the next fold removes the request,
+    because the cloud owes nothing for it; if it was, its deadline stays. While the group cannot be read the call counts as
+    made, so that its machines are not bought twice.
     """
     asked = [(action, state.now) for action in actions]
     known = {ref: group.seen for ref, group in state.groups.items()}
@@ -45,7 +45,7 @@ def with_intent(memory: Memory, state: ClusterState, actions: tuple[Action, ...]
             if action.group in last_known:
                 last_known[action.group] = replace(last_known[action.group], target=action.target)
         elif isinstance(action, DecreaseTargetSize) and action.group in requests:
-            # After a crash nobody knows that the target fell because we wanted it: the group did not take machines back.
+            # After a crash it is unknown that our own write lowered the target; the cloud did not take machines back.
             requests[action.group] = tuple(
                 changed(request, accepted=request.accepted and not request.hedged) for request in requests[action.group]
             )
@@ -75,10 +75,9 @@ def writes_in_flight(
 
 
 def with_removals(memory: Memory, removals: Iterable[NodeRemoval]) -> Memory:
-    """``memory`` with nodes that are being removed as unneeded since when they were.
+    """Return the memory with nodes that are being removed, and since when each was unneeded.
 
-    A removal does not survive its engine, and a node on its way out is timed no more. Whoever comes next finds the
-    node unneeded for long enough, if it still is, and need not wait again.
+    A removal does not survive its process. The next process then need not wait for the unneeded time again.
     """
     since = {removal.node: removal.unneeded_since for removal in removals if removal.unneeded_since}
     if not since:
@@ -88,12 +87,12 @@ def with_removals(memory: Memory, removals: Iterable[NodeRemoval]) -> Memory:
 
 
 def machines_of(removals: Iterable[NodeRemoval]) -> frozenset[Machine]:
-    """What the deletion budget is charged for them."""
+    """Return the machines for which deletion budgets are charged."""
     return frozenset((removal.group, removal.instance_id) for removal in removals)
 
 
 def without_charge(memory: Memory, free: frozenset[Machine]) -> Memory:
-    """``memory`` without what deletion budgets were charged for machines that were not taken away after all."""
+    """Return the memory without the charges of deletion budgets for machines that were not deleted after all."""
     if free.isdisjoint(memory.deletions) and free.isdisjoint(memory.empty_deletions):
         return memory
     return replace(

@@ -1,4 +1,4 @@
-"""The ports through which the engine meets the world; adapters implement them."""
+"""The ports of the engine; adapters implement them."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -43,41 +43,41 @@ __all__ = [
 
 
 class ClusterPort(ClusterReader, NodeReader, ClusterWrites, Protocol):
-    """All that the engine asks of the API server."""
+    """Everything that the engine asks of the API server."""
 
 
 class ProviderPort(ProviderReads, ProviderWrites, ServesRequests, Protocol):
-    """All that the engine asks of one provider."""
+    """Everything that the engine asks of one provider."""
 
-    # Both sides declare it; said once more so that the two agree.
+    # Both bases declare it; this declaration makes them agree.
     @property
     def name(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """What a store held; ``warning`` says what of it could not be used, and where that is now."""
+    """What a store held. ``warning``: which part could not be used, and where that part is now (empty: none)."""
 
     memory: Memory = field(default_factory=Memory)
     warning: str = ""
 
 
 class StateStore(Protocol):
-    """Where memory survives a restart. Raises NodewrightError when it cannot be reached."""
+    """Keeps memory over a restart. Its methods raise NodewrightError if it cannot be reached."""
 
     def load(self) -> Loaded:
-        """What was saved last; empty if nothing was, or if it cannot be understood."""
+        """Return what was saved last; empty if nothing was saved or it cannot be decoded."""
 
     def save_if_changed(self, memory: Memory) -> None:
-        """Keep ``memory``; nothing is written when what must last is as it was."""
+        """Save ``memory``, unless what is saved of it is unchanged."""
 
     def load_pause(self) -> Pause | None:
-        """The pause that somebody ordered last, also one that is over. Somebody else writes it, at any time."""
+        """Return the last pause that an operator ordered, even if it is over. Another process may write it at any time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """Everything outside, as one argument; ``gate`` is asked before each write to a cloud."""
+    """All ports of the engine. ``gate`` is asked before each write to a cloud."""
 
     cluster: ClusterPort
     providers: tuple[ProviderPort, ...]

@@ -1,4 +1,4 @@
-"""What one loop tells of itself."""
+"""The report of one loop."""
 
 import math
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class LoopReport:
 
     @property
     def was_refused(self) -> bool:
-        """Did an increase fail, or the making of a group? Then it is backed off, and its pods are planned anew at once.
+        """Return whether an increase or the creation of a group failed: its pods are planned again at once.
 
-        Where somebody else wrote the size, nothing is backed off: asking again at once might go on for ever.
+        A size that another writer changed does not count: nothing is backed off, and the retries might never end.
         """
         growth = (outcome for outcome in self.outcomes if isinstance(outcome.action, (IncreaseSize, CreateNodeGroup)))
         return any(
@@ -49,22 +49,22 @@ class LoopReport:
 
     @property
     def grew(self) -> bool:
-        """Did the cloud take an increase of a group?"""
+        """Return whether the cloud accepted an increase."""
         return any(isinstance(ended, Done) and isinstance(ended.action, IncreaseSize) for ended in self.outcomes)
 
     @property
     def did_something(self) -> bool:
-        """Whether a group grew, a removal began or a request for capacity was examined: CA's loop trigger asks that."""
+        """Return whether a group grew, a removal began or a request was examined: CA's loop trigger needs it."""
         return self.grew or bool(self.begun) or (self.plan is not None and self.plan.provisioning.examined)
 
     @property
     def leaves_pods(self) -> bool:
-        """Did a group grow, and is there another one that helps pods that were left? The next loop is for these."""
+        """Return whether a group grew and another one helps pods that are left: the next loop plans for these."""
         return self.grew and self.plan is not None and bool((self.plan.scale_up, *self.plan.salvo)[-1].awaiting)
 
     @property
     def is_settled(self) -> bool:
-        """Would the next loop, in an unchanged world, do nothing new before ``next_timer``?"""
+        """Return whether the next loop would do nothing new before ``next_timer`` if nothing changes."""
         if self.state is None or self.problem or self.violations or self.outcomes or self.begun:
             return False
         if self.plan is not None and (

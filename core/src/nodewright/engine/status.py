@@ -1,4 +1,4 @@
-"""How things stand, from what is remembered: the same for a running engine, a simulation and a saved state."""
+"""The status of everything that is remembered: for a running engine, a simulation and a saved state."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,10 @@ _UNDECLARED = "the provider does not report failures"
 
 @dataclass(frozen=True, kw_only=True)
 class Detection:
-    """How failures of a group are found: ``fast``, by asking the provider in every loop, or only when machines are
-    overdue, after ``timeout`` seconds; ``why_not`` is why it is not fast. ``learned``: the timeout is the group's own.
+    """How failures of a group are detected.
+
+    ``fast``: the provider reports them in every loop; otherwise machines are overdue after ``timeout`` seconds, and
+    ``why_not`` is why it is not fast. ``learned``: the timeout is learned from the group's own machines.
     """
 
     fast: bool
@@ -79,11 +81,11 @@ class BudgetStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
-    """Everything at ``now`` (epoch seconds). ``empty_deletions`` is the budget for nodes without pods to move,
-    ``deletions`` is the one for all others. ``unneeded`` says since when nodes, by name, have not been needed,
-    ``removing`` are on their way out. ``unhealthy`` is what is wrong with the cluster, None while it is healthy.
-    ``capacity`` are the requests for capacity, ``buffers`` those of spare capacity; None where nobody
-    has asked the API server for them.
+    """The status at ``now`` (epoch seconds).
+
+    ``empty_deletions``: the budget for nodes without pods to move, ``deletions``: that for all others. ``unneeded``: since
+    when nodes, by name, have been unneeded. ``removing``: nodes that are being removed. ``unhealthy``: why the cluster is
+    unhealthy (None: it is healthy). ``capacity``: ProvisioningRequests, ``buffers``: CapacityBuffers (None: not read).
     """
 
     now: float = 0.0
@@ -107,7 +109,7 @@ def make_status(
     removing: Iterable[Removing] = (),
     capacity: tuple[RequestFacts, ...] | None = None,
 ) -> StatusReport:
-    """Return how things stand. A backoff or pause that is over is left out."""
+    """Return the status. Backoffs and pauses that are over are left out."""
     deletions = recent_deletions(memory.deletions, memory.deletion_window, now)
     empty_deletions = recent_deletions(memory.empty_deletions, memory.empty_deletion_window, now)
     gone = (*deletions, *empty_deletions)
@@ -133,7 +135,7 @@ def make_status(
 
 
 def _waiting(memory: Memory) -> dict[GroupRef, list[float]]:
-    """Since when each group's instances have been without a node, of those that are not late; the oldest first."""
+    """Return since when the instances of each group that are not late have been without a node, oldest first."""
     found: dict[GroupRef, list[float]] = {}
     for machine, since in sorted(memory.unregistered_since.items(), key=lambda item: item[1]):
         if machine not in memory.late:
@@ -142,8 +144,9 @@ def _waiting(memory: Memory) -> dict[GroupRef, list[float]]:
 
 
 def _with_ends(requests: Iterable[ScaleUpRequest], ends: Sequence[float]) -> Iterator[ScaleUpRequest]:
-    """The requests with the moments at which they are really given up. ``ends`` are those of the instances that are
-    no nodes yet: they count for the oldest requests, and have a clock of their own (clusterstate/requests.py).
+    """Yield the requests with the times at which they are given up.
+
+    ``ends``: those of instances without a node. They count for the oldest requests (clusterstate/requests.py).
     """
     for request in requests:
         covering, ends = ends[: request.increase], ends[request.increase :]

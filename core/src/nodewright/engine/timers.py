@@ -1,4 +1,4 @@
-"""When time alone may change a decision, so that a quiet cluster need not be looked at in between."""
+"""When time alone may change a decision: an unchanged cluster need not be planned before."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -19,9 +19,9 @@ from nodewright.planner.scale_up.silent_groups import silence_deadlines
 
 
 def next_timer(state: ClusterState, plan: Plan, settings: Settings) -> float:
-    """The earliest moment (epoch seconds) after which the next loop may conclude something new by itself.
+    """Return the earliest time (epoch seconds) after which a loop may decide something new in an unchanged cluster.
 
-    Deadlines are passed when time is beyond them, not at them. Infinity: only a change of the world matters.
+    A deadline has passed when the time is greater. Infinity: only a change of the cluster matters.
     """
     moments = [*_pod_moments(plan.waiting, settings), *(held.until for held in plan.held_back)]
     moments += [
@@ -77,7 +77,7 @@ def _group_moments(group: GroupState, state: ClusterState, settings: Settings) -
 
 
 def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
-    """When a first node has been ready for long enough to show what the next one will be like."""
+    """Yield when purchases may be repeated, and when a first node has been ready long enough to be a sample."""
     purchases = state.memory.purchases.get(group.ref, {})
     yield from (purchase.until for purchase in purchases.values())
     sample = state.memory.samples.get(group.ref)
@@ -94,7 +94,7 @@ def _sample_moments(group: GroupState, state: ClusterState) -> Iterator[float]:
 
 
 def _pod_moments(waiting: Iterable[Pod], settings: Settings) -> Iterator[float]:
-    """When pods that wait out a delay have waited."""
+    """Yield when delayed pods become old enough to plan for."""
     for pod in waiting:
         created = pod.metadata.creation_timestamp
         delay = settings.pods.new_pod_scale_up_delay

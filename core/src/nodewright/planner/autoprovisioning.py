@@ -46,8 +46,10 @@ _REPELLING = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class GroupRequirements:
-    """What pods need of a group besides room: labels that they select, taints (which they tolerate) that keep other pods
-    off, and whether they request an accelerator.
+    """What pods need of a group besides room.
+
+    ``labels``: labels that they select. ``taints``: taints that they tolerate and that keep other pods off. ``has_device``:
+    they request an accelerator.
     """
 
     labels: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""The whole plan of one loop (docs/architecture.md, docs/behaviour/loop.md)."""
+"""The plan of one loop: corrections, growth, removals (docs/architecture.md, docs/behaviour/loop.md)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ _RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections
 
 
 class _Objects(NamedTuple):
-    """The ProvisioningRequests and CapacityBuffers as they will be after the planning steps so far."""
+    """The ProvisioningRequests and CapacityBuffers after the planning steps so far."""
 
     requests: ProvisioningRequestState
     buffers: CapacityBufferState
@@ -158,7 +158,7 @@ def _plan_loop(
     random: Random,
     objects: _Objects,
 ) -> tuple[Plan, PlanMemory]:
-    """Plan growth for pods that have waited long enough, minimum sizes and removals; ``actions`` are the corrections."""
+    """Plan growth, minimum sizes and removals; ``actions`` are the corrections."""
     settings = context.settings
     by_class, daemons = waiting.by_class, waiting.daemons
     if objects.requests.arbitrates:
@@ -200,7 +200,9 @@ def _plan_loop(
     actions = _growth_first(actions, settings)
     actions += withdraw_surplus(context, snapshots, actions)
     if settings.policy.growth_goes_before_deletion:
-        actions.sort(key=lambda action: isinstance(action, DeleteInstances))  # pods wait for no deletion that hangs
+        actions.sort(
+            key=lambda action: isinstance(action, DeleteInstances)
+        )  # growth must not wait for a deletion that hangs
     bought = [report for report in (*growth.reports, hedge) if report is not None]
     remembered = evaluation.purchases or context.state.memory.purchases
     purchases = note_purchases(remembered, bought, context.snapshot, settings, context.state.now)
@@ -225,14 +227,14 @@ def _plan_loop(
 
 
 def _gives_way(action: SizeWrite, settings: Settings) -> bool:
-    """Is it the removal of machines that never joined? It may wait, for a budget or a second look too, and pods may not."""
+    """Return whether the action deletes machines that never registered: it may be delayed, and pods may not."""
     return (
         settings.policy.growth_goes_before_deletion and isinstance(action, DeleteInstances) and not action.failure_ids
     )
 
 
 def _growth_first(actions: list[SizeWrite], settings: Settings) -> list[SizeWrite]:
-    """One write a group: where pods or the minimum want it to grow, what may wait does."""
+    """Keep one write for each group: growth replaces a deletion that may be delayed."""
     growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
     return [action for action in actions if action.group not in growing or not _gives_way(action, settings)]
 
@@ -258,7 +260,7 @@ def _grow(
 def _scale_down(
     actions: list[SizeWrite], growth: Growth, reports: Iterable[ScaleUpReport], hints: Hints
 ) -> tuple[ScaleDownReport, ScaleDownMemory]:
-    """Plan removals, in the picture that holds pods that fit; groups that grow for pods now have just grown."""
+    """Plan removals, in the snapshot with the pods that fit. Groups that grow for pods now have just grown."""
     grown = {expansion.group for report in reports for expansion in report.expansions}
     wait = ALL_NEW if growth.is_put_off else ""
     context = _after_finding(growth.context) if growth.finds_room else growth.context
@@ -270,7 +272,7 @@ def _scale_down(
 
 
 def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
-    """Take nodes out of the picture whose machines are deleted in this loop: no second removal of them is planned."""
+    """Remove nodes from the snapshot whose machines this plan deletes, so that they are not removed twice."""
     doomed = {i.lower() for action in actions if isinstance(action, DeleteInstances) for i in action.instance_ids}
     for group in context.state.groups.values() if doomed else ():
         for name in group.readiness.never_ready:
@@ -280,14 +282,14 @@ def _drop_doomed(context: ScaleUpContext, actions: Iterable[SizeWrite]) -> None:
 
 
 def _after_finding(context: ScaleUpContext) -> ScaleUpContext:
-    """Room that was found for a request is left alone for a while, like new nodes."""
+    """Return the context with the time at which existing room was given to a request: scale-down waits after it."""
     memory = context.state.memory
     memory = replace(memory, scale_down=replace(memory.scale_down, room_found_at=context.state.now))
     return replace(context, state=replace(context.state, memory=memory))
 
 
 def _target_after(action: SizeWrite, group: GroupSeen) -> int:
-    """The target once the action is done; a cloud refuses a decrease below the machines that exist."""
+    """Return the target after the action. The cloud refuses a decrease below the machines that exist."""
     if isinstance(action, DeleteInstances):
         return action.expected_target - len(action.instance_ids)
     if isinstance(action, DecreaseTargetSize) and action.target < len(group.instances or ()):
@@ -298,7 +300,7 @@ def _target_after(action: SizeWrite, group: GroupSeen) -> int:
 def _prepare(
     state: ClusterState, settings: Settings, corrected: frozenset[GroupRef], quotas: Sequence[NodeQuota]
 ) -> ScaleUpContext:
-    """The picture to plan in: expendable pods gone, machines on their way there."""
+    """Return the context to plan in: without expendable pods, with upcoming nodes."""
     templates = make_templates(state, settings.templates)
     snapshot = state.observation.snapshot.fork()
     drop_passed_over(snapshot, settings)

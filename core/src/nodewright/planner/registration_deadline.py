@@ -4,16 +4,16 @@ from nodewright.clusterstate.backoff import is_active
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.settings import Settings
 
-# Provision times from first sight: what arrives extends a deadline to twice at most, and a machine that is there has
-# arrived that far. As long again where others of its group have joined since, so that the way in is open.
+# How many provision times a machine gets from when it was first seen. Arrivals extend a deadline to twice the time, and
+# an existing machine counts as such an arrival. It gets twice that if other machines of its group have registered since.
 _ALONE, _AMONG_OTHERS = 2, 4
 
 
 def registration_deadlines(group: GroupState, state: ClusterState, settings: Settings) -> dict[str, float]:
-    """The end of the time (epoch seconds) of each machine that is long unregistered, by its id; then it is deleted.
+    """Return when each machine that is long unregistered must be a node (epoch seconds), by its id; then it is deleted.
 
-    A provision time, learned or not, only decides when its pods go elsewhere. Rules ``ca`` and ``seed`` leave it no
-    more than that, and so it is where it takes a place that is wanted.
+    The provision time only decides when its pods go elsewhere. Rules ca and seed leave a machine no more time than
+    that, and neither does a machine that takes a place that is needed.
     """
     if not group.readiness.long_unregistered:
         return {}
@@ -29,10 +29,9 @@ def registration_deadlines(group: GroupState, state: ClusterState, settings: Set
 
 
 def startup_deadlines(group: GroupState, state: ClusterState) -> dict[str, float]:
-    """Return the end of the time (epoch seconds) of each node that never became ready, by its name.
+    """Return when each node that never became ready must be ready (epoch seconds), by its name; then it is deleted.
 
-    Then its machine is deleted. Its time is the startup time of its group from when it registered, as many times as a
-    machine has the provision time to join.
+    It gets its group's startup time from its registration, multiplied as for the registration of a machine.
     """
     if not group.readiness.never_ready:
         return {}
@@ -48,13 +47,13 @@ def startup_deadlines(group: GroupState, state: ClusterState) -> dict[str, float
 
 
 def _takes_a_wanted_place(group: GroupState, state: ClusterState) -> bool:
-    """Pods wait, and the group, which could be asked again, cannot grow."""
+    """Return whether pods are pending and the group is full, though it could be asked again."""
     is_full = (group.seen.target or 0) >= group.seen.group.max_size
     return is_full and bool(state.observation.pending) and not is_active(group.backoff, state.now)
 
 
 def last_registered(group: GroupState, state: ClusterState) -> float:
-    """When the youngest node of the group registered; epoch seconds, 0 if that is not known."""
+    """Return when the youngest node of the group registered (epoch seconds; 0: unknown)."""
     members = state.memory.members
     nodes = members.nodes.get(group.ref, ()) if members is not None else ()
     return max((node.created for node in nodes), default=0.0)

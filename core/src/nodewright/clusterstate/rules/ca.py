@@ -1,4 +1,4 @@
-"""Cluster-autoscaler's rule for one group, as it is."""
+"""Cluster-autoscaler's rule for one group."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,16 +12,17 @@ from nodewright.model.settings import LoopSettings
 
 
 def evaluate_ca(context: GroupContext) -> GroupState:
-    """One request a group, whose deadline starts anew with every increase; machines come by counting nodes alone.
+    """Evaluate a group by CA's rule: one request, whose deadline starts again with each increase.
 
-    ``timed_out`` is the whole increase of a request out of time, also where part of it arrived.
+    Arrivals are found by counting nodes alone. ``timed_out`` is the whole increase of an overdue request, even if a
+    part of it arrived.
     """
     requests, timed_out = in_time(context)
     failures = [*_in_group(refused(context)), *late_machines(context, timed_out)]
     counted, requests = _failed_to_start(context, requests)
     failures += [_failure(context, failure) for failure in counted]
     if context.seen.template is None and context.ref not in context.memory.samples:
-        failures = []  # CA backs off no group whose nodes it cannot imagine
+        failures = []  # CA backs off no group without a template
     evaluated = GroupState(
         seen=context.seen,
         readiness=context.readiness,
@@ -37,7 +38,7 @@ def evaluate_ca(context: GroupContext) -> GroupState:
 
 
 def in_time(context: GroupContext) -> tuple[Requests, int]:
-    """The group's one request, which ends when no machine is owed any more; and its increase if it is out of time."""
+    """Return the group's request, which ends when no machine is owed, and its increase if it is overdue."""
     requests = merged(context.requests, context.increases, context.patience)
     if not count_coming(context.readiness, context.target):
         return (), 0
@@ -47,9 +48,9 @@ def in_time(context: GroupContext) -> tuple[Requests, int]:
 
 
 def with_outlook(group: GroupState, target: int, settings: LoopSettings, *, hidden: bool) -> GroupState:
-    """The group's upcoming machines and health for a target, which CA reads anew in the middle of a loop.
+    """Return the group with its upcoming machines and health for a target, which CA reads again within a loop.
 
-    Without a request, or while the group is backed off (``hidden``), CA expects nothing.
+    Without a request, or while the group is backed off (``hidden``), CA expects no machines.
     """
     increase = sum(request.increase for request in group.requests)
     upcoming = 0 if hidden or not increase else count_coming(group.readiness, target)
@@ -57,14 +58,14 @@ def with_outlook(group: GroupState, target: int, settings: LoopSettings, *, hidd
 
 
 def count_coming(readiness: Readiness, target: int) -> int:
-    """Machines that the target still owes: nodes that are starting are among them."""
+    """Return how many machines the target still owes. Nodes that are starting are among them."""
     unready = len(readiness.unready) + len(readiness.leaving)
     there = len(readiness.ready) + len(readiness.suspended) + unready + len(readiness.long_unregistered)
     return max(0, target - there)
 
 
 def is_in_range(readiness: Readiness, target: int, increase: int, settings: LoopSettings) -> bool:
-    """Whether the group has about as many ready nodes as it should have without what is being added."""
+    """Return whether the group has about as many ready nodes as its target without the increase."""
     least = target - len(readiness.long_unregistered) - increase
     if not _count_nodes(readiness) and not readiness.unregistered and not readiness.long_unregistered:
         return target == 0 or least == 0
@@ -74,7 +75,7 @@ def is_in_range(readiness: Readiness, target: int, increase: int, settings: Loop
 
 
 def find_gap(context: GroupContext) -> IncorrectSize | None:
-    """Nodes that do not add up to the target; of a group without nodes and instances CA knows nothing."""
+    """Return the difference between nodes and target; None if there is none, or no node and no instance."""
     readiness, target = context.readiness, context.target
     nodes = _count_nodes(readiness)
     unregistered = len(readiness.unregistered) + len(readiness.long_unregistered)
@@ -91,7 +92,7 @@ def _count_nodes(readiness: Readiness) -> int:
 
 
 def _failed_to_start(context: GroupContext, requests: Requests) -> tuple[tuple[FailedInstance, ...], Requests]:
-    """New failures that count, kind by kind: only those of a group that is scaling up."""
+    """Return the new failures of a group that is scaling up, kind by kind, and the requests after them."""
     kinds: dict[tuple[str, str], list[FailedInstance]] = {}
     for failure in context.new_failures:
         kinds.setdefault((failure.error_class, failure.code), []).append(failure)
@@ -110,7 +111,7 @@ def _failure(context: GroupContext, failed: FailedInstance) -> Failure:
 
 
 def _in_group(failures: Sequence[Failure]) -> list[Failure]:
-    """CA backs off the group that failed and no other."""
+    """Limit failures to the group that failed: CA backs off no other."""
     return [
         Failure(group=f.group, at=f.at, error_class=f.error_class, code=f.code, message=f.message) for f in failures
     ]

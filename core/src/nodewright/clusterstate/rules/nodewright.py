@@ -1,4 +1,4 @@
-"""Nodewright's own rule for one group: what is under way, what is overdue, and whether it is healthy."""
+"""Nodewright's rule for one group: what is under way, what is overdue, and whether the group is healthy."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ from nodewright.snapshot.observation import GroupSeen
 
 
 def evaluate_nodewright(context: GroupContext) -> GroupState:
-    """Arrivals settle the oldest request, what is overdue is given up in the same loop.
+    """Evaluate a group: arrivals settle the oldest request, and overdue machines are given up in the same loop.
 
-    A machine has arrived when its node registers. One that has an instance and no node is timed by the
-    instance's own clock. A machine that was given up and comes after all is simply there: it is adopted.
+    A machine has arrived when its node registers. An instance without a node is timed from when it was first seen. A
+    machine that comes after it was given up is adopted.
     """
     group, readiness = context.seen, context.readiness
     newly_late = tuple(i for i in readiness.long_unregistered if (context.ref, i) not in context.memory.late)
@@ -58,14 +58,14 @@ def evaluate_nodewright(context: GroupContext) -> GroupState:
 
 
 def _was_node(context: GroupContext, instance_id: str) -> bool:
-    """Was the machine a node that this engine saw go? Somebody deleted it, which is no failure of the group."""
+    """Return whether this process saw the machine's node go: then its deletion is no failure of the group."""
     machine, memory = (context.ref, instance_id), context.memory
     lost_at = memory.unregistered_since.get(machine, 0.0)
     return machine not in memory.never_ran and 0 < memory.scale_down.engine_started < lost_at
 
 
 def with_withdrawal(group: GroupState, context: GroupContext) -> GroupState:
-    """The group with when a decrease was last tried, and whether one was accepted and did nothing."""
+    """Return the group with when a decrease was last tried, and whether an accepted one had no effect."""
     decreases = [outcome for outcome in context.outcomes if isinstance(outcome.action, DecreaseTargetSize)]
     ineffective = any(
         isinstance(o, Done) and o.accepted and context.target >= o.action.expected_target for o in decreases
@@ -78,8 +78,10 @@ def with_withdrawal(group: GroupState, context: GroupContext) -> GroupState:
 
 
 def _lowers_target(context: GroupContext) -> bool:
-    """Whether the target may fall through what we do ourselves: its machines may be listed for a while after. What is
-    left of a reservation is taken back; a crash leaves no outcome of that.
+    """Return whether our own writes may lower the target.
+
+    Deleted machines may be listed for a while. Machines of a broken reservation are taken back; a crash loses the
+    outcome.
     """
     deleting = any(ref == context.ref for ref, _ in context.memory.scale_down.deleting)
     broken = (
@@ -97,7 +99,7 @@ def _lowers_target(context: GroupContext) -> bool:
 
 
 def _still_given_up(group: GroupSeen, memory: Memory) -> int:
-    """What was given up, is still part of the target and has not come after all."""
+    """Return how many given-up machines are still part of the target and have not come."""
     held = memory.given_up.get(group.ref, 0)
     before = memory.last_known.get(group.ref)
     if held and before is not None and before.is_known:
@@ -106,27 +108,27 @@ def _still_given_up(group: GroupSeen, memory: Memory) -> int:
 
 
 def _withdrawn(before: GroupSeen, now: GroupSeen) -> int:
-    """How much the target fell without a machine or a failure going: told by looking, for a crash leaves no outcome."""
+    """Return by how much the target fell without a machine or failure going; a crash leaves no outcome of it."""
     (ids, nameless), (ids_now, nameless_now) = _places(before), _places(now)
     gone = len(ids - ids_now) + max(0, nameless - nameless_now)
     return max(0, (before.target or 0) - (now.target or 0) - gone)
 
 
 def _places(group: GroupSeen) -> tuple[set[str], int]:
-    """What fills places of the target: ids of machines and failures, and failures without a machine to name."""
+    """Return what fills the target: ids of machines and failures, and the number of failures without a machine."""
     ids = {instance.id for instance in group.staying}
     ids |= {failure.instance_id for failure in group.failed or () if failure.instance_id is not None}
     return ids, sum(failure.count for failure in group.failed or () if failure.instance_id is None)
 
 
 def _owed(group: GroupSeen, readiness: Readiness) -> int:
-    """Machines that are asked for and are no nodes, but for those known to have failed."""
+    """Return how many machines are asked for and are no nodes, except failed ones."""
     failed = sum(failure.count for failure in group.failed or ())
     return (group.target or 0) - readiness.registered - len(readiness.long_unregistered) - failed
 
 
 def _without_machine(group: GroupSeen) -> int:
-    """How much of the target has no machine behind it."""
+    """Return how much of the target has no machine behind it."""
     instances = group.instances or ()
     there = len(instances) - [instance.state for instance in instances].count(InstanceState.DELETING)
     nameless = sum(failure.count for failure in group.failed or () if failure.instance_id is None)

@@ -1,4 +1,4 @@
-"""The two-stage rule of the first design document for one group: first a timeout, then as long again a correction."""
+"""The two-stage rule of the first design document for one group: a timeout, then a correction after as long again."""
 
 from nodewright.clusterstate.backoff import failed_to_start, late_machines, refused
 from nodewright.clusterstate.memory import IncorrectSize
@@ -9,10 +9,10 @@ from nodewright.clusterstate.state import GroupContext, GroupState
 
 
 def evaluate_seed(context: GroupContext) -> GroupState:
-    """A request out of time backs the group off; the target stays until the difference has lasted once more.
+    """Evaluate a group: an overdue request backs it off, and the target stays until the difference lasted once more.
 
-    Until then the machines that never came are expected: pods wait for them. The difference is watched from the
-    end of a request, and without one only in a group that has nodes or instances.
+    Until then pods wait for the machines. The difference is watched from the end of a request; without a request only
+    if the group has nodes or instances.
     """
     requests, timed_out = in_time(context)
     coming = count_coming(context.readiness, context.target)
@@ -38,7 +38,7 @@ def evaluate_seed(context: GroupContext) -> GroupState:
 
 
 def _find_gap(context: GroupContext, *, watched: bool) -> IncorrectSize | None:
-    """The difference as it is watched already or from now on; a group without nodes once a request has failed."""
+    """Return the difference between nodes and target; that of a group without nodes only after a failed request."""
     found = find_gap(context)
     if found is not None:
         return found

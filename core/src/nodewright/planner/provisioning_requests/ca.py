@@ -90,8 +90,9 @@ def examine(
 
 
 def reserve_room(snapshot: Snapshot, requests: ProvisioningRequestState) -> RequestChanges:
-    """Place all pods of every provisioned request in the snapshot, also if some of them run; pods that fit nowhere are
-    left out.
+    """Place all pods of every provisioned request in the snapshot, even if some of them run.
+
+    Pods that fit nowhere are left out.
     """
     provisioned = [request for request in requests if is_reserved(request, requests)]
     consumers = running_consumers(snapshot) if provisioned else {}

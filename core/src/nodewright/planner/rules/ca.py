@@ -1,7 +1,7 @@
 """Correct sizes as cluster-autoscaler does, call by call.
 
-CA reads target sizes anew between its calls. A plan is made of one observation, so what each call will leave is
-foretold by the contract of providers: a decrease is refused when machines exist for it.
+CA reads target sizes again between its calls. A plan is made from one observation, so the effect of each call is
+predicted: providers refuse a decrease below the machines that exist.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ SIZES_NOT_FIXED = "a target size could not be corrected: the cloud has machines 
 
 
 def correct_as_ca(state: ClusterState, settings: Settings) -> Corrections:
-    """Revert what timed out, remove what never registered, delete what failed, fix lasting differences."""
+    """Revert overdue increases, remove unregistered machines, delete failed ones, and fix lasting differences."""
     forecast = _foretell(state)
     for group in forecast.known:
         if group.timed_out:
@@ -44,7 +44,7 @@ def correct_as_ca(state: ClusterState, settings: Settings) -> Corrections:
 
 @dataclass(frozen=True)
 class _Forecast:
-    """Target sizes and machines as each planned call leaves them, for the groups that can be read."""
+    """Target sizes and machines as each planned call leaves them, for readable groups."""
 
     known: list[GroupState]
     targets: dict[GroupRef, int]
@@ -52,7 +52,7 @@ class _Forecast:
     actions: list[Correction] = field(default_factory=list)
 
     def decrease(self, group: GroupState, count: int, reason: str) -> bool:
-        """Ask for a lower target; answers whether it will be accepted."""
+        """Plan a lower target; return whether the provider will accept it."""
         target = self.targets[group.ref]
         action = DecreaseTargetSize(group=group.ref, expected_target=target, target=target - count, reason=reason)
         self.actions.append(action)
@@ -62,7 +62,7 @@ class _Forecast:
         return accepted
 
     def delete(self, action: DeleteInstances) -> None:
-        """Ask for machines to go; each that is there lowers the target."""
+        """Plan a deletion; each existing machine lowers the target."""
         self.actions.append(action)
         left = [i for i in self.machines[action.group] if i not in action.instance_ids]
         self.targets[action.group] -= len(self.machines[action.group]) - len(left)
@@ -76,7 +76,7 @@ def _foretell(state: ClusterState) -> _Forecast:
 
 
 def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> None:
-    """All in one call, down to the minimum size unless they are to be deleted by force."""
+    """Delete all unregistered machines in one call, down to the minimum size unless deletion is forced."""
     late: Sequence[str] = group.readiness.long_unregistered
     target = forecast.targets[group.ref]
     if not settings.force_delete_unregistered_nodes:
@@ -86,7 +86,7 @@ def _remove_unregistered(forecast: _Forecast, group: GroupState, settings: Failu
 
 
 def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings) -> bool:
-    """Delete what failed to start; answers whether there was any."""
+    """Delete machines that failed to start; return whether there were any."""
     if group.seen.failed:
         deletion = delete_failed(group, group.seen.failed, forecast.targets[group.ref], settings)
         forecast.delete(_whole(forecast, group, deletion))
@@ -94,7 +94,7 @@ def _clean_up(forecast: _Forecast, group: GroupState, settings: FailureSettings)
 
 
 def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) -> DeleteInstances:
-    """A group that is all or nothing loses all of its machines with one."""
+    """Extend the deletion to all machines of a zero-or-max group."""
     if not group.seen.options.zero_or_max_node_scaling:
         return deletion
     others = [i for i in forecast.machines[group.ref] if i not in deletion.instance_ids]
@@ -102,7 +102,7 @@ def _whole(forecast: _Forecast, group: GroupState, deletion: DeleteInstances) ->
 
 
 def _fix_sizes(forecast: _Forecast, now: float) -> str:
-    """Lower targets by differences that lasted, as they were observed; why the loop ends after it, if it does."""
+    """Lower targets by differences that lasted; return why the loop ends after it (empty: it does not)."""
     fixed = ""
     for group, missing in _lasting_gaps(forecast, now):
         if not forecast.decrease(group, missing, "fewer nodes than the target for too long"):
@@ -119,8 +119,9 @@ def _lasting_gaps(forecast: _Forecast, now: float) -> Iterator[tuple[GroupState,
 
 
 def _foreseen(state: ClusterState, forecast: _Forecast, settings: Settings, *, anew: bool) -> ClusterState:
-    """The state with target sizes as the calls leave them. Only after deleting what failed (``anew``) does CA
-    also judge the groups anew.
+    """Return the state with the target sizes after the calls.
+
+    Only after deleting failed machines (``anew``) does CA evaluate the groups again.
     """
     groups = dict(state.groups)
     for group in forecast.known:

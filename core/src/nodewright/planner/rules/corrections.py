@@ -1,4 +1,4 @@
-"""Corrections that all three rules of size correction make."""
+"""Size corrections that all three rules share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ SIZES_FIXED = "target sizes were corrected; the rest waits for the next loop"
 
 @dataclass(frozen=True, kw_only=True)
 class Corrections:
-    """How reality is restored, and the state in which the rest of the loop is planned.
+    """The corrections of a loop, and the state in which the rest of it is planned.
 
-    ``cut_short`` says why nothing else is planned in this loop; empty: it is.
+    ``cut_short``: why nothing else is planned in this loop (empty: it is).
     """
 
     actions: tuple[Correction, ...]
@@ -33,7 +33,7 @@ class Corrections:
 def delete_failed(
     group: GroupState, failures: Sequence[FailedInstance], target: int, settings: FailureSettings
 ) -> DeleteInstances:
-    """Failures are deleted by machine; one that has no machine to name goes by its own id."""
+    """Return the deletion of failed creations: by machine, or by the failure's id without a machine."""
     return DeleteInstances(
         group=group.ref,
         expected_target=target,
@@ -48,7 +48,10 @@ def delete_failed(
 def delete_unregistered(
     group: GroupState, target: int, ids: Sequence[str], settings: FailureSettings
 ) -> DeleteInstances:
-    """By force where that is wanted, and below the minimum, where a cloud refuses it otherwise."""
+    """Return the deletion of machines that never registered.
+
+    It is forced if the settings say so, and below the minimum size, where the cloud would refuse it otherwise.
+    """
     wants_force = settings.force_delete_unregistered_nodes or target - len(ids) < group.seen.group.min_size
     return DeleteInstances(
         group=group.ref,

@@ -1,4 +1,4 @@
-"""Correct sizes by nodewright's own rule: clean up failures, withdraw what never came."""
+"""Correct sizes by nodewright's rule: clean up failures, withdraw machines that never came."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -18,11 +18,12 @@ NEVER_READY = "did not become ready in time"
 
 
 def correct_promptly(state: ClusterState, settings: Settings) -> Corrections:
-    """At most one correction a group: its next observation decides on the next. One that did not help rests for a
-    while, and the others have their turn; a group whose cloud is busy waits. What has no machine is withdrawn first: no deletion may keep it back.
+    """Plan at most one correction for each group.
 
-    An unhealthy cluster allows nothing but the removal of machines that never registered or were never ready, which
-    may be what heals it. What failed and what never came may take a group below its minimum; it is refilled from there.
+    The next observation decides on the next one. A correction without effect rests for a while, and a group whose cloud
+    is busy waits. Withdrawals come first, since a deletion may hang. In an unhealthy cluster only machines that never
+    registered or never became ready are deleted, which may heal it. Corrections may take a group below its minimum; it
+    is refilled.
     """
     found: list[Correction] = []
     for ref, group in state.groups.items():
@@ -45,8 +46,10 @@ def _clean_up(group: GroupState, state: ClusterState, settings: Settings) -> Ite
 
 
 def _remove_unregistered(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
-    """One by one (seed 000, UC5), those first that no deletion budget keeps back; a group that is all or nothing goes
-    as a whole. Below the minimum go only machines that never ran (docs/adr/0007-seed-000.md).
+    """Yield the deletion of one machine that never registered; of all of them in a zero-or-max group.
+
+    Machines that no deletion budget holds back go first. Below the minimum size only machines that never ran are
+    deleted (docs/adr/0007-seed-000.md).
     """
     target, never_ran = group.seen.target or 0, state.memory.never_ran
     goes_below = settings.policy.deletes_never_ran_below_minimum
@@ -63,10 +66,10 @@ def _remove_unregistered(group: GroupState, state: ClusterState, settings: Setti
 
 
 def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
-    """Yield the deletion of one machine whose node never became ready and holds no pods but its own DaemonSets'.
+    """Yield the deletion of one machine whose node never became ready and runs only DaemonSet pods.
 
-    The minimum size holds: the node is there for people to look at. Nodes with other pods, and groups that are all or
-    nothing, are left to scale-down, which drains them.
+    It keeps the minimum size, so that an operator can look at the node. Nodes with other pods and zero-or-max groups
+    are left to scale-down, which drains them.
     """
     room = (group.seen.target or 0) - group.seen.group.min_size
     if room <= 0 or group.seen.options.zero_or_max_node_scaling:
@@ -95,7 +98,7 @@ def _remove_never_ready(group: GroupState, state: ClusterState, settings: Settin
 
 
 def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
-    """Return whether a node itself proves that it never was ready, nothing would be lost with it, and it may go."""
+    """Return whether a node proves that it never was ready, runs nothing that would be lost, and may be deleted."""
     members = state.memory.members
     if not was_never_ready(node) or node.name in state.observation.removing:
         return False
@@ -109,7 +112,7 @@ def _may_delete_undrained(node: Node, state: ClusterState) -> bool:
 
 
 def _overdue(group: GroupState, state: ClusterState, settings: Settings) -> list[str]:
-    """Machines that have had their time to join."""
+    """Return the machines whose registration deadline has passed."""
     ends = registration_deadlines(group, state, settings)
     return [instance_id for instance_id, end in ends.items() if end < state.now]
 
@@ -119,7 +122,7 @@ def _is_resting(state: ClusterState, group: GroupState, instance_id: str, settin
 
 
 def _withdraw(group: GroupState, state: ClusterState, settings: Settings) -> Iterator[Correction]:
-    """Withdraw what is given up and has no machine; machines themselves are only ever deleted by id."""
+    """Withdraw given-up machines that do not exist. Existing machines are only deleted by id."""
     target, tried = group.seen.target or 0, group.withdrawn_at
     if not group.given_up or (tried and tried + settings.failures.initial_node_group_backoff_duration > state.now):
         return

@@ -8,7 +8,7 @@ from nodewright.planner.rules.nodewright import correct_promptly
 
 
 def correct_as_seed(state: ClusterState, settings: Settings) -> Corrections:
-    """Withdraws last; a corrected target ends the loop (seed 000)."""
+    """Withdraw last; end the loop after a corrected target."""
     corrections = correct_promptly(state, settings)
     fixed = any(isinstance(action, DecreaseTargetSize) for action in corrections.actions)
     return Corrections(actions=corrections.actions, state=state, cut_short=SIZES_FIXED if fixed else "")

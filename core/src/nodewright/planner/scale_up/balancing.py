@@ -19,7 +19,7 @@ from nodewright.snapshot.requests import PODS, exact_requests, is_counted
 
 @dataclass
 class Share:
-    """A group's size while nodes are dealt out."""
+    """A group's size while nodes are distributed."""
 
     current: int
     new: int
@@ -27,10 +27,10 @@ class Share:
 
 
 def balance_sizes(sizes: Sequence[tuple[int, int]], wanted: int) -> list[int]:
-    """New sizes for groups given as (current, maximum), after ``wanted`` nodes went to the smallest first.
+    """Return new sizes for groups given as (current, maximum), after ``wanted`` nodes went to the smallest first.
 
-    The lowest are raised level by level; a full group steps aside. Ties go in the order given. Groups at
-    or above their maximum do not grow; what does not fit anywhere is left over. Raises ValueError without groups.
+    Ties go in the order given. Full groups do not grow, and nodes that fit nowhere are left over. Raise ValueError
+    without groups.
     """
     if not sizes:
         raise ValueError("no groups to balance")
@@ -42,7 +42,7 @@ def balance_sizes(sizes: Sequence[tuple[int, int]], wanted: int) -> list[int]:
 
 
 def _deal(line: list[Share], wanted: int) -> None:
-    """Walk along the groups of equal, smallest size; full ones are swapped out at the front (CA's walk)."""
+    """Distribute nodes to the smallest groups in turn; full ones are swapped to the front (CA's algorithm)."""
     first = at = 0
     while wanted > 0:
         share = line[at]
@@ -59,8 +59,9 @@ def _deal(line: list[Share], wanted: int) -> None:
 def find_similar(
     context: ScaleUpContext, ref: GroupRef, groups: Sequence[PodGroup], fit: NodeGroupFit
 ) -> list[GroupRef]:
-    """Groups over which growth of ``ref`` may be spread: alike, safe, and open to every pod that it is open to. Those that
-    do not exist are alike to none: one option makes one group.
+    """Return the groups over which growth of ``ref`` may be spread.
+
+    They are similar, may grow, and fit every pod that ``ref`` fits. Groups that do not exist yet are similar to none.
     """
     own = context.state.groups[ref].seen
     balances = context.settings.scale_up.balance_similar_node_groups and ref not in context.new_groups
@@ -82,7 +83,7 @@ def find_similar(
 
 
 def is_similar(context: ScaleUpContext, ref: GroupRef, other: GroupRef) -> bool:
-    """Whether two groups with templates are of one kind, as their provider and the settings have it."""
+    """Return whether two groups with templates are similar by their provider and the settings."""
     provider = context.state.observation.providers.get(ref.provider)
     a, b = context.templates[ref], context.templates[other]
     if provider is not None and ref.provider == other.provider:
@@ -106,11 +107,11 @@ IGNORED_LABELS = frozenset(
 
 
 def are_similar(a: Template, b: Template, settings: ScaleUpSettings, ignored: Iterable[str] = ()) -> bool:
-    """Whether new nodes may go to either group alike.
+    """Return whether new nodes of both groups are interchangeable.
 
-    With ``balancing_label`` those labels alone decide. Otherwise capacity must be equal (memory within a
-    ratio), allocatable and what is left of it within ratios, and labels equal but for those that tell places
-    apart; ``ignored`` adds a provider's own.
+    With ``balancing_label`` those labels alone decide. Otherwise capacity must be equal (memory within a ratio),
+    allocatable and free resources within ratios, and labels equal except those of places; ``ignored`` adds the
+    provider's own.
     """
     labels_a, labels_b = a.node.metadata.labels, b.node.metadata.labels
     if settings.balancing_label:
@@ -125,7 +126,7 @@ def are_similar(a: Template, b: Template, settings: ScaleUpSettings, ignored: It
 
 
 def share_a_label(a: Template, b: Template, keys: Iterable[str]) -> bool:
-    """Whether a label that a provider gives to one group's parts has the same, non-empty value on both."""
+    """Return whether one of the provider's labels for parts of one group has the same, non-empty value on both."""
     labels_a, labels_b = a.node.metadata.labels, b.node.metadata.labels
     return any(labels_a.get(key) and labels_a[key] == labels_b.get(key) for key in keys)
 
@@ -146,10 +147,9 @@ def _within(a: Quantity, b: Quantity, ratio: float) -> bool:
 
 
 def _free(template: Template) -> Resources:
-    """Allocatable less what the template's own pods request, of every resource that CA sums up for a node.
+    """Return allocatable resources less the requests of the template's own pods, of every resource that CA sums up.
 
-    A resource that is requested and not offered counts below zero. The number of pods is not summed up: of it
-    all that is allocatable counts as free.
+    A resource that is requested and not offered is negative. The number of pods is not reduced, as in CA.
     """
     requested: dict[str, Quantity] = dict.fromkeys((PODS, "cpu", "memory", "ephemeral-storage"), ZERO)
     for pod in template.pods:
@@ -167,7 +167,7 @@ def _without(labels: Mapping[str, str], skipped: frozenset[str]) -> dict[str, st
 def balance_over(
     context: ScaleUpContext, refs: Sequence[GroupRef], wanted: int, limits: Mapping[GroupRef, int]
 ) -> tuple[Expansion, ...]:
-    """Deal nodes to groups, smallest first, and take from each what the cluster's limits leave.
+    """Distribute nodes over groups, smallest first, within the cluster's limits.
 
     A group in ``limits`` grows by no more than that.
     """

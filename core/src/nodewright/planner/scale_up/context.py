@@ -22,20 +22,21 @@ from nodewright.snapshot.snapshot import Snapshot
 
 
 def deadline(elapsed: Callable[[], float], seconds: float) -> IsOver:
-    """Tells whether more than so many seconds have passed since it was made; with 0 they never have."""
+    """Return a function that tells whether more than ``seconds`` have passed since now; with 0 they never have."""
     began = elapsed()
     return lambda: 0 < seconds < elapsed() - began
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleUpContext:
-    """What all steps of one scale-up share. The snapshot holds pods that fit and machines on their way.
+    """What all steps of one scale-up share.
 
-    ``corrected`` are groups whose size this plan corrects already. ``new_groups`` are among the groups, and do not exist:
-    they are made when they grow. ``coming`` are the rows of machines on their way. ``silent`` are groups whose machines nobody counts on. ``hedges_left`` is how many more
-    machines may be bought twice. ``growth_limit`` is how many nodes may be added at most, whatever else allows more.
-    ``room_by`` is when preempted pods whose room is counted on must have ended (epoch seconds).
-    ``barred`` says for which pods which groups are not grown, because their machines did not take such pods.
+    ``snapshot``: the cluster with pending pods that fit and upcoming nodes. ``corrected``: groups whose size this plan
+    corrects. ``new_groups``: groups that do not exist yet and are created when they grow. ``coming``: the rows of
+    upcoming nodes. ``silent``: groups whose upcoming machines are not counted on. ``hedges_left``: how many more
+    machines may be bought twice. ``growth_limit``: how many nodes may be added at most (None: no limit besides the
+    others). ``room_by``: when preempted pods whose room is counted on must have ended (epoch seconds). ``barred``:
+    groups that are not grown for a class of pods, because their nodes did not take such pods.
     """
 
     state: ClusterState
@@ -58,13 +59,13 @@ class ScaleUpContext:
         return int(self.snapshot.alive.sum())
 
     def room(self, ref: GroupRef) -> int:
-        """How many machines a group may still get by its maximum."""
+        """Return how many machines a group may still get by its maximum size."""
         seen = self.state.groups[ref].seen
         return max(0, seen.group.max_size - (seen.target or 0))
 
     @property
     def nodes_left(self) -> int | None:
-        """How many nodes the cluster may still get; None without a limit."""
+        """Return how many nodes the cluster may still get; None without a limit."""
         limit = self.settings.limits.max_nodes_total
         left = limit - self.node_count if limit else None
         if left is None or self.growth_limit is None:
@@ -73,7 +74,7 @@ class ScaleUpContext:
 
     @property
     def new_groups_left(self) -> int:
-        """How many groups may still be made; those that this plan makes have grown in its picture."""
+        """Return how many groups may still be created, after those that this plan creates."""
         groups, listed = self.state.groups, self.state.observation.groups
         made = sum(bool(seen.group.autoprovisioned) for ref, seen in listed.items() if ref not in self.new_groups)
         planned = sum(bool(groups[ref].seen.target) for ref in self.new_groups)
@@ -81,7 +82,7 @@ class ScaleUpContext:
 
 
 def with_targets(context: ScaleUpContext, targets: Mapping[GroupRef, int]) -> ScaleUpContext:
-    """Return the context in which these groups have the targets that they are about to get."""
+    """Return the context in which these groups have these target sizes."""
     groups = dict(context.state.groups)
     for ref, target in targets.items():
         groups[ref] = replace(groups[ref], seen=replace(groups[ref].seen, target=target))
@@ -89,19 +90,19 @@ def with_targets(context: ScaleUpContext, targets: Mapping[GroupRef, int]) -> Sc
 
 
 def grown(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
-    """The picture with the new nodes and the pods they are for; None if those do not all fit after all."""
+    """Return a context with the new nodes and the pods they are for; None if not all of these pods fit."""
     return grow_in_place(replace(context, snapshot=context.snapshot.fork()), report)
 
 
 def grow_in_place(context: ScaleUpContext, report: ScaleUpReport) -> ScaleUpContext | None:
-    """As ``grown``, in the very picture of ``ground``."""
+    """Do as ``grown`` does, but change the context's own snapshot."""
     _, left = fill_machines(context, report)
     targets = {expansion.group: expansion.target for expansion in report.expansions}
     return None if left else with_targets(context, targets)
 
 
 def fill_machines(context: ScaleUpContext, report: ScaleUpReport) -> tuple[list[Pod], list[Pod]]:
-    """Add the new machines to the very picture of ``ground``, and the pods that they are for: those with room, the others."""
+    """Add the new nodes and their pods to the context's own snapshot; return pods with room and pods without."""
     snapshot = context.snapshot
     for expansion in report.expansions:
         template = context.templates[expansion.group]

@@ -22,9 +22,9 @@ from nodewright.snapshot.pod_class import PodClass
 
 @dataclass(frozen=True, kw_only=True)
 class ProbationPlan:
-    """A chosen option cut down to what a group on probation may show, and what others must take in the same loop.
+    """A chosen option reduced to what a group on probation may get, and the pods that other groups must take.
 
-    ``ground`` is the picture with the trial's nodes and their pods.
+    ``context`` has the option's nodes and their pods.
     """
 
     option: Option
@@ -33,12 +33,12 @@ class ProbationPlan:
 
 
 class Probation:
-    """The groups on probation, and silent ones, among those that may grow.
+    """The groups on probation and the silent ones among those that may grow.
 
-    A pod is probed with only where a group fits that is not on probation: pods that have no other place get all
-    the nodes that they need. A group that grows by all or nothing is never probed. The pods of a probe are planned
-    elsewhere too in the next loop (planner/scale_up/hedging.py), so that no more is probed than may be bought twice. A silent
-    group gets only pods with no other place.
+    A pod is used as a probe only if a group fits it that is not on probation; pods without another place get all the
+    nodes they need. A zero-or-max group is never probed. The pods of a probe are also planned elsewhere in the next
+    loop (planner/scale_up/hedging.py), so no more is probed than may be bought twice. A silent group gets only pods
+    without another place.
     """
 
     def __init__(self, context: ScaleUpContext, may_grow: Collection[GroupRef], fit: NodeGroupFit) -> None:
@@ -58,16 +58,18 @@ class Probation:
 
     @property
     def reasons(self) -> dict[GroupRef, SkipReason]:
-        """Why no more is asked of each group on probation."""
+        """Return why each group on probation is not asked for more."""
         return {ref: self._reason(ref) for ref in self._left}
 
     def reason(self, ref: GroupRef, pod_class: PodClass) -> SkipReason | None:
-        """Why a group does not get a pod that others may take."""
+        """Return why a group does not get a pod that others may take; None if it may get it."""
         return self._reason(ref) if ref in self._left and self._has_other_place(pod_class) else None
 
     def offered(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[PodGroup]:
-        """The pods that may be planned for a group. One on probation gets those with no other place, and until its
-        trial is under way those that have not yet waited for as long as it may take to fail once more.
+        """Return the pods that may be planned for a group.
+
+        A group on probation gets pods without another place. Until its probe is under way it also gets pods that have
+        waited for less than its provision time.
         """
         if ref not in self._left:
             return groups
@@ -82,7 +84,7 @@ class Probation:
         return replace(group, pods=pods)
 
     def limits(self, chosen: GroupRef, refs: Iterable[GroupRef], groups: Sequence[PodGroup]) -> dict[GroupRef, int]:
-        """By how much each of ``refs``, over which the chosen group's growth is spread, may grow; others are free."""
+        """Return by how much each of ``refs`` may grow if it is on probation; other groups are not limited."""
         bound, others = self._split(chosen, groups)
         if not others:
             return {}
@@ -93,7 +95,7 @@ class Probation:
         return limits
 
     def try_out(self, chosen: Option, groups: Sequence[PodGroup], nodes: int) -> ProbationPlan:
-        """The option with so many nodes. Pods with no other place come first, then those for which there is room."""
+        """Return the option with so many nodes: pods without another place first, then those that fit."""
         context, template = self._context, self._context.templates[chosen.group]
         bound, others = self._split(chosen.group, groups)
         packing = estimate(context.snapshot, template, bound or others, nodes).packing
@@ -114,7 +116,7 @@ class Probation:
         )
 
     def _split(self, ref: GroupRef, groups: Sequence[PodGroup]) -> tuple[list[PodGroup], list[PodGroup]]:
-        """The pods that fit the group: those with no other place, and the others."""
+        """Return the pods that fit the group: those without another place, and the others."""
         fitting = [group for group in groups if ref in self._fit.fits(group.pod_class)]
         bound = [group for group in fitting if not self._has_other_place(group.pod_class)]
         return bound, [group for group in fitting if self._has_other_place(group.pod_class)]
@@ -132,30 +134,29 @@ class Probation:
 
 
 def _planned(context: ScaleUpContext, ref: GroupRef) -> int:
-    """By how much this plan lets the group grow already."""
+    """Return by how much this plan already grows the group."""
     seen = context.state.observation.groups.get(ref)
     return (context.state.groups[ref].seen.target or 0) - (seen.target or 0) if seen is not None else 0
 
 
 def _created(pod: Pod) -> float:
-    """Epoch seconds; infinity for a pod that does not say."""
+    """Return when the pod was created (epoch seconds); infinity if it does not say."""
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created is not None else math.inf
 
 
 def is_cut(expansions: Iterable[Expansion], limits: Mapping[GroupRef, int]) -> bool:
-    """Whether a group on probation got all that it may be asked for, so that more may have been wanted."""
+    """Return whether a group on probation got all that it may be asked for, so that more may have been wanted."""
     grown = {expansion.group: expansion.added for expansion in expansions}
     return any(grown.get(ref, 0) >= most for ref, most in limits.items())
 
 
 def prefer_other_failure_domain(context: ScaleUpContext, options: Sequence[Option]) -> Sequence[Option]:
-    """The options that have least in common with groups whose machines did not appear in time.
+    """Return the options that share least with groups whose machines did not appear in time.
 
-    A cloud that tells says whether a zone or a machine type is the cause, and their groups are backed off with the
-    one that failed. Where time alone tells, it may be either; pods that have waited for one such group in vain are
-    not sent to another of its zone and type, as long as one differs in more. They are sent back to a group that failed
-    while they waited, and may grow again, only where no other may. Other pods go where the expander says.
+    If the cloud names a zone or machine type, its groups are backed off together. A timeout names no cause: pods that
+    waited for such a group are not sent to another group of its zone and type while a different one exists. They go
+    back to a group that failed while they waited only if no other group may grow. For other pods the expander decides.
     """
     if not context.settings.policy.prefers_other_failure_domains:
         return options
@@ -173,8 +174,9 @@ def prefer_other_failure_domain(context: ScaleUpContext, options: Sequence[Optio
 def without_same_failure_domain(
     context: ScaleUpContext, chosen: GroupRef, similar: Sequence[GroupRef], pods: Sequence[Sequence[Pod]]
 ) -> Sequence[GroupRef]:
-    """The groups over which growth of ``chosen`` for these pods may be spread without a share for one that has more in
-    common than itself with groups that the pods have waited for in vain.
+    """Return those of ``similar`` that share no more with timed-out groups than ``chosen`` does.
+
+    Only groups count for which these pods waited in vain.
     """
     in_vain = _waited_for_in_vain(context, pods) if similar else []
     if not in_vain:
@@ -191,7 +193,7 @@ def _waited_for_in_vain(context: ScaleUpContext, pods: Iterable[Sequence[Pod]]) 
 
 
 def _silent_requests(context: ScaleUpContext) -> Iterator[tuple[GroupRef, float]]:
-    """Groups in backoff because a request was out of time, or silent now, and when it was made (epoch seconds)."""
+    """Yield groups that are silent, or backed off after a timeout, and when they were asked (epoch seconds)."""
     for ref, silence in context.silent.items():
         yield ref, silence.asked
     for ref, group in context.state.groups.items():
@@ -201,7 +203,7 @@ def _silent_requests(context: ScaleUpContext) -> Iterator[tuple[GroupRef, float]
 
 
 def _has_failed(context: ScaleUpContext, option: Option) -> bool:
-    """Did the group itself fail while some of the pods waited?"""
+    """Return whether the option's own group failed while some of its pods waited."""
     backoff = context.state.groups[option.group].backoff
     return backoff is not None and not backoff.shared_from and _waited(option.pods, backoff.last_failure)
 
@@ -211,7 +213,7 @@ def _waited(pods: Sequence[Pod], since: float) -> bool:
 
 
 def _shared_domains(context: ScaleUpContext, ref: GroupRef, failed: Iterable[GroupRef]) -> int:
-    """How much of what runs out, zone and machine type, a group shares with one of these of its provider, at most."""
+    """Return how many of zone and machine type a group shares with one of these groups of its provider, at most."""
     node = context.templates[ref].node
     others = [context.templates[other].node for other in failed if _is_comparable(context, ref, other)]
     return max(

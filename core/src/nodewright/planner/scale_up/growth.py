@@ -31,13 +31,12 @@ from nodewright.planner.scale_up.pending_pods import split_young
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """``reports`` has at least one; ``is_put_off``: all that waits is very new, and more may come.
+    """The growth of one loop. ``reports`` has at least one report.
 
-    ``context`` is the picture with room that was found for requests and needs no machine, ``held`` are pods of others
-    for which that is so; ``finds_room``: some request was granted by that alone.
-
-    ``bought`` is the picture with machines for requests (None: with none), without those of ``unplaced``. ``is_over``: as
-    far as one loop can tell, nobody waits for its turn to get machines. ``changes`` are what was decided about requests.
+    ``is_put_off``: all pending pods are very new, and more may come. ``context``: the cluster with the existing room
+    that requests got; ``held``: pods of requests that got such room; ``finds_room``: a request was served by existing
+    room alone. ``bought``: the cluster with new nodes for requests (None: there are none), without those of
+    ``unplaced``. ``is_over``: no pod or request still waits for its turn. ``changes``: what was decided about requests.
     """
 
     context: ScaleUpContext
@@ -53,7 +52,7 @@ class Growth:
 
 
 def picture_after(growth: Growth) -> ScaleUpContext | None:
-    """A picture of its own with all that is bought; None where that cannot be told, or somebody waits for its turn."""
+    """Return a context of its own with all growth in it; None if that is unknown or a pod still waits for its turn."""
     waits = any(report.awaiting or report.partial for report in growth.reports)
     if waits or growth.is_put_off or not growth.is_over:
         return None
@@ -63,7 +62,7 @@ def picture_after(growth: Growth) -> ScaleUpContext | None:
 
 
 def grow(context: ScaleUpContext, pods: Sequence[Pod], random: Random) -> Growth:
-    """For pods that fit nowhere."""
+    """Plan growth for pods that fit nowhere."""
     if not pods:
         return Growth(context=context)
     wait = reason_to_wait(context, pods)
@@ -79,8 +78,8 @@ def grow_fairly(
 ) -> Growth:
     """Plan growth for pods and for requests, each beside what the others get.
 
-    Existing room is no use to these pods, so requests for such room are served first. If both want new nodes, they take
-    turns in going first.
+    Existing room does not help these pods, so requests for such room are served first. If both want new nodes, they
+    take turns in going first.
     """
     called = call_providers(requests)
     requests = requests.apply(called)
@@ -116,7 +115,7 @@ def grow_fairly(
 
 
 def _with_growth(context: ScaleUpContext, reports: Iterable[ScaleUpReport]) -> tuple[ScaleUpContext, bool]:
-    """The picture with what pods get; where it cannot be told how they go on the new nodes, without, and False."""
+    """Return the context after growth for pods, and True; without a growth whose pods cannot be placed, and False."""
     is_told = True
     for report in reports:
         if report.expansions:
@@ -169,7 +168,7 @@ _YOUNG_GPU_SECONDS = 30.0
 
 
 def reason_to_wait(context: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResult | None:
-    """Why no growth is planned for these pods now; None when it is."""
+    """Return why no growth is planned for these pods now; None if it is."""
     if _is_full(context):
         return ScaleUpResult.NODE_LIMIT
     settings = context.settings
@@ -180,14 +179,17 @@ def reason_to_wait(context: ScaleUpContext, pods: Sequence[Pod]) -> ScaleUpResul
 
 
 def count_ready_nodes(state: ClusterState, settings: Settings) -> int:
-    """Nodes of any group or none that are ready and open for pods."""
+    """Return how many nodes, of any group or none, are ready and schedulable."""
     accelerators = Accelerators.of(state.observation.providers.values())
     nodes = (node for _, node in state.observation.snapshot.nodes() if not node.spec.unschedulable)
     return sum(is_ready(node, settings.templates) and not accelerators.are_missing(node) for node in nodes)
 
 
 def _is_full(context: ScaleUpContext) -> bool:
-    """The cluster has its most nodes. CA looks at those that are ready; here those on their way count too."""
+    """Return whether the cluster has --max-nodes-total nodes.
+
+    CA counts ready nodes; nodewright counts upcoming ones too.
+    """
     left, limit = context.nodes_left, context.settings.limits.max_nodes_total
     if left is None:
         return False
@@ -197,7 +199,7 @@ def _is_full(context: ScaleUpContext) -> bool:
 
 
 def _are_all_new(context: ScaleUpContext, pods: Sequence[Pod]) -> bool:
-    """CA waits a moment for more pods to come; pods for accelerators, which are dear, make it wait for longer."""
+    """Return whether all pods are so new that CA waits for more; it waits longer for pods that need accelerators."""
     now = context.state.now
     dear = [pod for pod in pods if _wants_accelerator(context, pod)]
     return _oldest(pods) + YOUNG_SECONDS > now or (bool(dear) and _oldest(dear) + _YOUNG_GPU_SECONDS > now)
@@ -212,9 +214,9 @@ def _oldest(pods: Sequence[Pod]) -> float:
 
 
 def plan_min_sizes(context: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tuple[list[IncreaseSize], ScaleUpReport]:
-    """An increase for every safe group below its minimum, within the cluster's limits.
+    """Plan an increase for every group below its minimum size that may grow, within the cluster's limits.
 
-    ``grown`` are the targets of groups that grow in this loop already.
+    ``grown``: the targets of groups that already grow in this loop.
     """
     added = sum(target - (context.state.groups[ref].seen.target or 0) for ref, target in grown.items())
     left = context.nodes_left - added if context.nodes_left is not None else None
@@ -241,7 +243,7 @@ def plan_min_sizes(context: ScaleUpContext, grown: Mapping[GroupRef, int]) -> tu
 
 
 def _cap(context: ScaleUpContext, wanted: int, target: int, left: int | None) -> int:
-    """What the most nodes of the cluster leave. CA holds that number against the group's own size."""
+    """Return how many nodes --max-nodes-total leaves. CA compares the limit with the group's own size."""
     if left is None:
         return wanted
     if not context.settings.policy.limits_minimum_sizes_together:

@@ -1,4 +1,4 @@
-"""Machines that are bought twice, because a group is silent or on probation (docs/adr/0022-hedging.md)."""
+"""Hedging: machines that are bought twice, because a group is silent or on probation (docs/adr/0022-hedging.md)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,10 +34,10 @@ _WHOLE = SkipReason(code=SkipCode.NOT_CHOSEN, message="it grows by all or nothin
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """Pods that only machines in doubt have room for.
+    """Pods that fit only on upcoming machines that are in doubt.
 
-    ``sure`` is the snapshot without these machines, and with the pods that have room there. ``pods`` are the others, by
-    the group whose machines take them. ``unused`` counts the machines in doubt that no pod needs.
+    ``sure``: the snapshot without these machines, with the pods that fit there. ``pods``: the other pods, by the group
+    whose machines take them. ``unused``: how many machines in doubt no pod needs.
     """
 
     sure: Snapshot
@@ -46,7 +46,7 @@ class Doubt:
 
 
 def rows_in_doubt(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
-    """Return the rows of machines in doubt, before pods are placed: those on which a request holds room stay."""
+    """Return the rows of machines in doubt, before pods are placed. Rows on which a request holds room are left out."""
     found = {}
     for ref, silence in context.silent.items():
         free = [row for row in context.coming.get(ref, ()) if not context.snapshot.pods(row)]
@@ -56,7 +56,7 @@ def rows_in_doubt(context: ScaleUpContext) -> dict[GroupRef, list[int]]:
 
 
 def find_doubt(context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) -> Doubt | None:
-    """Return which of the pods that have room now rely on machines in doubt; None where none are in doubt."""
+    """Return which pods that fit now rely on machines in doubt; None if no machine is in doubt."""
     if not rows:
         return None
     sure = context.snapshot.fork()
@@ -78,11 +78,11 @@ def find_doubt(context: ScaleUpContext, rows: Mapping[GroupRef, Sequence[int]]) 
 def with_hedges(
     context: ScaleUpContext, doubt: Doubt, growth: Sequence[ScaleUpReport], planned: Sequence[SizeWrite], random: Random
 ) -> tuple[list[SizeWrite], ScaleUpReport | None]:
-    """Return the planned writes with machines of other groups for pods that only machines in doubt have room for.
+    """Return the planned writes with machines of other groups for pods that rely on machines in doubt.
 
-    ``growth`` is what this plan buys for other pods, whose spare room serves these too. A group that grows for others
-    grows by more in the same call. At most ``--max-hedged-nodes`` machines are surplus if those in doubt come after all,
-    and no limit is exceeded.
+    ``growth``: what this plan buys for other pods; its spare room is used first. A group that already grows gets more
+    in the same call. If the machines in doubt come after all, at most ``--max-hedged-nodes`` are surplus, and no limit
+    is exceeded.
     """
     planned = list(planned)
     pods = [pod for alike in doubt.pods.values() for pod in alike]
@@ -141,7 +141,7 @@ def _add_machines(snapshot: Snapshot, template: Template, count: int) -> range:
 def _limit(context: ScaleUpContext, doubt: Doubt, planned: Iterable[SizeWrite]) -> int:
     """Return how many machines may be bought twice now.
 
-    Machines in doubt that no pod needs have been replaced already, perhaps by more machines that are smaller.
+    Machines in doubt that no pod needs have been replaced already, perhaps by more and smaller machines.
     """
     nodes = int(context.state.observation.snapshot.alive.sum())
     under_way = sum(_bought_twice(context, group) for group in context.state.groups.values())
@@ -158,7 +158,7 @@ def _hedges_under_way(group: GroupState) -> int:
 
 
 def _bought_twice(context: ScaleUpContext, group: GroupState) -> int:
-    """Count a group's hedges that are bought twice still: the first request runs on, or no pod needs their machines."""
+    """Return how many of a group's hedges are still surplus: the first request is open, or no pod needs them."""
     running = over = 0
     for request in group.requests:
         firsts = [context.state.groups[ref] for ref in request.hedge_for if ref in context.state.groups]
@@ -172,14 +172,14 @@ def _bought_twice(context: ScaleUpContext, group: GroupState) -> int:
 
 
 def _after(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> ScaleUpContext:
-    """The picture in which groups have the targets that they are about to get."""
+    """Return the context in which groups have the target sizes of the planned increases."""
     increases = (action for action in planned if isinstance(action, IncreaseSize))
     known = context.state.groups
     return with_targets(context, {action.group: action.target for action in increases if action.group in known})
 
 
 def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
-    """Put a hedge among the writes: one call for each group."""
+    """Add a hedge to the writes, with one call for each group."""
     for place, action in enumerate(planned):
         if isinstance(action, IncreaseSize) and action.group == hedge.group:
             planned[place] = msgspec.structs.replace(
@@ -190,7 +190,7 @@ def _add(planned: list[SizeWrite], hedge: IncreaseSize) -> None:
 
 
 def _barred(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[GroupRef, SkipReason]:
-    """Groups that no hedge is bought from."""
+    """Return the groups from which no hedge is bought."""
     reasons = {action.group: _IN_USE for action in planned if not _may_grow_more(action)}
     for ref, group in context.state.groups.items():
         if group.seen.options.zero_or_max_node_scaling or ref in context.new_groups:
@@ -199,7 +199,7 @@ def _barred(context: ScaleUpContext, planned: Iterable[SizeWrite]) -> dict[Group
 
 
 def _may_grow_more(action: SizeWrite) -> bool:
-    """Is it growth for pods? That of a request is all or nothing."""
+    """Return whether the write is growth for pods. Growth for a request is all or nothing."""
     return isinstance(action, IncreaseSize) and action.request is None and not action.atomic
 
 

@@ -38,9 +38,9 @@ CountsDevices = Accelerators | DeviceCounter
 
 @dataclass(frozen=True, kw_only=True)
 class NodeQuota:
-    """The most that the nodes which ``selector`` chooses may have together: cores, bytes, devices, nodes.
+    """The most that the nodes of ``selector`` may have together: cores, bytes, devices, nodes.
 
-    ``key`` tells one selector from another.
+    ``key`` identifies the selector.
     """
 
     id: str
@@ -50,7 +50,7 @@ class NodeQuota:
 
 
 class Exceeded(NamedTuple):
-    """A quota that is in the way, and the resources of which it leaves too little."""
+    """A quota that is exceeded, and the resources of which too little is left."""
 
     quota: str
     resources: tuple[str, ...]
@@ -60,7 +60,7 @@ class Exceeded(NamedTuple):
 
 
 class Quota:
-    """Room under all quotas at once, used up as expansions are planned."""
+    """What is left under all quotas; planned expansions consume it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Quota:
         self._left = [_room_under(snapshot, quota, accelerators) for quota in self._quotas]
 
     def allowed(self, node: Node, wanted: int) -> tuple[int, tuple[Exceeded, ...]]:
-        """How many of ``wanted`` such nodes fit under every quota, and those that stand in the way."""
+        """Return how many of ``wanted`` such nodes fit under every quota, and the quotas that are exceeded."""
         allowed, exceeded = wanted, []
         for quota, room, amounts in self._concerned(node):
             scarce = {name: amount for name, amount in amounts.items() if max(0, room[name]) < amount * wanted}
@@ -85,7 +85,7 @@ class Quota:
         return allowed, tuple(exceeded)
 
     def fork(self) -> "Quota":
-        """The same room, to be tried out."""
+        """Return a copy to try expansions on."""
         forked = Quota.__new__(Quota)
         forked._accelerators, forked._quotas = self._accelerators, self._quotas
         forked._left = [dict(room) for room in self._left]
@@ -97,7 +97,7 @@ class Quota:
                 room[name] -= amount * count
 
     def _concerned(self, node: Node) -> Iterable[tuple[NodeQuota, dict[str, int], Mapping[str, int]]]:
-        """The quotas that such a node counts for, with their room and what it takes of it."""
+        """Yield the quotas that select such a node, what they leave, and what the node consumes."""
         for quota, room in zip(self._quotas, self._left, strict=True):
             if quota.selector.matches(node.metadata.labels):
                 amounts = {name: amount_of(node, name, self._accelerators) for name in room}
@@ -105,9 +105,9 @@ class Quota:
 
 
 def amount_of(node: Node, name: str, accelerators: CountsDevices) -> int:
-    """What a node counts for: whole cores, bytes, itself, devices by the type of its accelerators, whatever it offers.
+    """Return what a node consumes of a quota: cores, bytes, one node, devices by type, or any resource that it offers.
 
-    A virtual kubelet's node counts nothing.
+    A node of virtual-kubelet consumes nothing.
     """
     if is_plain(name):
         return _capacity(node, name)
@@ -116,14 +116,14 @@ def amount_of(node: Node, name: str, accelerators: CountsDevices) -> int:
 
 
 def is_plain(name: str) -> bool:
-    """Is it a resource that nodes offer, or their number? Other names are types of accelerators."""
+    """Return whether the name is a resource of nodes or their number. Other names are types of accelerators."""
     return name == NODES or is_counted(name)
 
 
 def totals(
     snapshot: Snapshot, names: Iterable[str], accelerators: CountsDevices, quota: NodeQuota | None = None
 ) -> dict[str, int]:
-    """What all nodes together, or those of a quota, count for, of each resource or type of accelerator."""
+    """Return what all nodes, or those of a quota, consume of each resource or type of accelerator."""
     mask = _mask(snapshot, quota)
     return {
         name: _total(snapshot, name, mask) if is_plain(name) else _devices(snapshot, accelerators, name, quota)
@@ -132,7 +132,7 @@ def totals(
 
 
 def usage(snapshot: Snapshot, quota: NodeQuota, accelerators: CountsDevices) -> dict[str, Quantity]:
-    """What is there of all that a quota limits, exactly: only limits count whole cores."""
+    """Return what nodes consume of a quota, exactly; limits round cores down."""
     found = {name: Quantity.of(amount) for name, amount in totals(snapshot, quota.most, accelerators, quota).items()}
     if "cpu" in found:
         milli: Ints = snapshot.column("capacity in millicores", _millicores)
@@ -163,14 +163,14 @@ def _millicores(table: NodeTable, window: slice) -> Ints:
 
 
 def _mask(snapshot: Snapshot, quota: NodeQuota | None) -> Mask:
-    """The rows that count."""
+    """Return the rows that count."""
     if quota is None or quota.selector.is_everything:
         return snapshot.alive
     return snapshot.alive & _chosen(snapshot, quota)
 
 
 def _chosen(snapshot: Snapshot, quota: NodeQuota) -> Mask:
-    """Which rows' nodes a quota's selector chooses."""
+    """Return the rows whose nodes the quota selects."""
     matches = quota.selector.matches
 
     def compute(table: NodeTable, window: slice) -> Mask:
@@ -197,7 +197,7 @@ def _devices(snapshot: Snapshot, accelerators: CountsDevices, kind: str, quota: 
 
 
 class ReadQuota(NamedTuple):
-    """A quota as it is enforced; None: it is not, for what ``problem`` says."""
+    """A quota and the limit that is enforced (None: it is not enforced, as ``problem`` says)."""
 
     quota: CapacityQuota
     limit: NodeQuota | None
@@ -205,7 +205,7 @@ class ReadQuota(NamedTuple):
 
 
 def read_quotas(seen: Observation, settings: Settings) -> tuple[ReadQuota, ...]:
-    """Every quota of the cluster, by name; none where they are switched off."""
+    """Return every quota of the cluster, by name; none if CapacityQuotas are disabled."""
     if not settings.limits.capacity_quotas_enabled:
         return ()
     has_types = any(not is_plain(name) for quota in seen.quotas for name in quota.spec.limits.resources)
@@ -214,7 +214,7 @@ def read_quotas(seen: Observation, settings: Settings) -> tuple[ReadQuota, ...]:
 
 
 def with_status(read: ReadQuota, seen: Observation) -> CapacityQuota:
-    """The quota with the status that it should have; the very object where it has it."""
+    """Return the quota with its new status; the same object if the status is unchanged."""
     quota, status = read.quota, read.quota.status
     used = usage(seen.snapshot, read.limit, DeviceCounter(seen)) if read.limit is not None else None
     said = (
@@ -250,7 +250,7 @@ def _read(quota: CapacityQuota, types: frozenset[str] | None) -> ReadQuota:
 
 
 def _read_amount(name: str, text: str | float) -> tuple[int, str]:
-    """The limit in whole units, and what is wrong with it."""
+    """Return the limit in whole units, and what is wrong with it (empty: nothing)."""
     if not name:
         return 0, "a resource has a name"
     try:
@@ -270,7 +270,7 @@ def _why_unknown(name: str, types: frozenset[str] | None) -> str:
 
 
 def _known_types(seen: Observation) -> frozenset[str] | None:
-    """The types of accelerators on nodes and in templates; None while somebody cannot be asked, for it may be his."""
+    """Return the types of accelerators on nodes and in templates; None while a provider cannot be read."""
     groups = seen.groups.values()
     if any(provider.problem for provider in seen.providers.values()) or any(group.template is None for group in groups):
         return None
@@ -280,7 +280,7 @@ def _known_types(seen: Observation) -> frozenset[str] | None:
 
 
 def _as_written(used: Mapping[str, Quantity] | None, held: QuotaAmounts | None) -> QuotaAmounts | None:
-    """The amounts as text; in the words in which they stand already, if they say the same."""
+    """Return the amounts as text, in the notation of the status if they are equal."""
     if used is None:
         return None
     fresh = {name: str(amount) for name, amount in used.items()}

@@ -1,4 +1,4 @@
-"""Machines that came and do not take the pods they were bought for (docs/adr/0027-vain-purchases.md)."""
+"""Misfits: nodes that do not take the pods they were bought for (docs/adr/0027-vain-purchases.md)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,20 +24,20 @@ from nodewright.predicates import explain
 from nodewright.snapshot.pod_class import PodClass, ask_once, kind_of
 from nodewright.snapshot.snapshot import Snapshot
 
-# What a node refuses whatever runs on it and elsewhere.
+# Predicates that depend on the node and the pod alone.
 _OF_THE_NODE = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodeResourcesFit"})
 
 
 _AT_ONCE = frozenset({"Too many pods", *(f"Insufficient {name}" for name in STANDARD_RESOURCES)})
 
 
-# Why no machine of a group is bought for a class of pods.
+# Why a group is not grown for a class of pods.
 Barred = Mapping[PodClass, Mapping[GroupRef, SkipReason]]
 
 
 @dataclass(frozen=True)
 class PurchaseEvaluation:
-    """What became of purchases: those that are remembered, new misfits, and which pairs are barred from growth."""
+    """What became of purchases: those that are remembered, new misfits, and which groups are barred for which pods."""
 
     purchases: Purchases = field(default_factory=dict)
     misfits: tuple[MisfitNode, ...] = ()
@@ -45,10 +45,10 @@ class PurchaseEvaluation:
 
 
 def evaluate_purchases(state: ClusterState, settings: Settings, left: Iterable[Pod]) -> PurchaseEvaluation:
-    """Judge what was bought, now that the pods in ``left`` have found no room. CA does not.
+    """Evaluate what was bought, now that the pods in ``left`` fit nowhere. CA does not.
 
-    A purchase is over when a node came after it that is up: its pods have room there, or it takes such pods when it is
-    empty, or it is a misfit.
+    A purchase ends when a node of the group is up that was created after it: its pods fit, or it takes such pods when
+    it is empty, or it is a misfit.
     """
     held = state.memory.purchases
     if not held or not settings.policy.remembers_purchases:
@@ -103,7 +103,7 @@ def note_purchases(
 
 
 def find_bought(context: ScaleUpContext) -> Bought | None:
-    """Return which machines on their way were bought for pods of a class; None: CA does not ask."""
+    """Return a function from a class of pods to the upcoming rows bought for it; None if these are not remembered."""
     if not context.settings.policy.remembers_purchases:
         return None
     purchases, coming = context.state.memory.purchases, context.coming
@@ -117,7 +117,7 @@ def find_bought(context: ScaleUpContext) -> Bought | None:
 
 
 def _by_kind(snapshot: Snapshot, pods: Iterable[Pod]) -> dict[str, dict[PodClass, Pod]]:
-    """The classes of pods of each kind, each with a pod of it."""
+    """Return the classes of pods of each kind, each with one of its pods."""
     found: dict[str, dict[PodClass, Pod]] = {}
     for pod, pod_class in ask_once(pods, snapshot.class_of):
         found.setdefault(kind_of(pod_class), {}).setdefault(pod_class, pod)
@@ -125,7 +125,7 @@ def _by_kind(snapshot: Snapshot, pods: Iterable[Pod]) -> dict[str, dict[PodClass
 
 
 def _newest_up(state: ClusterState, ref: GroupRef, since: float) -> Node | None:
-    """The newest node of a group that is up and came after ``since`` (epoch seconds)."""
+    """Return the newest node of a group that is up and was created at ``since`` (epoch seconds) or later."""
     snapshot, group = state.observation.snapshot, state.groups.get(ref)
     if group is None or since == float("inf"):
         return None
@@ -135,7 +135,7 @@ def _newest_up(state: ClusterState, ref: GroupRef, since: float) -> Node | None:
 
 
 def _find_rejection(state: ClusterState, settings: Settings, node: Node, pod_class: PodClass) -> Rejection | None:
-    """Why a node does not take a pod of the class even when only DaemonSets run on it."""
+    """Return why a node does not take a pod of the class even if only DaemonSets run on it; None if it does."""
     sample = sample_of(node, state.observation)
     template_nodes = state.observation.snapshot.sibling()
     template_nodes.add_nodes([sanitized(node, node.name, settings.templates)])
@@ -145,7 +145,7 @@ def _find_rejection(state: ClusterState, settings: Settings, node: Node, pod_cla
 
 
 def _is_final(rejection: Rejection) -> bool:
-    """Does the node lack what its kubelet told with its first word?"""
+    """Return whether the node lacks a resource that its kubelet reports with its first status."""
     return bool(rejection.reasons) and _AT_ONCE.issuperset(rejection.reasons)
 
 

@@ -18,9 +18,9 @@ from nodewright.snapshot.snapshot import Snapshot
 class NodeGroupFit:
     """One empty node of every group.
 
-    Pods whose places do not depend on other pods are tried on all of them at once, in a picture that holds
-    nothing else; the others on one new node at a time beside the whole cluster, since a domain that no real
-    node is in would change the answer. Groups that are ``barred`` for a class do not take it.
+    Pods whose place does not depend on other pods are tried on all nodes at once, in a snapshot of these nodes alone.
+    Other pods are tried on one new node at a time beside the whole cluster, because a topology domain without an
+    existing node would change the result. Groups in ``barred`` do not fit the class.
     """
 
     def __init__(
@@ -40,20 +40,20 @@ class NodeGroupFit:
         self._beside: dict[GroupRef, Snapshot] = {}
         self._fits: dict[PodClass, frozenset[GroupRef]] = {}
         self._kinds: dict[GroupRef, Hashable] = {}
-        # The groups of pods are kept with the estimate, so that their ids are theirs alone.
+        # Keep the groups of pods with the estimate, so that their ids are not reused.
         self._estimates: dict[Hashable, tuple[Sequence[PodGroup], Estimate]] = {}
-        # Groups for which time was up before all pods had been tried.
+        # Groups for which the time limit passed before all pods had been tried.
         self.cut_short: set[GroupRef] = set()
 
     def fits(self, pod_class: PodClass) -> frozenset[GroupRef]:
-        """The groups whose new node takes a pod of the class."""
+        """Return the groups whose new node fits a pod of the class."""
         found = self._fits.get(pod_class)
         if found is None:
             found = self._fits[pod_class] = frozenset(self._find(pod_class)) - self._barred.get(pod_class, {}).keys()
         return found
 
     def rejection(self, pod_class: PodClass, ref: GroupRef) -> Rejection | SkipReason | None:
-        """Why the new node of a group does not take a pod of the class."""
+        """Return why a group's new node does not fit a pod of the class; None if it does."""
         if ref in self.fits(pod_class):
             return None
         barred = self._barred.get(pod_class, {}).get(ref)
@@ -67,7 +67,7 @@ class NodeGroupFit:
     def estimate(
         self, ref: GroupRef, groups: Sequence[PodGroup], limit: int, *, fastpath: bool, is_over: IsOver = never
     ) -> Estimate:
-        """How pods would be packed on new nodes of a group; groups whose nodes are equal share the answer."""
+        """Return how pods are packed on new nodes of a group. Groups with equal nodes share the result."""
         key = (self._kind(ref), limit, fastpath, tuple(map(id, groups)))
         known = self._estimates.get(key)
         if known is None:
@@ -78,7 +78,7 @@ class NodeGroupFit:
         return known[1]
 
     def _kind(self, ref: GroupRef) -> Hashable:
-        """Everything of a group's template but its name that decides how pods are packed on copies of it."""
+        """Return everything of a group's template except its name that affects packing."""
         kind = self._kinds.get(ref)
         if kind is None:
             template = self._templates[ref]
@@ -102,7 +102,7 @@ class NodeGroupFit:
         return bool(feasible(beside, pod_class, slice(last, last + 1))[0])
 
     def _with_node(self, ref: GroupRef) -> Snapshot:
-        """The cluster with one new node of a group, its last row."""
+        """Return the cluster with one new node of a group as its last row."""
         if ref not in self._beside:
             beside = self._snapshot.fork()
             row = beside.add_copies(self._templates[ref].node, 1).start

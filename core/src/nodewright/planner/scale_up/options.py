@@ -16,7 +16,7 @@ from nodewright.planner.scale_up.node_group_fit import NodeGroupFit
 
 
 def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
-    """Why a group may not grow now, whatever the pod; None when it may."""
+    """Return why a group may not grow now for any pod; None if it may."""
     group = context.state.groups[ref]
     unsafe = unsafe_reason(context, ref) or _too_many(context, ref)
     if unsafe is not None:
@@ -37,7 +37,7 @@ def skip_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
 
 
 def unsafe_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
-    """Why nothing may be asked of a group now."""
+    """Return why nothing may be asked of a group now; None if it may."""
     state = context.state
     group, observed = state.groups[ref], state.observation.groups[ref]
     if not observed.is_known:
@@ -56,7 +56,7 @@ def unsafe_reason(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
 
 
 def _reason_to_rest(group: GroupState, now: float) -> SkipReason | None:
-    """Why a group is left alone after what its cloud answered."""
+    """Return why a group is in backoff or deferred; None if it is neither."""
     backoff, deferral = group.backoff, group.deferral
     if backoff is not None and is_active(backoff, now):
         why = f"with {backoff.shared_from}, whose scale-up failed" if backoff.shared_from else "after failed scale-up"
@@ -68,7 +68,7 @@ def _reason_to_rest(group: GroupState, now: float) -> SkipReason | None:
 
 
 def _too_many(context: ScaleUpContext, ref: GroupRef) -> SkipReason | None:
-    """Why a group that would have to be made may not be."""
+    """Return why a group may not be created; None if it may or exists."""
     if ref not in context.new_groups or context.state.groups[ref].seen.target or context.new_groups_left > 0:
         return None
     most = context.settings.autoprovisioning.max_autoprovisioned_node_group_count
@@ -83,7 +83,7 @@ def make_option(
     similar: Sequence[GroupRef],
     fit: NodeGroupFit,
 ) -> Option | None:
-    """What growing one group, and those ``similar`` to it, would do for the pods; None when it would help none."""
+    """Return what growing a group, and those ``similar`` to it, does for the pods; None if it helps none."""
     fitting = [group for group in groups if ref in fit.fits(group.pod_class)]
     if not fitting:
         return None
@@ -91,7 +91,7 @@ def make_option(
 
 
 def option_of(context: ScaleUpContext, ref: GroupRef, found: Estimate) -> Option | None:
-    """What an estimate of growing one group amounts to; None when it would help nobody."""
+    """Return the option that an estimate of growing one group amounts to; None if it helps no pod."""
     seen = context.state.groups[ref].seen
     count = found.new_nodes if context.settings.policy.buys_only_used_nodes else found.node_count
     if count and seen.options.zero_or_max_node_scaling:

@@ -44,7 +44,7 @@ _CUT_SHORT = SkipReason(
 )
 
 
-# So many pods are named to whoever asks why a group grew.
+# So many pods are named as the reason why a group grew.
 _NAMED_PODS = 3
 
 
@@ -57,7 +57,7 @@ _POSTPONED = {
 
 
 class ScaleUp:
-    """One scale-up being planned; groups in ``barred`` are left out for that reason."""
+    """One scale-up. Groups in ``barred`` are left out for that reason."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ScaleUp:
         self._postponed: Rejection | SkipReason | None = None
 
     def plan(self) -> tuple[list[IncreaseSize], ScaleUpReport]:
-        """The increases to ask for, and the report that explains them."""
+        """Return the increases, and the report that explains them."""
         options = self._options()
         chosen = self._choose(options)
         if chosen is None:
@@ -94,7 +94,7 @@ class ScaleUp:
         return increases(expansions, chosen.pods), report
 
     def postpone(self, result: ScaleUpResult) -> ScaleUpReport:
-        """The report when nothing may be asked for now, whatever would help."""
+        """Return the report for a loop in which nothing may grow."""
         self._postponed = _POSTPONED.get(result)
         return self._report(result, [])
 
@@ -102,7 +102,7 @@ class ScaleUp:
         return Probation(self._context, may_grow, self._fit)
 
     def _options(self) -> list[Option]:
-        """What every group would do; when time is up, those that were looked at until some would help."""
+        """Return what growing each group does; when time is up, only the groups that were evaluated so far."""
         found: list[Option] = []
         elapsed, limit = self._context.state.elapsed, self._context.settings.scale_up.max_binpacking_time
         for ref in [ref for ref in self._context.state.groups if ref not in self._skipped]:
@@ -116,7 +116,7 @@ class ScaleUp:
         return found
 
     def _similar(self, ref: GroupRef, groups: Sequence[PodGroup]) -> Sequence[GroupRef]:
-        """Over which groups growth of one for these pods is spread besides."""
+        """Return the other groups over which growth of one for these pods is spread."""
         similar = find_similar(self._context, ref, groups, self._fit)
         pods = [group.pods for group in groups if ref in self._fit.fits(group.pod_class)] if similar else ()
         return without_same_failure_domain(self._context, ref, similar, pods)
@@ -137,9 +137,9 @@ class ScaleUp:
         return choose(prefer_other_failure_domain(context, options), expanders, expander_context, self._random)
 
     def _spread(self, chosen: Option) -> tuple[tuple[Expansion, ...], bool]:
-        """The chosen nodes, capped by the cluster's limits and dealt to the group and those like it.
+        """Return the chosen nodes, capped by the cluster's limits and balanced over similar groups.
 
-        Also: whether a group on probation among them may have been wanted for more than it is asked for.
+        Return also whether a group on probation among them may have been wanted for more.
         """
         context = self._context
         left = context.nodes_left
@@ -159,9 +159,9 @@ class ScaleUp:
         probation_plan: ProbationPlan,
         expansions: tuple[Expansion, ...],
     ) -> tuple[list[IncreaseSize], ScaleUpReport]:
-        """The trial, and the rest of its pods on groups that are neither on probation nor growing already."""
+        """Plan the probe, and the rest of its pods on groups that are neither on probation nor growing."""
         barred = {expansion.group: _NO_ROOM_LEFT for expansion in expansions} | self._probation.reasons
-        # A group that the trial makes counts towards the most that may be made.
+        # A group that the probe creates counts for the limit on new groups.
         grown = with_targets(probation_plan.context, {expansion.group: expansion.target for expansion in expansions})
         others = ScaleUp(grown, probation_plan.rest, self._random, barred)
         more, second = others.plan()
@@ -180,7 +180,7 @@ class ScaleUp:
         expansions: tuple[Expansion, ...] = (),
         planned: Collection[int] = (),
     ) -> ScaleUpReport:
-        """``planned`` are pods, by identity, that another report is about."""
+        """Return the report; ``planned`` are pods, by identity, that another report covers."""
         awaiting, unhelped = list[Pod](), list[Unhelped]()
         helps_all = chosen is not None and len(chosen.pods) == sum(len(group.pods) for group in self._groups)
         helped = set(planned) if chosen is None or helps_all else {*planned, *map(id, chosen.pods)}
@@ -217,14 +217,14 @@ class ScaleUp:
         return (problem,) if problem and "priority" in self._context.settings.scale_up.expander.split(",") else ()
 
     def _is_for_others(self, pod_class: PodClass, chosen: GroupRef) -> bool:
-        """Whether groups that may grow take the pod, and the chosen one does not."""
+        """Return whether other groups that may grow fit the pod, and the chosen one does not."""
         fits = self._fit.fits(pod_class)
         if chosen in fits and chosen not in self._skipped:
             return False
         return any(ref not in self._skipped for ref in fits)
 
     def _reasons(self, pod_class: PodClass, chosen: Option | None) -> GroupReasons:
-        """A reason for every group; pods of a class share them."""
+        """Return a reason for every group. Pods of a class share them."""
         held = self._unhelped.get(pod_class)
         if held is None:
             held = self._unhelped[pod_class] = {
@@ -242,7 +242,7 @@ class ScaleUp:
 
 
 def increases(expansions: Iterable[Expansion], pods: Sequence[Pod] = ()) -> list[IncreaseSize]:
-    """One call per expansion."""
+    """Return one increase for each expansion."""
     named = tuple(pod.key for pod in pods[:_NAMED_PODS])
     return [
         IncreaseSize(group=e.group, expected_target=e.current, target=e.target, pods=named, pod_count=len(pods))
@@ -251,7 +251,7 @@ def increases(expansions: Iterable[Expansion], pods: Sequence[Pod] = ()) -> list
 
 
 def _joined(first: ScaleUpReport, second: ScaleUpReport, probed: Mapping[GroupRef, SkipReason]) -> ScaleUpReport:
-    """One report of a trial and of what was planned for the rest of its pods."""
+    """Return one report of a probe and of what was planned for the rest of its pods."""
     chosen = {option.group: option for option in second.options if option.chosen}
     grown = {expansion.group for expansion in first.expansions}
     return replace(
@@ -274,7 +274,10 @@ def _summaries(options: Sequence[Option], chosen: Option | None) -> tuple[Option
 def plan_rounds(
     context: ScaleUpContext, pods: Sequence[Pod], random: Random
 ) -> tuple[list[IncreaseSize], list[ScaleUpReport]]:
-    """The increases and the report of every round: one, or as many as help some pod that is left while there is time."""
+    """Return the increases and the report of each expansion.
+
+    There is one, or with --salvo-scale-up as many as help remaining pods while there is time.
+    """
     settings = context.settings.scale_up
     is_over = deadline(context.state.elapsed, settings.salvo_scale_up_budget)
     actions: list[IncreaseSize] = []

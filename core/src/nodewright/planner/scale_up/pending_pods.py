@@ -1,4 +1,4 @@
-"""Which pods are pending, and which of them fit on nodes that exist or are under way."""
+"""Which pods are pending, and which of them fit on existing or upcoming nodes."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass
 class Hints:
-    """Names of nodes: ``before`` as the last loop left it, ``fresh`` what was found since and is kept."""
+    """The node where each pod was last placed: ``before`` in the last loop, ``fresh`` in this one."""
 
     before: Mapping[str, str] = field(default_factory=dict)
     fresh: dict[str, str] = field(default_factory=dict)
@@ -39,21 +39,21 @@ class Hints:
 
 
 def hint_key(pod: Pod) -> str:
-    """By what the place of a pod is remembered."""
+    """Return the key under which the place of a pod is remembered."""
     return pod.metadata.uid or pod.key
 
 
 ByClass = dict[PodClass, list[Pod]]
 
 
-# Rows of machines on their way that were bought for pods of a class.
+# Rows of upcoming nodes that were bought for pods of a class.
 Bought = Callable[[PodClass], Sequence[int]]
 
 
 DELAY_ANNOTATION = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
 
 
-# A preempted pod ends when its grace is over, and so many seconds later at the latest.
+# A preempted pod ends at most so many seconds after its grace period.
 _END_SECONDS = 30.0
 
 
@@ -61,14 +61,17 @@ _SOURCE_ANNOTATION = "kubernetes.io/config.source"
 
 
 def is_expendable(priority: int | None, settings: PodSettings) -> bool:
-    """Pods below the cut-off neither cause growth nor hold room; a pod without priority never is."""
+    """Return whether a pod is below the priority cut-off: it neither causes growth nor holds room.
+
+    A pod without priority is not expendable.
+    """
     return priority is not None and priority < settings.expendable_pods_priority_cutoff
 
 
 def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
-    """Free the room of running pods that give way to anything.
+    """Free the room of expendable pods.
 
-    CA does not see running pods of schedulers that are not allowed either: their room looks free to it.
+    Under profile "ca" also that of running pods of schedulers that are not allowed: CA does not see them.
     """
     allowed = settings.pods.allowed_scheduler_names
     _drop(snapshot, lambda spec: is_expendable(spec.priority, settings.pods))
@@ -77,10 +80,10 @@ def drop_passed_over(snapshot: Snapshot, settings: Settings) -> None:
 
 
 def drop_preempted(snapshot: Snapshot, now: float) -> float:
-    """Free the room of pods that the scheduler preempted: it is meant for those that wait. Return when (epoch seconds) the
-    first of them must have ended; infinity if there are none.
+    """Free the room of pods that kube-scheduler preempted, for the pods that wait for it.
 
-    One that is still there half a minute after its time keeps its room: nobody knows when it ends.
+    Return when (epoch seconds) the first of them must have ended; infinity if there are none. A pod that exists half a
+    minute after that keeps its room, because its end is unknown.
     """
     first = math.inf
     for pod_class, rows in [(held, list(rows)) for held, rows in snapshot.placements() if held.terminating]:
@@ -95,7 +98,7 @@ def drop_preempted(snapshot: Snapshot, now: float) -> float:
 
 
 def _ends_by(pod: Pod) -> float:
-    """When a preempted pod must have ended (epoch seconds); minus infinity for one that nobody preempted."""
+    """Return when a preempted pod must have ended (epoch seconds); minus infinity if it was not preempted."""
     ends = pod.metadata.deletion_timestamp
     preempted = any(condition.is_preemption for condition in pod.status.conditions)
     return ends.timestamp() + _END_SECONDS if ends is not None and preempted else -math.inf
@@ -111,9 +114,9 @@ def _drop(snapshot: Snapshot, wanted: Callable[[PodSpec], bool]) -> None:
 
 
 def is_pending(pod: Pod, settings: PodSettings) -> bool:
-    """Whether a pod without a node waits for room: the scheduler has tried and found none.
+    """Return whether a pod without a node is unschedulable: kube-scheduler tried it and found no node.
 
-    A DaemonSet's pod takes what room there is, and is then left to its own node: nothing grows for it.
+    A DaemonSet pod uses existing room, and causes no growth.
     """
     if pod.metadata.deletion_timestamp is not None or pod.is_terminal:
         return False
@@ -129,14 +132,15 @@ def is_pending(pod: Pod, settings: PodSettings) -> bool:
 
 
 def unhelped_namespaces(snapshot: Snapshot, settings: Settings) -> frozenset[str]:
-    """Return the namespaces whose pods no node helps, since they can never be bound. CA buys nodes for them."""
+    """Return the namespaces that are being deleted: their pods can never be bound. CA buys nodes for them."""
     return snapshot.context.ending_namespaces if settings.policy.ignores_ending_namespaces else frozenset()
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Pods that wait for room: those to plan for, also by class, and those that wait out their delay. ``daemons`` are
-    the pods of DaemonSets, by identity.
+    """Pending pods: ``old`` ones to plan for, also by class, and ``young`` ones that are still delayed.
+
+    ``daemons``: the pods of DaemonSets, by identity.
     """
 
     old: list[Pod]
@@ -145,7 +149,7 @@ class Waiting:
     daemons: set[int]
 
     def add(self, pods: Iterable[Pod], classes: PodClasses) -> None:
-        """More to plan for."""
+        """Add pods to plan for."""
         for pod in pods:
             self.old.append(pod)
             self.by_class.setdefault(classes.of(pod), []).append(pod)
@@ -158,7 +162,7 @@ def find_pending(
     classes: PodClasses,
     unhelped: frozenset[str] = frozenset(),
 ) -> Waiting:
-    """The pods that wait for room, but those of the namespaces ``unhelped``."""
+    """Return the pending pods, except those of the namespaces in ``unhelped``."""
     found, by_class, daemons, delays = list[Pod](), ByClass(), set[int](), set[str]()
 
     def sort(pod: Pod) -> tuple[list[Pod] | None, bool]:
@@ -180,7 +184,7 @@ def find_pending(
 
 
 def find_recreated(snapshot: Snapshot, removing: Mapping[str, Removing], settings: PodSettings) -> list[Pod]:
-    """Pods that their controllers will create anew once the node under them is drained: they wait for room from now."""
+    """Return pods that their controllers will create again once the node under them is drained."""
     rows = (snapshot.find_row(name) for name, held in removing.items() if held.removal.drains)
     pods = (pod for row in rows if row is not None for pod in snapshot.pods(row))
     leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None and _returns(pod, settings)]
@@ -195,9 +199,9 @@ def _returns(pod: Pod, settings: PodSettings) -> bool:
 
 
 def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods old enough to plan for, and those that wait out their delay.
+    """Return the pods that are old enough to plan for, and those that are still delayed.
 
-    Nobody knows the age of a pod that was created in the future: it waits for nothing.
+    A pod with a creation time in the future is not delayed.
     """
     old: list[Pod] = []
     young: list[Pod] = []
@@ -209,7 +213,7 @@ def split_young(pods: Iterable[Pod], settings: PodSettings, now: float) -> tuple
 
 
 def _delay(pod: Pod, settings: PodSettings) -> float:
-    """Seconds a pod must have waited; an annotation may ask for more, never for less."""
+    """Return the seconds a pod must have waited. Its annotation can only lengthen the delay."""
     least = settings.new_pod_scale_up_delay
     text = pod.metadata.annotations.get(DELAY_ANNOTATION)
     if text is None:
@@ -221,18 +225,18 @@ def _delay(pod: Pod, settings: PodSettings) -> float:
 
 
 def take_fitting(snapshot: Snapshot, pods: Iterable[Pod], hints: Hints | None = None) -> tuple[list[Pod], list[Pod]]:
-    """As ``take_fitting_classes``, for pods that are not sorted yet."""
+    """Do as ``take_fitting_classes`` does, for pods that are not sorted by class."""
     return take_fitting_classes(snapshot, snapshot.vocabulary.classes.sort(pods), hints)
 
 
 def take_fitting_classes(
     snapshot: Snapshot, by_class: ByClass, hints: Hints | None, bought: Bought | None = None
 ) -> tuple[list[Pod], list[Pod]]:
-    """Pods for which there is room already, and the others; the first are placed in the snapshot, each known by name.
+    """Return pods that fit now, and the others; place the first in the snapshot.
 
-    Higher priorities choose first; among equals, those that can go where ``hints`` say. Pods of one class go
-    together, in the order of classes. With ``bought``, pods go to rows that were bought for them first, and those whose
-    place depends on others are tried again after the others; CA does neither.
+    Higher priorities go first, then pods that fit where ``hints`` say. Pods of one class go together, in the order of
+    classes. With ``bought``, pods go first to rows that were bought for them, and pods that depend on others are tried
+    once more after those. CA does neither.
     """
     fitting, left = _take_fitting_once(snapshot, by_class, hints, bought)
     while bought is not None:
@@ -277,7 +281,7 @@ def _by_priority(by_class: ByClass) -> list[tuple[PodClass, list[Pod]]]:
 def _follow(
     snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], hints: Hints, fitting: list[Pod]
 ) -> list[Pod]:
-    """Place pods of a class where they were last time, adding them to ``fitting``; answers the others."""
+    """Place pods of a class where they were last time, and add them to ``fitting``; return the others."""
     if hints.are_none:
         return list(pods)
     left: list[Pod] = []
@@ -307,7 +311,7 @@ def _room_at(snapshot: Snapshot, pod_class: PodClass, row: int, *, countable: bo
 
 
 def _learn(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: Hints) -> None:
-    """Remember who was placed where; a machine that is on its way has another name next time."""
+    """Remember where pods were placed; upcoming nodes are left out, because their names change."""
     for pod, row in zip(pods, rows, strict=False):
         name = snapshot.name(row)
         if name in snapshot:
@@ -317,11 +321,10 @@ def _learn(snapshot: Snapshot, pods: Iterable[Pod], rows: Iterable[int], hints: 
 def _fill_bought(
     snapshot: Snapshot, classes: Sequence[tuple[PodClass, list[Pod]]], bought: Bought, fitting: list[Pod]
 ) -> list[tuple[PodClass, list[Pod]]]:
-    """Place pods that only amounts keep apart on the rows that were bought for them, adding them to ``fitting``; return the
-    others.
+    """Place pods of plain requests on the rows bought for them, and add them to ``fitting``; return the others.
 
-    As they were packed when the machines were bought: the largest first, one row after the other. Else pods of one class
-    would fill what was bought for another one, which would then be bought anew.
+    The largest go first, one row after the other, as they were packed when the machines were bought. Otherwise pods of
+    one class would fill what was bought for another one.
     """
     own = {held: rows for held, alike in classes if alike and is_countable(snapshot, held) and (rows := bought(held))}
     shares = {held: share_of(snapshot.node(rows[0]))(held) for held, rows in own.items()}
@@ -338,9 +341,7 @@ def _fill_bought(
 
 
 def _deal(snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int) -> tuple[list[int], int]:
-    """Place pods that only amounts keep apart, in closed form; return the rows of those that have room, and where
-    the scan stands.
-    """
+    """Place pods of plain requests in closed form; return the rows of those with room, and where the scan ended."""
     if not len(snapshot) or not pods:
         return [], cursor
     room = np.where(snapshot.schedulable, capacity(snapshot, pod_class, slice(0, len(snapshot))), 0)
@@ -369,9 +370,7 @@ def _place_on(snapshot: Snapshot, pod_class: PodClass, pods: Iterable[Pod], turn
 def _place_in_turn(
     snapshot: Snapshot, pod_class: PodClass, pods: Sequence[Pod], cursor: int, own: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Place pods one by one, on the rows in ``own`` first; once one of a class fits nowhere, the rest of it does not
-    either.
-    """
+    """Place pods one by one, on the rows in ``own`` first; stop at the first pod of the class that fits nowhere."""
     turns: list[int] = []
     for pod in pods:
         rows = np.flatnonzero(feasible(snapshot, pod_class) & snapshot.schedulable)

@@ -1,4 +1,4 @@
-"""Groups whose machines under way planning does not count on (docs/adr/0022-hedging.md)."""
+"""Groups whose upcoming machines planning does not count on (docs/adr/0022-hedging.md)."""
 
 import math
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from nodewright.planner.registration_deadline import last_registered
 
 @dataclass(frozen=True, kw_only=True)
 class Silence:
-    """Machines of one group that were asked for and that nobody counts on.
+    """Upcoming machines of one group that are not counted on.
 
-    ``asked`` is when the first of them were asked for (epoch seconds), ``reason`` says why they are in doubt. ``is_silent``:
-    none came for longer than usual, so that pods that may go elsewhere do.
+    ``asked``: when the first of them were asked for (epoch seconds). ``reason``: why they are in doubt. ``is_silent``:
+    none came for longer than usual, so pods go to other groups if they can.
     """
 
     machines: int
@@ -28,10 +28,10 @@ class Silence:
 
 
 def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silence]:
-    """Return the groups that are silent or on probation with machines under way, and those that are hedged already.
+    """Return the groups that are silent or on probation with machines under way, and those that are hedged.
 
-    A hedge holds until it has arrived or is over: one machine of a group that wakes up does not bring the others. A group
-    that grows by all or nothing is never doubted, nor is one whose machines are promised to a request.
+    A hedge holds until its machines arrive or it is over: one machine of the group does not bring the others.
+    Zero-or-max groups and groups with reserved machines are left out.
     """
     if not settings.policy.doubts_silent_groups:
         return {}
@@ -48,7 +48,7 @@ def find_silent(state: ClusterState, settings: Settings) -> dict[GroupRef, Silen
 
 
 def silence_deadlines(state: ClusterState, settings: Settings) -> Iterator[float]:
-    """Return when each group with machines under way will have been silent for too long (epoch seconds)."""
+    """Yield when each group with machines under way becomes silent (epoch seconds)."""
     if settings.policy.hedges:
         for group in state.groups.values():
             if group.requests:
@@ -56,7 +56,7 @@ def silence_deadlines(state: ClusterState, settings: Settings) -> Iterator[float
 
 
 def _find_hedged(state: ClusterState) -> dict[GroupRef, float]:
-    """When the last hedge for a group was bought that is still under way (epoch seconds)."""
+    """Return when the last hedge under way for each group was bought (epoch seconds)."""
     found: dict[GroupRef, float] = {}
     for group in state.groups.values():
         for request in group.requests:
@@ -87,7 +87,7 @@ def _doubt(group: GroupState, state: ClusterState, settings: Settings, hedged_at
 
 
 def _probed_after(group: GroupState, state: ClusterState, settings: Settings) -> float:
-    """Since when what a group is asked for is a probe (epoch seconds); infinity for a group that is not on probation."""
+    """Return since when a group's requests are probes (epoch seconds); infinity if it is not on probation."""
     backoff = group.backoff
     if backoff is None or not settings.policy.probes_after_backoff or allowance(backoff, state.now) is None:
         return math.inf
@@ -95,15 +95,15 @@ def _probed_after(group: GroupState, state: ClusterState, settings: Settings) ->
 
 
 def _quiet_since(group: GroupState, state: ClusterState) -> float:
-    """When the group last delivered a node, or when its oldest open request was made if that was later."""
+    """Return when the group last delivered a node, or when its oldest open request was made if that is later."""
     return max(min(request.started for request in group.requests), min(last_registered(group, state), state.now))
 
 
 def _usual_seconds(ref: GroupRef, state: ClusterState, settings: Settings) -> float:
-    """How long machines of a group usually take at most.
+    """Return how long machines of a group usually take at most, in seconds.
 
-    The 99th percentile of its own arrivals; without history that of its provider's other groups; without any,
-    ``--hedging-delay``. Where the provider says how long the group may take, as much of it as a learned deadline leaves.
+    It is the 99th percentile of its own arrivals, else that of its provider's other groups, else ``--hedging-delay``.
+    If the provider sets the group's provision time, it is that time without the margin of a learned one.
     """
     failures = settings.failures
     said = state.observation.groups[ref].options.max_node_provision_seconds

@@ -1,4 +1,4 @@
-"""Template nodes of groups, and the machines under way as copies of them in the snapshot."""
+"""Template nodes of groups, and upcoming nodes as copies of them in the snapshot."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _CONDITION_TAINTS = frozenset(
 )
 
 
-# What the DaemonSet controller adds to every pod it makes.
+# What the DaemonSet controller adds to every pod that it creates.
 _DAEMON_TOLERATIONS = (
     Toleration(key=f"{_NODE}not-ready", operator="Exists", effect="NoExecute"),
     Toleration(key=f"{_NODE}unreachable", operator="Exists", effect="NoExecute"),
@@ -52,7 +52,7 @@ _NETWORK_TOLERATION = Toleration(key=f"{_NODE}network-unavailable", operator="Ex
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a group's template comes from; ``is_real`` when a node of the group was seen."""
+    """Where a group's template comes from; ``is_real``: an existing node of the group."""
 
     node: Node
     pods: tuple[Pod, ...]
@@ -60,10 +60,10 @@ class _Source:
 
 
 def make_templates(state: ClusterState, settings: TemplateSettings) -> dict[GroupRef, Template]:
-    """A template for every group that has a node to copy or a provider's description.
+    """Return a template for every group with a sample node or a provider's template.
 
-    A copied node keeps its mirror and DaemonSet pods. DaemonSets not among them are added where their pods
-    would run: always on a provider's description, on a copy only with ``force_ds`` or when they are node-critical.
+    A sample node keeps its mirror and DaemonSet pods. Missing DaemonSet pods are added if they would run there: always
+    to a provider's template, to a sample only with ``force_ds`` or if they are node-critical.
     """
     sources = dict(_sources(state, settings))
     template_nodes = state.observation.snapshot.sibling()
@@ -80,7 +80,7 @@ def make_templates(state: ClusterState, settings: TemplateSettings) -> dict[Grou
 
 
 def place_daemons(snapshot: Snapshot, template: Template, rows: Iterable[int]) -> None:
-    """Start a template's pods on copies of it."""
+    """Place a template's pods on copies of it."""
     classes = [snapshot.class_of(pod, placed=True) for pod in template.pods]
     for row in rows:
         for pod_class in classes:
@@ -107,7 +107,7 @@ def _source(group: GroupState, sample: SampleNode | None) -> _Source | None:
 
 
 def sanitized(node: Node, name: str, settings: TemplateSettings) -> Node:
-    """A node as it will be once it is up: without the marks of starting, failing or being deleted."""
+    """Return the node as it will be once it is up: without taints of starting, failing or being deleted."""
     labels = {**node.metadata.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"}
     taints = tuple(taint for taint in node.spec.taints if not _is_passing(taint, settings))
     unschedulable = node.spec.unschedulable and not settings.scale_from_unschedulable
@@ -116,7 +116,7 @@ def sanitized(node: Node, name: str, settings: TemplateSettings) -> Node:
 
 
 def _is_passing(taint: Taint, settings: TemplateSettings) -> bool:
-    """A taint that says something of one node now, not of every node of the group."""
+    """Return whether a taint concerns one node now, not every node of the group."""
     own = taint.key in (TO_BE_DELETED_TAINT, DELETION_CANDIDATE_TAINT) or taint.key in _CONDITION_TAINTS
     status = taint.key in settings.status_taint or taint.key.startswith(STATUS_PREFIX)
     return own or status or is_startup_taint(taint.key, settings)
@@ -147,10 +147,9 @@ def _is_represented(daemon_set: DaemonSet, pods: Iterable[Pod]) -> bool:
 def add_upcoming(
     snapshot: Snapshot, state: ClusterState, templates: Mapping[GroupRef, Template]
 ) -> dict[GroupRef, range]:
-    """Add a copy of the template for every upcoming machine; return the rows of each group's.
+    """Add a copy of the template for every upcoming machine; return the rows of each group.
 
-    A node that has registered but not started is one of the upcoming machines, so the node itself leaves the
-    picture: each machine counts once, by its ready-looking copy.
+    A node that has registered but not started is replaced by its copy, so that each machine counts once.
     """
     added: dict[GroupRef, range] = {}
     for ref, group in state.groups.items():
