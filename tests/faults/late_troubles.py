@@ -96,7 +96,11 @@ def add_flapping_reads(draw: Draw, world: World) -> None:
 def add_dead_provider(draw: Draw, world: World) -> None:
     """Add a second provider that answers nothing, for long or for good: of its calls three hang, and the others fail."""
     start = draw(st.sampled_from((0, 0, 300, 1200)))
-    window: World = {"hook": "*", "start": start, "end": draw(st.sampled_from((start + 1200, 360000)))}
+    window: World = {
+        "hook": "*",
+        "start": start,
+        "end": draw(st.sampled_from((start + 1200, start + 2400, start + 2400, 360000))),
+    }
     group: World = {"name": "d", "cpu": "500m", "size": draw(st.integers(0, 3)), "max_size": 5, "price_per_hour": 0.05}
     group |= {"min_size": group["size"], "zone": "north", "instance_type": "small"}
     fails = draw(st.sampled_from(("unavailable", "access_denied", "crash")))
