@@ -85,3 +85,16 @@ def test_nothing_is_worked_out_again_while_nothing_changes() -> None:
     assert again.members is world.memory.members
     world.nodes.pop()
     assert world.state().memory.members is not again.members
+
+
+def test_a_machine_belongs_to_the_group_that_is_read_not_to_one_of_another_name_that_is_remembered() -> None:
+    world = World()
+    world.add_group("a", size=2, max_size=9)
+    read = world.groups[ref("a")]
+    # It went by that name when the state was saved.
+    renamed = replace(read, ref=ref("b"), group=changed(read.group, id="b"))
+    world.memory = replace(world.memory, last_known={ref("b"): renamed})
+    world.groups[ref("b")] = replace(renamed, target=None, instances=None, problem="not listed")
+    state = world.state()
+    assert set(state.group_of_node.values()) == {ref("a")}
+    assert state.groups[ref("a")].upcoming == 0

@@ -18,11 +18,17 @@ class Basis:
 
     nodes: list[Node]
     instances: Mapping[GroupRef, tuple[Instance, ...] | None]
+    unread: frozenset[GroupRef]
     providers: Mapping[str, ProviderSeen]
 
     @staticmethod
-    def of(nodes: list[Node], groups: Mapping[GroupRef, GroupSeen], providers: Mapping[str, ProviderSeen]) -> "Basis":
-        return Basis(nodes, {ref: group.instances for ref, group in groups.items()}, dict(providers))
+    def of(
+        nodes: list[Node],
+        groups: Mapping[GroupRef, GroupSeen],
+        unread: frozenset[GroupRef],
+        providers: Mapping[str, ProviderSeen],
+    ) -> "Basis":
+        return Basis(nodes, {ref: group.instances for ref, group in groups.items()}, unread, dict(providers))
 
 
 @dataclass
@@ -67,12 +73,15 @@ def find_members(
     providers: Mapping[str, ProviderSeen],
     held: Mapping[str, GroupRef],
     before: Membership | None,
+    unread: frozenset[GroupRef] = frozenset(),
 ) -> Membership:
     """Match nodes to instances by providerID.
 
-    ``held``: the groups of instances that are gone. ``before``: the membership of the last loop.
+    ``held``: the groups of instances that are gone. ``before``: the membership of the last loop. ``unread``: groups that
+    only an earlier loop or another engine knows. An instance that such a group shares with one that was read belongs to
+    the group that was read: the same group may have another name by now.
     """
-    basis = Basis.of(nodes, groups, providers)
+    basis = Basis.of(nodes, groups, unread, providers)
     if before is not None and held is before.group_of_id and before.basis == basis:
         return before
     found = Membership(
@@ -81,7 +90,7 @@ def find_members(
         accelerators=Accelerators.of(providers.values()),
     )
     live: set[str] = set()
-    for ref, group in groups.items():
+    for ref, group in sorted(groups.items(), key=lambda item: item[0] not in unread):
         for instance in group.instances or ():
             known_as = _known_as(instance.id, ref, providers)
             found.group_of_id[known_as] = ref
