@@ -35,6 +35,8 @@ DEFAULTS = {
     "scale-down-delay-after-delete": "0s",
     "scale-down-delay-after-failure": "3m",
 }
+# For so long a group counts as one that cannot be read after its provider listed it last.
+NOT_LISTED = 300.0
 # What somebody may change of a group.
 CHANGEABLE = ("min_size", "max_size", "cpu", "zone")
 # For so long nothing is planned in an unhealthy cluster, even for groups that are not at fault.
@@ -211,6 +213,12 @@ class Facts:
         kinds = FullDisk | Misread | RefuseEdits | RefuseEvictions | TouchNodes
         timeline = self.history.scenario.timeline
         stops = [(event.at, event.at + event.lasts + SLACK) for event in timeline if isinstance(event, kinds)]
+        # What the state of another cluster says is on its way counts until its groups have not been listed for that long.
+        stops += [
+            (event.at, event.at + event.down + NOT_LISTED + SLACK)
+            for event in timeline
+            if isinstance(event, Restart) and event.saved == "foreign"
+        ]
         # The first calls of a dead provider hang for a minute each.
         dead = self.history.scenario.providers.get("dead", {}).get("faults", ())
         return [*stops, *(_window({**fault, "end": fault["start"]}) for fault in dead if fault["kind"] == "hang")]
