@@ -245,6 +245,12 @@ class Facts:
 
     @cached_property
     def _in_the_way(self) -> Mapping[str, list[tuple[float, float]]]:
+        """When anything was in the way of correcting a group; old reads of one group keep no other from growing."""
+        found = self._trouble.items()
+        return {group: _merged([*windows, *self._old_reads(group)]) for group, windows in found}
+
+    @cached_property
+    def _trouble(self) -> Mapping[str, list[tuple[float, float]]]:
         """When the engine was away, paused, or hindered by faulty calls in correcting a group, or all was unhealthy."""
         started = [at for at in self._times(What.ENGINE_STARTED) if at > 0]
         common = [*self.pauses, *self.stops, *zip(self.crashes, started, strict=False)]
@@ -259,7 +265,6 @@ class Facts:
                     *common,
                     *self._holds[group],
                     *self._absences(group),
-                    *self._old_reads(group),
                     *(_window(f) for f in faults if _reaches(f, group)),
                 ]
             )
@@ -280,18 +285,15 @@ class Facts:
 
     def hindered(self, group: str, start: float, end: float) -> float:
         """For how many of the seconds between ``start`` and ``end`` something was in the way."""
-        return sum(max(0.0, min(end, until) - max(start, since)) for since, until in self._in_the_way[group])
+        return _overlap(self._in_the_way[group], start, end)
 
     def unhindered(self, group: str, at: float, seconds: float) -> float:
         """The moment before ``at`` since which so many seconds have passed in which nothing was in the way."""
-        since = at - seconds
-        while (wider := at - seconds - self.hindered(group, since, at)) < since - 1:
-            since = wider
-        return since
+        return _outside(self._in_the_way[group], at, seconds)
 
     def calm_since(self, at: float, seconds: float) -> float:
         """Return the latest moment since which so many seconds have passed in which nothing hindered any group."""
-        return min(self.unhindered(group, at, seconds) for group in self.groups)
+        return min(_outside(windows, at, seconds) for windows in self._trouble.values())
 
     def has_wrong_size(self, group: str, at: float) -> bool:
         """Is the group's size reported wrong in a loop that begins then, or was it so lately that requests may be confused?"""
@@ -377,6 +379,18 @@ def _limits(versions: Sequence[Mapping[str, Any]]) -> Limits:
         zones=frozenset(group["zone"] for group in versions),
         instance_type=versions[0]["instance_type"],
     )
+
+
+def _overlap(windows: Sequence[tuple[float, float]], start: float, end: float) -> float:
+    return sum(max(0.0, min(end, until) - max(start, since)) for since, until in windows)
+
+
+def _outside(windows: Sequence[tuple[float, float]], at: float, seconds: float) -> float:
+    """Return the moment before ``at`` since which so many seconds have passed outside of the windows."""
+    since = at - seconds
+    while (wider := at - seconds - _overlap(windows, since, at)) < since - 1:
+        since = wider
+    return since
 
 
 def _meets(fault: Mapping[str, Any], write: Write) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hypothesis import strategies as st
-from tests.faults.troubles import MINUTE, Draw, Trouble, World, rules
+from tests.faults.troubles import MINUTE, Draw, Trouble, World, pair, rules
 
 
 def add_changed_groups(draw: Draw, world: World) -> None:
@@ -83,10 +83,21 @@ def add_old_nodes(draw: Draw, world: World) -> None:
 
 
 def add_flapping_reads(draw: Draw, world: World) -> None:
-    """Add sizes or instances that are those of before in every other read, or for a while."""
+    """Add sizes or instances that are those of before in every other read; or a size that stays old for long in the
+    cheapest group, for which pods come all the while, beside a group that is sound.
+    """
+    groups = world["providers"]["fake"]["groups"]
+    if draw(st.booleans()):
+        pair(groups)
+        world["settings"]["expander"] = "price"
+        stuck = {"group": "a", "of": "size", "start": draw(st.sampled_from((0, 300))), "end": 2400}
+        rules(world, "old_reads").append({**stuck, "lag": 3600, "flaps_every": 3600})
+        more = draw(st.integers(13, 30)) * MINUTE
+        world["timeline"].append({"do": "scale", "at": more, "deployment": "web", "replicas": draw(st.integers(9, 12))})
+        return
     for _ in range(draw(st.integers(1, 2))):
-        start = draw(st.integers(0, 30)) * MINUTE
-        rule: World = {"group": draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"], "start": start}
+        start = draw(st.sampled_from((0, 1, 5, 20))) * MINUTE
+        rule: World = {"group": draw(st.sampled_from(groups))["name"], "start": start}
         rule["end"] = start + draw(st.sampled_from((300, 1200)))
         rule |= {"lag": draw(st.sampled_from((20, 120))), "flaps_every": draw(st.sampled_from((10, 60)))}
         rule["of"] = draw(st.sampled_from(("size", "instances", "both")))
