@@ -39,7 +39,7 @@ def run_all(numbers: range, mutant: type[Replica]) -> None:
     [
         (mutants.WithoutLeaseCheck, 0, "does not lead"),
         (mutants.WithoutCloudCheck, 28, "does not lead"),
-        (mutants.WithoutHold, 84, "bought twice"),
+        (mutants.WithoutHold, 115, "bought twice"),
         (mutants.WithoutIntent, 0, "not saved before"),
         (mutants.WithoutDeadline, 8, "last longer than was saved"),
         (mutants.TrustsEmptyLeases, 4, "two leaders"),
