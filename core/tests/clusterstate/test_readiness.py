@@ -88,52 +88,52 @@ def group(unready: int, nodes: int, never: int = 0, *, backed_off: bool = False)
     return GroupState(seen=world.groups[G], readiness=counted, backoff=backoff)
 
 
-def judge(
+def unhealthy_of(
     groups: Mapping[str, GroupState], held: UnhealthyCluster | None = None, **settings: object
 ) -> UnhealthyCluster | None:
     return find_unhealthy({ref(name): one for name, one in groups.items()}, (), held, settings_with(**settings), NOW)
 
 
 def test_a_cluster_is_unhealthy_above_both_limits() -> None:
-    assert judge({"a": group(3, 4)}) is None
-    assert judge({"a": group(4, 10)}) is None
-    assert judge({"a": group(4, 8)}) == UnhealthyCluster(
+    assert unhealthy_of({"a": group(3, 4)}) is None
+    assert unhealthy_of({"a": group(4, 10)}) is None
+    assert unhealthy_of({"a": group(4, 8)}) == UnhealthyCluster(
         since=NOW, unready=4, nodes=8, tolerated=3, at_fault=(ref("a"),)
     )
 
 
 def test_small_groups_are_at_fault_by_their_share() -> None:
-    found = judge({"a": group(3, 3), "b": group(3, 3), "c": group(0, 4)})
+    found = unhealthy_of({"a": group(3, 3), "b": group(3, 3), "c": group(0, 4)})
     assert found is not None
     assert (found.at_fault, found.resumes_at) == ((ref("a"), ref("b")), NOW + 1200)
 
 
 def test_a_group_that_is_backed_off_is_at_fault_for_its_unready_nodes() -> None:
     groups = {"a": group(8, 9), "b": group(4, 10, backed_off=True), "c": group(0, 2, backed_off=True)}
-    found = judge(groups)
+    found = unhealthy_of(groups)
     assert found is not None
     assert (found.at_fault, found.resumes_at) == ((ref("a"), ref("b")), NOW + 1200)
 
 
 @pytest.mark.parametrize(("unready", "resumes"), [(0, True), (3, True), (4, False), (8, False)])
 def test_many_unready_nodes_elsewhere_are_explained_by_no_group(unready: int, resumes: bool) -> None:
-    found = judge({"a": group(20, 20), "b": group(unready, 20)})
+    found = unhealthy_of({"a": group(20, 20), "b": group(unready, 20)})
     assert found is not None
     assert (found.at_fault, found.resumes_at > 0) == ((ref("a"),), resumes)
 
 
 def test_one_in_ten_elsewhere_is_few() -> None:
-    found = judge({"a": group(100, 100), "b": group(10, 100)})
+    found = unhealthy_of({"a": group(100, 100), "b": group(10, 100)})
     assert found is not None
     assert found.resumes_at > 0
 
 
 def test_since_when_is_remembered() -> None:
     held = UnhealthyCluster(since=NOW - 500, unready=1, nodes=2, tolerated=0)
-    found = judge({"a": group(9, 9), "b": group(0, 2)}, held)
+    found = unhealthy_of({"a": group(9, 9), "b": group(0, 2)}, held)
     assert found is not None
     assert (found.since, found.resumes_at) == (NOW - 500, NOW + 700)
-    ahead = judge({"a": group(9, 9), "b": group(0, 2)}, replace_since(held, NOW + 500))
+    ahead = unhealthy_of({"a": group(9, 9), "b": group(0, 2)}, replace_since(held, NOW + 500))
     assert ahead is not None
     assert ahead.since == NOW, "a clock that was set back makes nothing wait longer"
 
@@ -151,8 +151,8 @@ groups_at_random = st.lists(
 
 @given(groups_at_random)
 def test_nodes_that_never_became_ready_change_nothing(counts: list[tuple[int, int, int]]) -> None:
-    with_them = judge({str(number): group(*one) for number, one in enumerate(counts)})
-    without = judge({str(number): group(*one[:2]) for number, one in enumerate(counts)})
+    with_them = unhealthy_of({str(number): group(*one) for number, one in enumerate(counts)})
+    without = unhealthy_of({str(number): group(*one[:2]) for number, one in enumerate(counts)})
     assert with_them == without
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodewright.model.policy import Basis, SizeCorrection, When, differences, make_policy
+from nodewright.model.policy import PolicyInputs, SizeCorrection, When, differences, make_policy
 from nodewright.model.settings import FailureSettings, LoopSettings, ScaleUpSettings, Settings
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +45,7 @@ def test_every_switch_is_read_somewhere() -> None:
 )
 def test_switches_follow_the_rule(rule: SizeCorrection, expected: dict[When, bool]) -> None:
     flags = frozenset(row.flag for row in differences() if row.flag)
-    policy = make_policy(Basis("nodewright", rule, flags))
+    policy = make_policy(PolicyInputs("nodewright", rule, flags))
     assert policy.rule == rule
     for row in differences():
         assert getattr(policy, row.switch) is expected.get(row.when, False), row.switch
@@ -54,7 +54,7 @@ def test_switches_follow_the_rule(rule: SizeCorrection, expected: dict[When, boo
 @pytest.mark.parametrize("rule", ["prompt", "seed", "ca"])
 def test_the_profile_is_stronger_than_the_rule(rule: SizeCorrection) -> None:
     flags = frozenset(row.flag for row in differences() if row.flag)
-    switches = asdict(make_policy(Basis("ca", rule, flags)))
+    switches = asdict(make_policy(PolicyInputs("ca", rule, flags)))
     assert switches.pop("rule") == "ca"
     assert {name for name, on in switches.items() if on} == {
         row.switch for row in differences() if row.when == When.PROFILE_CA
@@ -62,7 +62,7 @@ def test_the_profile_is_stronger_than_the_rule(rule: SizeCorrection) -> None:
 
 
 def test_a_flag_that_is_not_set_switches_off() -> None:
-    policy = make_policy(Basis("nodewright", "prompt"))
+    policy = make_policy(PolicyInputs("nodewright", "prompt"))
     assert not policy.probes_after_backoff
     assert policy.prefers_other_failure_domains
 

@@ -5,13 +5,13 @@ from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit.builders import build_node, build_pod
 
 
-def _fits(picture: Snapshot, cpu: str, node: str) -> bool:
-    row = picture.row(node)
-    return bool(feasible(picture, picture.class_of(build_pod(f"probe-{cpu}", cpu=cpu)))[row])
+def _fits(snapshot: Snapshot, cpu: str, node: str) -> bool:
+    row = snapshot.row(node)
+    return bool(feasible(snapshot, snapshot.class_of(build_pod(f"probe-{cpu}", cpu=cpu)))[row])
 
 
-def _move(picture: Snapshot, cpu: str, node: str) -> Snapshot:
-    moved = picture.fork()
+def _move(snapshot: Snapshot, cpu: str, node: str) -> Snapshot:
+    moved = snapshot.fork()
     moved.place(moved.class_of(build_pod(f"moved-{cpu}", cpu=cpu)), moved.row(node))
     return moved
 

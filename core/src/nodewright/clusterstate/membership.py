@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Basis:
+class MembershipInputs:
     """The input of membership, except the groups of machines that are gone."""
 
     nodes: list[Node]
@@ -27,8 +27,8 @@ class Basis:
         groups: Mapping[GroupRef, GroupSeen],
         unread: frozenset[GroupRef],
         providers: Mapping[str, ProviderSeen],
-    ) -> "Basis":
-        return Basis(nodes, {ref: group.instances for ref, group in groups.items()}, unread, dict(providers))
+    ) -> "MembershipInputs":
+        return MembershipInputs(nodes, {ref: group.instances for ref, group in groups.items()}, unread, dict(providers))
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Membership:
     nodes again.
     """
 
-    basis: Basis
+    basis: MembershipInputs
     nodes: dict[GroupRef, list[Node]] = field(default_factory=dict)
     group_of_node: dict[str, GroupRef] = field(default_factory=dict)
     group_of_id: dict[str, GroupRef] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def find_members(
     only an earlier loop or another engine knows. An instance that such a group shares with one that was read belongs to
     the group that was read: the same group may have another name by now.
     """
-    basis = Basis.of(nodes, groups, unread, providers)
+    basis = MembershipInputs.of(nodes, groups, unread, providers)
     if before is not None and held is before.group_of_id and before.basis == basis:
         return before
     found = Membership(

@@ -7,7 +7,6 @@ docs/differences.md shows this file as a table.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 Profile = Literal["nodewright", "ca"]
@@ -476,7 +475,7 @@ class Policy:
     )
 
 
-class Basis(NamedTuple):
+class PolicyInputs(NamedTuple):
     """What the switches follow from; ``flags`` are those of this module that are in force."""
 
     profile: Profile
@@ -484,8 +483,7 @@ class Basis(NamedTuple):
     flags: frozenset[str] = frozenset()
 
 
-@cache
-def make_policy(basis: Basis) -> Policy:
+def make_policy(basis: PolicyInputs) -> Policy:
     """Return the policy for a profile, a rule of size correction and flags."""
     is_ca = basis.profile == "ca"
     rule: SizeCorrection = "ca" if is_ca else basis.size_correction

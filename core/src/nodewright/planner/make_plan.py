@@ -59,7 +59,7 @@ from nodewright.snapshot.observation import GroupSeen
 ALL_NEW = "all pods that wait are very new, and more may come"
 NO_READY_NODES = "cluster has no ready nodes, and --scale-up-from-zero is off"
 
-_RESTORE: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections]] = {
+_CORRECT: Mapping[SizeCorrection, Callable[[ClusterState, Settings], Corrections]] = {
     "prompt": correct_promptly,
     "seed": correct_as_seed,
     "ca": correct_as_ca,
@@ -109,7 +109,7 @@ def _make_plan(
     quotas: Sequence[NodeQuota],
 ) -> tuple[Plan, PlanMemory]:
     """Correct sizes; plan growth and removals unless something forbids it in this loop."""
-    corrections = _RESTORE[settings.policy.rule](state, settings)
+    corrections = _CORRECT[settings.policy.rule](state, settings)
     state, actions = corrections.state, list[SizeWrite](corrections.actions)
     memory = PlanMemory.of(state.memory)
     is_unstaffed = not settings.loop.scale_up_from_zero and not count_ready_nodes(state, settings)

@@ -3,6 +3,8 @@
 A field's name with dashes is its flag, and cluster-autoscaler's flag where that has one. ``Help`` says what it does.
 """
 
+from functools import cache
+from itertools import compress
 from typing import Annotated
 
 from nodewright.model.group import GroupOptions
@@ -12,8 +14,8 @@ from nodewright.model.policy import (
     HEDGING,
     NO_PARALLEL_SCALE_UP,
     PROBE_AFTER_BACKOFF,
-    Basis,
     Policy,
+    PolicyInputs,
     Profile,
     SizeCorrection,
     make_policy,
@@ -88,17 +90,18 @@ class Settings(Section, frozen=True, kw_only=True):
     @property
     def policy(self) -> Policy:
         """Return the switches in which nodewright differs from cluster-autoscaler."""
-        hedging = self.failures.hedging
-        flags = {
-            PROBE_AFTER_BACKOFF: self.failures.probe_after_backoff,
-            HEDGING: hedging == "on" or (hedging == "auto" and self.failures.learns_provision_time),
-            BALANCE_SCALE_DOWN: self.scale_down.balance_scale_down,
-            ENABLE_PROVISIONING_CLASSES: self.provisioning.enable_provisioning_requests
-            and self.provisioning.enable_provisioning_classes,
-            NO_PARALLEL_SCALE_UP: not self.scale_up.parallel_scale_up,
-        }
-        in_force = frozenset(flag for flag, is_set in flags.items() if is_set)
-        return make_policy(Basis(self.loop.profile, self.failures.size_correction, in_force))
+        failures, requests = self.failures, self.provisioning
+        return _policy_of(
+            self.loop.profile,
+            failures.size_correction,
+            (
+                failures.probe_after_backoff,
+                failures.hedging == "on" or (failures.hedging == "auto" and failures.learns_provision_time),
+                self.scale_down.balance_scale_down,
+                requests.enable_provisioning_requests and requests.enable_provisioning_classes,
+                not self.scale_up.parallel_scale_up,
+            ),
+        )
 
     @property
     def reservation_seconds(self) -> float:
@@ -118,6 +121,15 @@ class Settings(Section, frozen=True, kw_only=True):
             if self.policy.has_deletion_budget
             else SafetySettings(deletion_window=0.0, empty_deletion_window=0.0)
         )
+
+
+_FLAGS = (PROBE_AFTER_BACKOFF, HEDGING, BALANCE_SCALE_DOWN, ENABLE_PROVISIONING_CLASSES, NO_PARALLEL_SCALE_UP)
+
+
+@cache
+def _policy_of(profile: Profile, rule: SizeCorrection, flags: tuple[bool, ...]) -> Policy:
+    """Return the policy with those of ``_FLAGS`` in force for which ``flags`` is true."""
+    return make_policy(PolicyInputs(profile, rule, frozenset(compress(_FLAGS, flags))))
 
 
 def default_options(settings: Settings) -> GroupOptions:

@@ -8,7 +8,7 @@ from nodewright.model.plan import ScaleUpReport
 from nodewright.model.pod import Pod
 from nodewright.planner.capacity_buffers.controller import CapacityBufferState
 from nodewright.planner.scale_up.context import fill_machines
-from nodewright.planner.scale_up.growth import Growth, grow, picture_after
+from nodewright.planner.scale_up.growth import Growth, context_after, grow
 from nodewright.planner.scale_up.pending_pods import Hints, hint_key, take_fitting
 
 _NOT_YET = "pods or requests that wait for machines come first"
@@ -28,7 +28,7 @@ def fill_buffers(
     if not buffers.injects:
         return nothing, buffers
     pods = list(buffers.pods)
-    after = picture_after(growth)
+    after = context_after(growth)
     fitting, left = take_fitting(growth.context.snapshot, pods, hints)
     spare, placed = None, list(fitting)
     if left and after is not None:

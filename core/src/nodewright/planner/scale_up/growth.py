@@ -51,7 +51,7 @@ class Growth:
     changes: RequestChanges = NO_CHANGES
 
 
-def picture_after(growth: Growth) -> ScaleUpContext | None:
+def context_after(growth: Growth) -> ScaleUpContext | None:
     """Return a context of its own with all growth in it; None if that is unknown or a pod still waits for its turn."""
     waits = any(report.awaiting or report.partial for report in growth.reports)
     if waits or growth.is_put_off or not growth.is_over:
