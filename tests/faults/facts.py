@@ -404,7 +404,7 @@ def _only_refuses_growth(fault: Mapping[str, Any]) -> bool:
 
 def _reaches(fault: Mapping[str, Any], group: str) -> bool:
     """A call that takes long holds up everybody."""
-    return fault.get("kind") in ("hang", "slow", "throttle") or fault.get("group", group) == group
+    return fault.get("kind") in ("hang", "slow", "throttle") or fault.get("group", group) in ("*", group)
 
 
 def _window(fault: Mapping[str, Any]) -> tuple[float, float]:

@@ -50,7 +50,10 @@ def _change(draw: Draw, group: World) -> World:
 
 def add_interlopers(draw: Draw, world: World) -> None:
     """Add people who resize or delete between our read and our write, or between our write and its answer."""
-    for _ in range(draw(st.integers(1, 4))):
+    growth: World = {"when": draw(st.sampled_from(("before", "after"))), "does": "resize", "by": 1, "times": 3}
+    start = draw(st.sampled_from((0, 300, 900)))
+    rules(world, "interlopers").append({"group": "*", "start": start, "end": start + 1200, **growth})
+    for _ in range(draw(st.integers(0, 3))):
         start = draw(st.sampled_from((0, 0, 5, 15, 30))) * MINUTE
         rule: World = {"group": draw(st.sampled_from(world["providers"]["fake"]["groups"]))["name"], "start": start}
         rule |= {"end": start + 1200, "times": draw(st.integers(1, 3))}
