@@ -7,8 +7,8 @@ from tests.faults.schedules import MINUTE, Schedule
 
 NODES, PODS = 500, 40
 UNNEEDED = 2 * MINUTE
-# The list is wrong from shortly before the nodes may go, for so long.
-WRONG_FROM, WRONG_FOR = UNNEEDED - 20, 60
+# The list is wrong from shortly before the nodes may go, for so long that the first deletions fall into that time.
+WRONG_FROM, WRONG_FOR = UNNEEDED - 20, 180
 # So long after they may go idle nodes are gone.
 GONE = 5 * MINUTE
 SHOWS = ("", "no_pods", "half_of_the_pods", "stale", "stale_nodes")
