@@ -1,9 +1,11 @@
 """Builds the distributions, and clean environments to install them into."""
 
+import ast
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,21 @@ def judge(ended: "subprocess.CompletedProcess[str]") -> None:
 
 def _lacks_network(complaint: str) -> bool:
     return any(sign in complaint.lower() for sign in _UNREACHABLE)
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """Functions, classes, their members, and constants of a module."""
+    return frozenset(_names(ast.parse(path.read_text()).body, ""))
+
+
+def _names(body: Iterable[ast.stmt], prefix: str) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield prefix + node.name
+        if isinstance(node, ast.ClassDef):
+            yield from _names(node.body, f"{node.name}.")
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        yield from (prefix + target.id for target in targets if isinstance(target, ast.Name))

@@ -1,8 +1,7 @@
 """Every reference in code and docs resolves: paths, links with anchors, functions, ADR numbers, design documents, edge cases and flags."""
 
-import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 import click
 import pytest
+from tests.packaging.conftest import names_in
 
 from nodewright.cli.main import cli
 from nodewright.cli.settings.known_flags import KNOWN
@@ -99,24 +99,6 @@ def anchors(path: Path) -> frozenset[str]:
         found[slug] = count + 1
         anchored.add(f"{slug}-{count}" if count else slug)
     return frozenset(anchored)
-
-
-@cache
-def names_in(path: Path) -> frozenset[str]:
-    """Functions, classes, their members, and constants of a module."""
-    return frozenset(_names(ast.parse(path.read_text()).body, ""))
-
-
-def _names(body: Iterable[ast.stmt], prefix: str) -> Iterator[str]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield prefix + node.name
-        if isinstance(node, ast.ClassDef):
-            yield from _names(node.body, f"{node.name}.")
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        yield from (prefix + target.id for target in targets if isinstance(target, ast.Name))
 
 
 @cache

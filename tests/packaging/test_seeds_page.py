@@ -1,12 +1,10 @@
 """docs/seeds.md names files, functions, tests, flags and words of the code: all of them must be there."""
 
-import ast
 import re
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.packaging.conftest import names_in
 
 from nodewright.cli.settings.known_flags import KNOWN
 
@@ -31,24 +29,6 @@ def references() -> list[tuple[str, str]]:
 def locate(path: str) -> Path:
     """A file of the repository, or of the core's package."""
     return ROOT / path if (ROOT / path).is_file() else PACKAGE / path
-
-
-@cache
-def names_in(path: Path) -> frozenset[str]:
-    """Functions, classes, their members, and constants of a module."""
-    return frozenset(_names(ast.parse(path.read_text()).body, ""))
-
-
-def _names(body: list[ast.stmt], prefix: str) -> Iterator[str]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield prefix + node.name
-        if isinstance(node, ast.ClassDef):
-            yield from _names(node.body, f"{node.name}.")
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        yield from (prefix + target.id for target in targets if isinstance(target, ast.Name))
 
 
 @pytest.mark.parametrize(("path", "name"), references(), ids=lambda part: part.rpartition("/")[2])
