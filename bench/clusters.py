@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodewright.adapters.kube.cluster import LivePicture
+from nodewright.adapters.kube.cluster import LiveCluster
 from nodewright.model.group import GroupOptions, GroupRef, Instance, NodeGroup
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -28,7 +28,7 @@ class Cluster:
     now: float = NOW
     nodes: list[Node] = field(default_factory=list)
     groups: dict[GroupRef, GroupSeen] = field(default_factory=dict)
-    live: LivePicture = field(default_factory=LivePicture)
+    live: LiveCluster = field(default_factory=LiveCluster)
     sharing: Sharing = field(default_factory=Sharing)
     picture_seconds: float = 0.0
 

@@ -99,7 +99,7 @@ def test_good_bye_hands_over_at_once(clean: ControlPlane, shared: SharedCloud, s
     second = start("--leader-elect-lease-duration=1h")
     wait_until(lambda: second.says("waiting to become"), "second candidate")
     asked = nodewright("status", f"--debug-address={address_of(second)}")
-    assert f"does not lead, so it has no picture: ask {find_lease(clean)['holderIdentity']}" in asked.stderr
+    assert f"does not lead, so it has no snapshot: ask {find_lease(clean)['holderIdentity']}" in asked.stderr
     assert first.end() == 0
     wait_until(lambda: second.says("loop"), "loop of the second")
     assert find_lease(clean)["leaseTransitions"] == 1

@@ -150,7 +150,7 @@ def test_row_74_pods_that_came_meanwhile_keep_an_empty_node() -> None:
     story.remove("pool-2", at=AT, empty=True)
     over = only(story)
     assert (over.result, over.at) == (RemovalResult.INTERNAL, over.started + DELAY)
-    assert "new pods run on it" in over.message
+    assert "new pods run on the node" in over.message
     assert is_as_before(story, "pool-2")
     assert story.writes("delete") == []
 

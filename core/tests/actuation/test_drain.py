@@ -231,7 +231,9 @@ def test_who_came_since_was_promised_no_place() -> None:
     run = Run(first, late, planned=[first])
     run.active = replace(run.active, removal=replace(run.active.removal, places=("n-2",)))
     run.until(START + 5)
-    assert run.ended == Finish(result=RemovalResult.INTERNAL, message=f"new pods run on it, {late.key} for one")
+    assert run.ended == Finish(
+        result=RemovalResult.INTERNAL, message=f"new pods run on the node, for example {late.key}"
+    )
     assert not run.calls
 
 
@@ -249,7 +251,7 @@ def test_todays_budgets_decide_not_those_of_the_plan() -> None:
     run.until(START + 5)
     assert run.ended is not None
     assert run.ended.result == RemovalResult.INTERNAL
-    assert run.ended.message.startswith("pod default/a keeps it: ")
+    assert run.ended.message.startswith("pod default/a blocks the removal: ")
     assert run.calls == []
 
 
@@ -258,7 +260,7 @@ def test_another_machine_under_the_same_name_is_let_be() -> None:
     run.node = build_node("n", provider_id="cloud://another")
     run.until(START + 5)
     assert run.ended is not None
-    assert run.ended.message == "it is another machine by now: cloud://another"
+    assert run.ended.message == "the node is another machine now: cloud://another"
 
 
 def test_a_node_that_is_gone_ends_its_removal() -> None:

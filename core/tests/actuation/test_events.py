@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nodewright.actuation import Event, EventFilter, alerts, draw_events
+from nodewright.actuation import Event, EventFilter, loop_events, violation_events
 from nodewright.actuation.cloud_writes import WriteOutcome
 from nodewright.actuation.ports import STATUS_NAME
 from nodewright.clusterstate.memory import Memory
@@ -31,7 +31,7 @@ def state(*, new_failures: tuple[FailedInstance, ...] = (), timed_out: int = 0) 
 def events(
     plan: Plan | None = None, *outcomes: WriteOutcome, of: ClusterState | None = None
 ) -> list[tuple[str, str, str]]:
-    drawn = draw_events(of or state(), plan or Plan(), outcomes)
+    drawn = loop_events(of or state(), plan or Plan(), outcomes)
     return [(event.type, event.reason, event.message) for event in drawn]
 
 
@@ -117,7 +117,7 @@ def test_a_halted_plan_says_why() -> None:
 
 
 def test_a_dropped_action_alerts() -> None:
-    (alert,) = alerts([PlanViolation(GROW, "beyond the maximum of 2")])
+    (alert,) = violation_events([PlanViolation(GROW, "beyond the maximum of 2")])
     assert (alert.reason, alert.type) == ("PlanViolation", "Warning")
     assert "p/a" in alert.message
     assert "beyond the maximum of 2" in alert.message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from nodewright.actuation import draw_events
+from nodewright.actuation import loop_events
 from nodewright.adapters.store import decode_memory, encode_memory
 from nodewright.clusterstate.clock_skew import without_future_times
 from nodewright.clusterstate.memory import Memory, WriteInFlight
@@ -117,7 +117,7 @@ def test_that_it_ran_is_remembered_for_as_long_as_the_report_lasts(restarts: boo
 
 def test_a_report_is_told_once_and_again_after_it_was_gone() -> None:
     def told(world: World) -> list[str]:
-        return [event.reason for event in draw_events(world.state(), Plan(), ())]
+        return [event.reason for event in loop_events(world.state(), Plan(), ())]
 
     node = with_status("True", 40.0)
     first = reported(node)

@@ -12,7 +12,7 @@ from nodewright.clusterstate.memory import Memory, PlanMemory
 from nodewright.clusterstate.state import ClusterState
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.brain import Planning
-from nodewright.engine.ports import ClusterPicture, Event, Eviction, Loaded, NodeView, Pause, Ports
+from nodewright.engine.ports import ClusterObservation, Event, Eviction, Loaded, NodeView, Pause, Ports
 from nodewright.model.capability import Capability
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
@@ -89,12 +89,12 @@ class EngineHarness:
 
     # The cluster
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         assert now == self.clock.now()
         self.order.append("read")
         if self.read_error is not None:
             raise self.read_error
-        return ClusterPicture(snapshot=Snapshot(), problem=self.problem)
+        return ClusterObservation(snapshot=Snapshot(), problem=self.problem)
 
     def get_node_view(self, node: str) -> NodeView:
         self.order.append(f"look {node}")

@@ -221,7 +221,7 @@ def test_planning_learns_how_long_it_has_taken(harness: Any) -> None:
     assert harness.states[-1].elapsed() - before == 7.0
 
 
-@pytest.mark.parametrize("problem", ["", "the API server has said nothing of Node for 9m"])
+@pytest.mark.parametrize("problem", ["", "the API server has sent nothing about Node for 9m"])
 def test_the_status_of_a_quota_is_written_unless_what_is_known_is_too_old(harness: Any, problem: str) -> None:
     """The desk refuses the write: it is told, and the loop goes on."""
     harness.plans = [Plan(actions=(GROW,), quotas=(CapacityQuota(metadata=ObjectMeta(name="q")),))]

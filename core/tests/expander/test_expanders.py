@@ -103,7 +103,7 @@ def test_a_hostile_expression_ends() -> None:
 
 
 def test_a_broken_expression_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"'\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"'\(' is not a valid regular expression"):
         parse_priorities("1: ['(']")
 
 
@@ -140,10 +140,10 @@ def test_a_priority_list_that_cannot_be_used_is_a_warning_of_the_plan() -> None:
     world.add_group("g")
     plan = world.plan(expander="priority,least-waste")
     assert grown(plan) == {"g": (0, 1)}
-    assert "'(' is no regular expression" in plan.scale_up.warnings[0]
+    assert "'(' is not a valid regular expression" in plan.scale_up.warnings[0]
     assert world.plan(expander="least-waste").scale_up.warnings == ()
     world.priorities = None
-    assert "is not there" in world.plan(expander="priority").scale_up.warnings[0]
+    assert "there is no ConfigMap" in world.plan(expander="priority").scale_up.warnings[0]
 
 
 def test_price_damps_unfit_sizes_the_more_nodes_are_bought() -> None:

@@ -108,7 +108,7 @@ def test_an_old_picture_is_not_acted_upon(site: Site) -> None:
     site.clock.sleep(180)
     assert not site.cluster.read(site.clock.now()).problem
     site.clock.sleep(1)
-    assert "has said nothing of" in site.cluster.read(site.clock.now()).problem
+    assert "has sent nothing about" in site.cluster.read(site.clock.now()).problem
     assert site.cluster.age(site.clock.now()) == 181.0
 
 

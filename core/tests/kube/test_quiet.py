@@ -9,7 +9,7 @@ from nodewright.adapters.kube.config_maps import ConfigMaps
 from nodewright.adapters.kube.status_config_map import StatusMap
 from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.engine.autoscaler import Autoscaler
-from nodewright.engine.ports import ClusterPicture, Ports
+from nodewright.engine.ports import ClusterObservation, Ports
 from nodewright.model.settings import ScaleDownSettings, Settings
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_node
@@ -20,11 +20,11 @@ _QUIET_LOOPS = 60
 class Site(EngineHarness):
     """One node, of the group's one machine: not needed, and looked at in every loop."""
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         assert now == self.clock.now()
         snapshot = Snapshot()
         snapshot.add_nodes([build_node("n", provider_id="a-0", cpu="4")])
-        return ClusterPicture(snapshot=snapshot)
+        return ClusterObservation(snapshot=snapshot)
 
 
 def test_ten_quiet_minutes(server: ApiServer) -> None:

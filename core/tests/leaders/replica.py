@@ -17,7 +17,7 @@ from nodewright.adapters.kube.store import ConfigMapStore
 from nodewright.adapters.provider import connect_provider
 from nodewright.engine.autoscaler import Autoscaler
 from nodewright.engine.daemon import Daemon
-from nodewright.engine.ports import ClusterPicture, Ports
+from nodewright.engine.ports import ClusterObservation, Ports
 from nodewright.model.errors import KubeApiError, NodewrightError
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
@@ -71,7 +71,7 @@ class ClusterLine:
         self.write_conditions, self.delete_request = inner.write_conditions, inner.delete_request
         self.write_quota_status, self.write_buffer_status = inner.write_quota_status, inner.write_buffer_status
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         return self._world.api.read(now)
 
     def get_node_view(self, node: str) -> NodeView:

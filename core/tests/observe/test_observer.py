@@ -11,7 +11,7 @@ from nodewright.model.action import Done, IncreaseSize
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import GroupRef, NodeGroup
 from nodewright.model.settings import Settings
-from nodewright.observe import ClusterPicture, Observer
+from nodewright.observe import ClusterObservation, Observer
 from nodewright.snapshot.observation import Observation
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.testkit import build_pod
@@ -25,11 +25,11 @@ class Cluster:
     problem = ""
     error: Exception | None = None
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         assert now >= 0
         if self.error is not None:
             raise self.error
-        return ClusterPicture(
+        return ClusterObservation(
             snapshot=Snapshot(), pending=(build_pod("p"),), priorities="10: [a]", problem=self.problem
         )
 

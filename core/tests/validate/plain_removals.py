@@ -49,11 +49,11 @@ class _Plain:
                 yield f"pod {pod.key} may not be moved: {why}"
         unplanned = sorted(pod.key for pod in moving if pod.key not in removal.pods)
         if unplanned:
-            yield f"pods run on it that were not planned for: {', '.join(unplanned)}"
+            yield f"pods run on the node that the plan does not name: {', '.join(unplanned)}"
         yield from self._broken_budgets(moving)
         for pod in moving:
             if self._settings.policy.refuses_several_budgets and sum(matches(budget, pod) for budget in budgets) > 1:
-                yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
+                yield f"pod {pod.key} may not be moved: more than one disruption budget selects it"
             if not self._ends(pod):
                 yield from self._without_place(pod)
 
@@ -87,13 +87,13 @@ class _Plain:
         if name not in self._nodes:
             return f"there is no node {name}"
         if name in self._going:
-            return f"node {name} goes too"
+            return f"node {name} is removed too"
         node, others = self._nodes[name], [other for other in self._running[name] if not self._is_void(other)]
         unfit = why_unfit(pod, node)
         if unfit:
             return unfit
         if {port for other in others for port in _ports(other)} & _ports(pod):
-            return f"node {name} has given away a host port that it wants"
+            return f"a host port that it requests is taken on node {name}"
         left = Counter(node_amounts(node.allocatable))
         for other in others:
             left.subtract(_asked(other))

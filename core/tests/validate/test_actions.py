@@ -27,13 +27,16 @@ def world() -> World:
 @pytest.mark.parametrize(
     ("action", "rule"),
     [
-        (IncreaseSize(group=G, expected_target=2, target=6), "beyond the maximum of 5"),
+        (IncreaseSize(group=G, expected_target=2, target=6), "above the group's maximum size of 5"),
         (IncreaseSize(group=G, expected_target=1, target=3), "planned for a target of 1, observed 2"),
-        (IncreaseSize(group=G, expected_target=2, target=2), "an increase that does not increase"),
+        (
+            IncreaseSize(group=G, expected_target=2, target=2),
+            "the target of an increase is not above the present target",
+        ),
         (IncreaseSize(group=ref("unread"), expected_target=0, target=1), "the group's size is unknown"),
         (IncreaseSize(group=ref("none"), expected_target=0, target=1), "the group's size is unknown"),
         (DecreaseTargetSize(group=G, expected_target=2, target=1, reason=""), "below the 2 machines that exist"),
-        (DeleteInstances(group=G, expected_target=2, instance_ids=("x",), reason=""), "no machines of the group: x"),
+        (DeleteInstances(group=G, expected_target=2, instance_ids=("x",), reason=""), "not machines of the group: x"),
         (
             DeleteInstances(
                 group=G,

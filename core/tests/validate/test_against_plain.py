@@ -114,4 +114,6 @@ def _pod(number: int, node: str, quarters: int, shape: dict[str, Any]) -> Pod:
 
 def _without_example(rule: str) -> str:
     """The plain check names nobody who is near."""
-    return re.sub(r"^pod (\S+) has no place: it would be too near to .* on node (\S+)$", r"\1 is too near on \2", rule)
+    return re.sub(
+        r"^pod (\S+) has no place: on node (\S+) it would violate anti-affinity with .*$", r"\1 is too near on \2", rule
+    )

@@ -62,7 +62,7 @@ def test_required_node_affinity(terms: list[NodeSelectorTerm], fits: bool) -> No
     given = world()
     given.add_group("t", 1, labels={"disk": "ssd", "size": "4"})
     pod = build_pod("p", node_name="g-0", affinity=requires(*terms))
-    why = "pod default/p has no place: node t-0 is none that its node affinity requires"
+    why = "pod default/p has no place: node t-0 does not match its required node affinity"
     assert place(pod, given) == ([] if fits else [why])
 
 
@@ -100,14 +100,14 @@ def with_port(name: str, node: str, port: int, ip: str = "", protocol: str = "TC
 def test_host_ports(port: dict[str, Any], collides: bool) -> None:
     given = world(with_port("there", "g-1", 80, ip="10.0.0.1"))
     found = place(with_port("p", "g-0", **port), given, "g-1")
-    why = "pod default/p has no place: node g-1 has given away a host port that it wants"
+    why = "pod default/p has no place: a host port that it requests is taken on node g-1"
     assert found == ([why] if collides else [])
 
 
 def test_a_port_is_given_once() -> None:
     two = [with_port(name, "g-0", 80) for name in ("a", "b")]
     found = rules(world(*two), removal("g-0", *(pod.key for pod in two)), places={pod.key: "g-1" for pod in two})
-    assert found == ["pod default/b has no place: node g-1 has given away a host port that it wants"]
+    assert found == ["pod default/b has no place: a host port that it requests is taken on node g-1"]
 
 
 def shuns(key: str, selected: dict[str, str] | None = None, **more: Any) -> Affinity:
@@ -141,7 +141,7 @@ def test_pods_that_keep_each_other_away(affinity: Affinity, other: dict[str, Any
     given = zones()
     given.running = [build_pod("other", node_name="t-1", **other)]
     pod = build_pod("p", node_name="g-0", labels=X, affinity=affinity)
-    why = "pod default/p has no place: it would be too near to pods like {}/other, on node t-0"
+    why = "pod default/p has no place: on node t-0 it would violate anti-affinity with pods like {}/other"
     expected = [why.format(other.get("namespace", "default"))] if clashes else []
     assert place(pod, given) == expected
     assert place(pod, given, profile="ca") == []
@@ -153,7 +153,7 @@ def test_two_that_move_to_one_node() -> None:
     given.running = two
     plan = [removal(f"g-{n}", pod.key) for n, pod in enumerate(two)]
     found = rules(given, *plan, places={pod.key: "t-0" for pod in two})
-    assert found == ["pod default/b has no place: it would be too near to pods like default/a, on node t-0"]
+    assert found == ["pod default/b has no place: on node t-0 it would violate anti-affinity with pods like default/a"]
     assert rules(given, *plan, places={two[0].key: "t-0", two[1].key: "t-1"}) == []
 
 
@@ -166,7 +166,7 @@ def test_each_of_many_that_move_is_known_to_the_next() -> None:
     plan = [removal(f"g-{n}", pod.key) for n, pod in enumerate(three)]
     places = dict(zip((pod.key for pod in three), ("t-0", "t-1", "t-1"), strict=True))
     assert rules(given, *plan, places=places) == [
-        "pod default/c has no place: it would be too near to pods like default/a, on node t-1"
+        "pod default/c has no place: on node t-1 it would violate anti-affinity with pods like default/a"
     ]
 
 

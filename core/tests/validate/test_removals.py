@@ -77,7 +77,7 @@ def test_a_node_that_is_not_what_it_was_taken_for(planned: NodeRemoval, rule: st
 def test_a_machine_that_the_group_does_not_list() -> None:
     given = world()
     given.groups[ref("g")] = replace(given.groups[ref("g")], instances=())
-    assert rules(given, removal("g-0")) == ["machine cloud:///g/0 is none of group cloud/g"]
+    assert rules(given, removal("g-0")) == ["group cloud/g has no machine cloud:///g/0"]
 
 
 def test_a_group_that_cannot_be_read_loses_nothing() -> None:
@@ -96,7 +96,7 @@ def test_a_removal_that_says_itself_where_its_pods_go() -> None:
 
 def test_a_node_that_is_to_stay() -> None:
     given = world(annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"})
-    assert rules(given, removal("g-0")) == ["node g-0 is annotated to stay"]
+    assert rules(given, removal("g-0")) == ["node g-0 has the annotation scale-down-disabled"]
 
 
 def test_minimum_sizes_count_what_goes_already() -> None:
@@ -128,10 +128,10 @@ def test_minima_of_the_cluster() -> None:
         (on_node(owner=None), "no controller would create it again"),
         (on_node(owner=("Widget", "w")), "it is unknown whether its owner, a Widget, would create it again"),
         (on_node(annotations={SAFE: "false"}), "it is annotated as not safe to evict"),
-        (on_node(annotations={SAFE: "on-completion"}), "it is to run to its end"),
+        (on_node(annotations={SAFE: "on-completion"}), "it must run to completion (safe-to-evict: on-completion)"),
         (on_node(volumes=[Volume(name="v", host_path=HostPath(path="/x"))]), "it keeps data on its node"),
         (on_node(volumes=[Volume(name="v", empty_dir=EmptyDir())]), "it keeps data on its node"),
-        (on_node(namespace="kube-system", created_at=NOW - HOUR), "it is a young system pod"),
+        (on_node(namespace="kube-system", created_at=NOW - HOUR), "it is a kube-system pod that started recently"),
         (
             on_node(namespace="kube-system", created_at=NOW - 2 * HOUR, annotations={SAFE: "false"}),
             "it is annotated as not safe to evict",
@@ -177,7 +177,7 @@ def test_pods_alike_but_for_their_times_are_told_apart() -> None:
     given = world(old, young, gone, terminating)
     pods = [pod.key for pod in (old, young, gone, terminating)]
     assert rules(given, removal("g-0", *pods), places=dict.fromkeys(pods[:3], "g-1")) == [
-        "pod kube-system/b may not be moved: it is a young system pod",
+        "pod kube-system/b may not be moved: it is a kube-system pod that started recently",
         "pod default/d has no place: the plan names no node for it",
     ]
 
@@ -200,7 +200,7 @@ def test_a_pod_that_came_since() -> None:
     given = world(pod, late)
     places = {pod.key: "g-1", late.key: "g-1"}
     assert rules(given, removal("g-0", pod.key), places=places) == [
-        "pods run on it that were not planned for: default/late"
+        "pods run on the node that the plan does not name: default/late"
     ]
 
 
@@ -229,7 +229,7 @@ def test_budgets_of_others_do_not_matter(selected: dict[str, str], *, counts: bo
     [
         (None, "the plan names no node for it"),
         ("g-7", "there is no node g-7"),
-        ("g-0", "node g-0 goes too"),
+        ("g-0", "node g-0 is removed too"),
         ("g-1", "node g-1 has not enough cpu"),
         ("t-0", "node t-0 has the taint dedicated"),
     ],
@@ -270,6 +270,6 @@ def test_two_budgets_for_one_pod() -> None:
     pod = on_node(labels={"app": "x"})
     given = world(pod)
     given.budgets += [build_budget("a", 3, {"app": "x"}), build_budget("b", 3)]
-    rule = "pod default/p may not be moved: more than one disruption budget is about it"
+    rule = "pod default/p may not be moved: more than one disruption budget selects it"
     assert moved(pod, given) == [rule]
     assert moved(pod, given, profile="ca") == []

@@ -53,8 +53,8 @@ def test_a_group_may_be_made_and_grow() -> None:
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"group_id": "another"}, "it would be made as another"),
-        ({"machine_type": "tiny"}, "the provider makes no groups of tiny"),
+        ({"group_id": "another"}, "it would be created with the id another"),
+        ({"machine_type": "tiny"}, "the provider cannot create groups of machine type tiny"),
         ({"labels": {"zone": "b"}}, "its labels contradict those of its machine type"),
     ],
 )
@@ -79,7 +79,7 @@ def test_no_more_groups_than_allowed() -> None:
 def test_growth_of_a_new_group_counts_like_any_other() -> None:
     increase = IncreaseSize(group=NEW, expected_target=0, target=3)
     assert rules(increase) == ["the group's size is unknown"]
-    assert rules(CREATE, changed(increase, target=4)) == ["beyond the maximum of 3"]
+    assert rules(CREATE, changed(increase, target=4)) == ["above the group's maximum size of 3"]
     assert rules(CREATE, increase, given=settings(cores_total="0:15")) == [
         "cpu of 4 and 12 more exceeds the cluster's limit of 15"
     ]

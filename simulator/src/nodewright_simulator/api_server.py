@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nodewright.engine.ports import ClusterPicture, Eviction, EvictionAnswer, NodeView
+from nodewright.engine.ports import ClusterObservation, Eviction, EvictionAnswer, NodeView
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.clock import Clock
@@ -27,49 +27,49 @@ NO_PODS, HALF_OF_THE_PODS, STALE, STALE_NODES = "no_pods", "half_of_the_pods", "
 
 
 class Misreads:
-    """Shows a picture as a broken API server would; what is read past the caches is always shown as it is."""
+    """Changes observations as a broken API server would. Direct reads (past the caches) are never changed."""
 
     def __init__(self) -> None:
         self._shows = ""
         self._until = 0.0
-        self._held: ClusterPicture | None = None
+        self._held: ClusterObservation | None = None
 
     def begin(self, shows: str, until: float) -> None:
-        """Show the cluster wrong from now ``until`` then (epoch seconds)."""
+        """Begin to show the cluster wrong, ``until`` then (epoch seconds)."""
         self._shows, self._until, self._held = shows, until, None
 
-    def apply(self, picture: ClusterPicture, now: float) -> ClusterPicture:
+    def apply(self, observation: ClusterObservation, now: float) -> ClusterObservation:
         if now >= self._until:
-            return picture
+            return observation
         if self._shows in (STALE, STALE_NODES):
-            self._held = self._held or picture
-            return self._held if self._shows == STALE else _with_nodes_of(self._held, picture)
-        return _without(picture, every=1 if self._shows == NO_PODS else 2)
+            self._held = self._held or observation
+            return self._held if self._shows == STALE else _with_nodes_of(self._held, observation)
+        return _without(observation, every=1 if self._shows == NO_PODS else 2)
 
 
-def _without(picture: ClusterPicture, *, every: int) -> ClusterPicture:
-    """Return the picture without each pod of which the number divides by ``every``."""
-    snapshot, number = picture.snapshot.fork(), 0
+def _without(observation: ClusterObservation, *, every: int) -> ClusterObservation:
+    """Return the observation without every ``every``-th pod (1: without all pods)."""
+    snapshot, number = observation.snapshot.fork(), 0
     for row, _ in list(snapshot.nodes()):
         for pod in snapshot.pods(row):
             number += 1
             if number % every == 0:
                 snapshot.unplace(snapshot.class_of(pod, placed=True), row, pod=pod)
-    pending = tuple(pod for place, pod in enumerate(picture.pending, 1) if place % every)
-    return ClusterPicture(
-        snapshot=snapshot, pending=pending, daemon_sets=picture.daemon_sets, priorities=picture.priorities
+    pending = tuple(pod for place, pod in enumerate(observation.pending, 1) if place % every)
+    return ClusterObservation(
+        snapshot=snapshot, pending=pending, daemon_sets=observation.daemon_sets, priorities=observation.priorities
     )
 
 
-def _with_nodes_of(held: ClusterPicture, picture: ClusterPicture) -> ClusterPicture:
-    """Return the picture with the nodes of an earlier one: pods on nodes that came since are in no picture."""
-    now, snapshot = picture.snapshot, held.snapshot.sibling()
+def _with_nodes_of(held: ClusterObservation, observation: ClusterObservation) -> ClusterObservation:
+    """Return the observation with the nodes of an earlier one, so that pods on newer nodes are missing."""
+    now, snapshot = observation.snapshot, held.snapshot.sibling()
     snapshot.context = now.context
     nodes = [node for _, node in held.snapshot.nodes()]
     first = snapshot.add_nodes(nodes).start
     rows = ((first + number, now.find_row(node.name)) for number, node in enumerate(nodes))
     snapshot.place_pods((row, now.pods(there)) for row, there in rows if there is not None)
-    return replace(picture, snapshot=snapshot)
+    return replace(observation, snapshot=snapshot)
 
 
 IntOrPercent = int | str
@@ -150,7 +150,7 @@ class ApiServer:
         self.quotas = Quotas(wire)
         self.buffers = CapacityBuffers(wire, self.templates)
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         return replace(
             self._dated(self.misreads.apply(self._cluster.read(now), now), now),
             workloads=self._workloads(),
@@ -212,18 +212,18 @@ class ApiServer:
     def write_buffer_status(self, buffer: CapacityBuffer) -> None:
         self.buffers.write_status(buffer)
 
-    def _dated(self, picture: ClusterPicture, now: float) -> ClusterPicture:
-        """Return the picture as an engine dates it whose clock is behind that of the cluster."""
+    def _dated(self, observation: ClusterObservation, now: float) -> ClusterObservation:
+        """Return the observation as an engine sees it whose clock is behind the cluster's clock."""
         if now >= self._clock.now():
-            return picture
-        snapshot = picture.snapshot.fork()
+            return observation
+        snapshot = observation.snapshot.fork()
         for row, node in list(snapshot.nodes()):
             dated = self._times.no_later(node, now)
             if dated is not node:
                 pods = snapshot.pods(row)
                 snapshot.remove_node(row)
                 snapshot.place_pods([(snapshot.add_node(dated), pods)])
-        return replace(picture, snapshot=snapshot)
+        return replace(observation, snapshot=snapshot)
 
     def _write(self, node: Node) -> None:
         self._cluster.change_node(node)

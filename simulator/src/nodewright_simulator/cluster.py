@@ -1,4 +1,4 @@
-"""A cluster on virtual time: nodes, pods and a scheduler, in one picture that is kept current by deltas."""
+"""A cluster on virtual time: nodes, pods and a scheduler, in one snapshot that each change updates."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from nodewright.engine.ports import ClusterPicture
+from nodewright.engine.ports import ClusterObservation
 from nodewright.model.cluster import DaemonSet, Deployment
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod, PodCondition, PodStatus
@@ -70,7 +70,7 @@ class Tally:
                 self._busy[self._group_of[node]] -= 1
 
 
-# Dead rows that a picture may hold before it is laid out anew.
+# Dead rows that a snapshot may hold before it is rebuilt.
 _SLACK_ROWS = 256
 
 Watch = Callable[["SimulatedPod", float], None]
@@ -125,16 +125,16 @@ class SimulatedCluster:
 
     # What is there
 
-    def read(self, now: float) -> ClusterPicture:  # noqa: ARG002 - the picture is always current
+    def read(self, now: float) -> ClusterObservation:  # noqa: ARG002 - the snapshot is always current
         pending = tuple(waiting.pod for waiting in self._pending.values())
-        picture = self._live.fork()
-        return ClusterPicture(
-            snapshot=picture, pending=pending, daemon_sets=self.daemon_sets, priorities=self.priorities
+        snapshot = self._live.fork()
+        return ClusterObservation(
+            snapshot=snapshot, pending=pending, daemon_sets=self.daemon_sets, priorities=self.priorities
         )
 
     @property
     def live(self) -> Snapshot:
-        """The current picture, to be read only."""
+        """Return the current snapshot. The caller must not change it."""
         return self._live
 
     def pending(self) -> tuple[SimulatedPod, ...]:
@@ -293,7 +293,7 @@ class SimulatedCluster:
             started.on_start(started, at)
 
     def _leave(self, leaving: SimulatedPod) -> None:
-        """Take the pod out of the picture."""
+        """Remove the pod from the snapshot."""
         leaving.gone = True
         if leaving.node:
             del self._on_node[leaving.node][leaving.key]
@@ -324,7 +324,7 @@ class SimulatedCluster:
         waiting.pod = replace(waiting.pod, status=PodStatus(phase="Pending", conditions=(condition,)))
 
     def _tidy(self) -> None:
-        """Lay the picture out anew when most of its rows are dead."""
+        """Rebuild the snapshot when most of its rows are dead."""
         if len(self._live) < 2 * len(self._on_node) + _SLACK_ROWS:
             return
         fresh = self._live.sibling()

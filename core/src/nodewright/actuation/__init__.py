@@ -2,7 +2,7 @@
 
 from nodewright.actuation.audit import AuditLog, AuditRecord, AuditSink
 from nodewright.actuation.cloud_writes import CloudWriter
-from nodewright.actuation.events import EventFilter, alerts, draw_events, loss_of_state, wall_clock_jumped
+from nodewright.actuation.events import EventFilter, loop_events, saved_state_events, violation_events, wall_clock_event
 from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import (
     ClusterWrites,
@@ -35,8 +35,8 @@ __all__ = [
     "ProviderWrites",
     "ServesRequests",
     "WriteGate",
-    "alerts",
-    "draw_events",
-    "loss_of_state",
-    "wall_clock_jumped",
+    "loop_events",
+    "saved_state_events",
+    "violation_events",
+    "wall_clock_event",
 ]

@@ -41,14 +41,13 @@ from nodewright.model.plan import ScaleDownReport
 from nodewright.model.removal import NodeRemoval, RemovalEnded, RemovalResult, RemovalStage, Removing
 from nodewright.model.settings import Settings
 
-_GROUP_INCOMPLETE = Finish(result=RemovalResult.FAILED_TO_DELETE, message="another node of its group stays")
+_GROUP_INCOMPLETE = Finish(
+    result=RemovalResult.FAILED_TO_DELETE, message="another node of its zero-or-max group could not be removed"
+)
 
 
 class DeletionBatch(NamedTuple):
-    """Removals of one group that are deleted in one call, from ``due_at`` on (epoch seconds.
-
-    Inf: the batch is not complete yet).
-    """
+    """Removals of one group that are deleted in one call at ``due_at`` (epoch seconds; inf: the batch is incomplete)."""
 
     group: GroupRef
     members: tuple[ActiveRemoval, ...]
@@ -186,7 +185,7 @@ class ActuatorPorts:
 
 
 class Actuator:
-    """All removals under way. ``step`` is due at ``next_at``; nothing happens in between."""
+    """All removals under way. The caller calls ``step`` at ``next_at``; nothing happens in between."""
 
     def __init__(self, ports: ActuatorPorts, settings: Settings, name: str) -> None:
         find_ranks(settings.drain)  # raises ConfigError at start, not in the middle of a drain
@@ -266,7 +265,7 @@ class Actuator:
         if problems:
             for active in tainted:
                 self._tainter.untaint(active.name, self._settings)
-            first = f"{next(iter(problems))} could not be marked"
+            first = f"node {next(iter(problems))} could not be tainted"
             for removal in kind:
                 message = problems.get(removal.node, first)
                 self._report_end(removal, now, Finish(result=RemovalResult.FAILED_TO_MARK, message=message))
@@ -401,7 +400,7 @@ class Actuator:
                 self._finish_batch(batch, "the cloud accepted none of the machines")
             case Failed(code=TargetChanged.code):
                 return
-            case Failed(retry_after=float(seconds)) if self._may_ask_later(batch, seconds):
+            case Failed(retry_after=float(seconds)) if self._may_retry_later(batch, seconds):
                 self._postpone(batch.group, self._clock.now() + _pause(seconds))
             case Failed():
                 self._finish_batch(batch, outcome.message)
@@ -409,8 +408,8 @@ class Actuator:
                 for active in batch.members:
                     self._active[active.name] = after_unknown_deletion(active, self._clock.now())
 
-    def _may_ask_later(self, batch: DeletionBatch, seconds: float) -> bool:
-        """Return whether a busy cloud may be asked again before the removal takes too long."""
+    def _may_retry_later(self, batch: DeletionBatch, seconds: float) -> bool:
+        """Return whether a busy cloud may be called again before the removal takes too long."""
         ends = min(active.stage_since for active in batch.members) + DELETION_SECONDS
         return self._clock.now() + _pause(seconds) <= ends
 
@@ -456,5 +455,5 @@ class Actuator:
 
 
 def _pause(retry_after: float) -> float:
-    """Return the seconds until a busy cloud is asked again."""
+    """Return the seconds until a busy cloud is called again."""
     return max(EVICTION_RETRY_SECONDS, retry_after)

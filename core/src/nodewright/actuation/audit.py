@@ -1,4 +1,4 @@
-"""The audit: one record for each write to a cloud, with who asked for it and why."""
+"""The audit log: a record of each write to a cloud, with the loop that made it and the reason."""
 
 from typing import Protocol
 
@@ -28,12 +28,12 @@ SERVE = "Provision"
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One cloud write. ``time`` in epoch seconds.
 
-    Sizes count machines, or pods where a provider serves a request (``Provision``; ``group`` is then the provider).
-    Making or deleting a group has no sizes.
+    Sizes count machines. If a provider serves a ProvisioningRequest (``action`` is ``Provision``), sizes count pods and
+    ``group`` is the name of the provider. They are 0 if a group is created or deleted.
 
     A write is recorded twice under the same ``request``: before the call with the outcome ``asked``, and afterwards
-    with its result: ``done``, ``partial``, ``refused`` or ``unknown``. If a record stays ``asked``, the engine ended
-    during that call.
+    with its result: ``done``, ``partial``, ``refused`` or ``unknown``. A record that stays ``asked`` means that the
+    process ended during the call.
     """
 
     time: float
@@ -125,7 +125,7 @@ def with_outcome(record: AuditRecord, outcome: Outcome, time: float) -> AuditRec
 
 
 def with_provider_result(record: AuditRecord, answer: Condition | None, time: float) -> AuditRecord:
-    """Return the record with the provider's answer; None: a dry run did not call the provider."""
+    """Return the record with the provider's answer; an ``answer`` of None: a dry run did not call the provider."""
     became = "unknown" if answer is None else "done" if answer.type == PROVISIONED and answer.is_true else "refused"
     accepted = record.target if became == "done" else 0
     message = f"{answer.reason}: {answer.message}" if answer is not None else "not sent: a dry run"

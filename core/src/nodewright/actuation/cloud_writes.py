@@ -1,4 +1,4 @@
-"""Make a plan's calls to clouds. A refusal is an outcome, never an exception."""
+"""Make a plan's calls to clouds. A cloud's refusal is returned as an outcome, never raised."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -33,10 +33,11 @@ WriteOutcome = Done | Failed | Unknown
 
 
 class CloudWriteRules(NamedTuple):
-    """Where the writer follows cluster-autoscaler.
+    """Rules in which the profiles differ.
 
-    ``stops_at_refusal``: after a refused increase no other group grows for the same pods. ``defers_busy`` off: a busy
-    cloud is a refusal like any other.
+    ``stops_at_refusal``: after a refused increase no other group grows for the same pods, as in cluster-autoscaler.
+    ``defers_busy``: after a refusal because the cloud is busy, the call is made again later. If false, it is a refusal
+    like any other, as in cluster-autoscaler.
     """
 
     stops_at_refusal: bool = False
@@ -49,7 +50,8 @@ _USUAL = CloudWriteRules()
 class CloudWriter:
     """Makes calls to clouds one after the other, records each in the audit and posts its outcome to the inbox.
 
-    ``cover`` saves that a write is about to be made; if it raises NodewrightError, the write is not made.
+    ``cover`` saves, before each call, that the write is about to be made. If it raises NodewrightError, the write is
+    not made.
     """
 
     def __init__(
@@ -75,10 +77,10 @@ class CloudWriter:
     ) -> tuple[WriteOutcome, ...]:
         """Carry out the actions in order; return the outcomes of the calls that were made.
 
-        ``loop`` names this loop in the audit. ``allows`` is asked right before each deletion whether it may go on.
-        After a call that did not succeed in full, later actions of its group are skipped: they were planned for a
-        target that the group does not have. A refused decrease leaves the target as it was, and actions planned for
-        that target go on. No group is created that is not to grow.
+        ``loop`` names this loop in the audit. ``allows`` is called right before each deletion and returns whether the
+        deletion may be made. After a call that did not succeed in full, later actions of its group are skipped: they
+        were planned for a target that the group does not have. A refused decrease leaves the target as it was, so
+        later actions that were planned for this target are made. A group is created only if an action increases it.
         """
         growing = {action.group for action in actions if isinstance(action, IncreaseSize)}
         outcomes: list[WriteOutcome] = []
@@ -158,7 +160,7 @@ def _unchanged_target(outcome: WriteOutcome) -> int | None:
 
 
 def classify(error: ProviderError) -> tuple[ErrorClass, FailureScope]:
-    """Return what a refusal says about the cloud, and how far it reaches."""
+    """Return the error class of a refusal, and the scope that it holds for."""
     scope = error.scope if isinstance(error, Shortage) else FailureScope.GROUP
     if isinstance(error, OutOfCapacity):
         return ErrorClass.OUT_OF_RESOURCES, scope

@@ -1,8 +1,8 @@
 """Drain one node, as pure steps: which pods are evicted in which order, and what happens next.
 
 A removal is a state machine: TAINTED → DRAINING → READY → DELETING (docs/adr/0009-scale-down.md). ``next_step`` takes
-the removal and what the API server says now, and returns the removal's next state and the steps to take. The actuator
-takes them.
+the removal and the node as the API server shows it now. It returns the removal's next state and the steps to take. The
+actuator takes these steps.
 """
 
 import math
@@ -28,15 +28,15 @@ from nodewright.snapshot.workloads import Workloads
 from nodewright.validate.capacity import CapacityCheck
 from nodewright.validate.pod_profiles import profile_of
 
-# How long after a refused eviction the next attempt follows.
+# Seconds between a refused eviction and the next attempt.
 EVICTION_RETRY_SECONDS = 10.0
-# How often a removal that waits for the cluster is looked at.
+# Seconds between two checks of a removal that waits for the cluster.
 POLL_SECONDS = 5.0
-# How much longer than its grace period an evicted pod may take to be gone.
+# Seconds beyond its grace period after which an evicted pod counts as not terminated.
 EVICTION_HEADROOM_SECONDS = 30.0
-# Annotations with this prefix ask for the node's deletion to be delayed.
+# Annotations with this prefix delay the deletion of the node.
 DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
-# The reason of a DeleteInstances that removes drained or empty nodes begins so.
+# Prefix of the reason of a DeleteInstances that removes drained or empty nodes.
 REMOVAL_REASON_PREFIX = "scale-down: "
 _DAEMON_EVICTION_ANNOTATION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
 _FAKE_ANNOTATION, _FAKE = "podtype", "fakepod"
@@ -58,11 +58,12 @@ class EvictionWave(msgspec.Struct, frozen=True, kw_only=True):
 class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
     """A removal under way; times in epoch seconds, pods as ``namespace/name``.
 
-    ``waves`` are still to be evicted; the first of them started at ``stage_since``. Of that wave, the API server has
-    not yet accepted the eviction of ``unaccepted``; ``terminating`` are awaited since ``accepted_at``.
-    ``may_be_delayed``: a delay-deletion annotation was set when the removal began, and is respected from
-    ``stage_since`` on. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``next_at`` is when
-    the next step is due (inf: when the deletion batch is due).
+    ``stage_since`` is when the present stage, or the present wave of evictions, began. ``waves`` are the waves that are
+    not finished; the first of them is under way. In this wave the API server has not yet accepted the eviction of the
+    pods ``unaccepted``. ``terminating`` are evicted pods whose end is awaited since ``accepted_at``. ``refusal`` is the
+    API server's last refusal of an eviction. ``may_be_delayed``: the node had a delay-deletion annotation when the
+    removal began. ``ready_at`` is when only the cloud call was left to make (inf: not yet). ``next_at`` is when the next
+    step is due (inf: the deletion batch decides).
     """
 
     removal: NodeRemoval
@@ -91,25 +92,25 @@ class ActiveRemoval(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def as_removing(self) -> Removing:
-        """Return what planning and status need to know of this removal."""
+        """Return the part of this removal that planning and status read."""
         return Removing(removal=self.removal, stage=self.stage, started=self.started)
 
 
 class Evict(msgspec.Struct, frozen=True, kw_only=True):
-    """Request the eviction of a pod, which gets ``grace_seconds`` to terminate."""
+    """A step: request the eviction of a pod, with ``grace_seconds`` to terminate."""
 
     pod: Pod
     grace_seconds: int
 
 
 class EmitEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Record an event."""
+    """A step: record an event."""
 
     event: Event
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True):
-    """End the removal. Unless it succeeded the node is untainted."""
+    """A step: end the removal. If it did not succeed, the node is untainted."""
 
     result: RemovalResult
     message: str = ""
@@ -168,9 +169,9 @@ def grace_of(pod: Pod, wave: EvictionWave) -> int:
 
 
 def _may_evict_daemon(pod: Pod, settings: DrainSettings, *, is_empty: bool) -> bool:
-    said = pod.metadata.annotations.get(_DAEMON_EVICTION_ANNOTATION)
-    if said is not None:
-        return said == "true"
+    annotation = pod.metadata.annotations.get(_DAEMON_EVICTION_ANNOTATION)
+    if annotation is not None:
+        return annotation == "true"
     return settings.daemonset_eviction_for_empty_nodes if is_empty else settings.daemonset_eviction_for_occupied_nodes
 
 
@@ -241,7 +242,7 @@ def _identity_problem(removal: NodeRemoval, view: NodeView) -> str:
         return "the node is gone"
     provider_id = view.node.spec.provider_id
     if provider_id.lower() != removal.instance_id.lower():
-        return f"it is another machine by now: {provider_id}"
+        return f"the node is another machine now: {provider_id}"
     return ""
 
 
@@ -273,12 +274,14 @@ def _why_not(removal: NodeRemoval, pods: tuple[Pod, ...], workloads: Workloads, 
             pods, Workloads(), None, settings.drain, now, as_ca=not settings.policy.applies_all_drain_rules
         )
     if verdict.blocking is not None:
-        return f"pod {verdict.blocking.pod} keeps it: {verdict.blocking.message or verdict.blocking.code.value}"
+        return (
+            f"pod {verdict.blocking.pod} blocks the removal: {verdict.blocking.message or verdict.blocking.code.value}"
+        )
     present = [pod.key for pod in (*verdict.pods, *verdict.on_completion)]
     # Without planned places (profile "ca"), a drain also evicts pods that arrived since the plan, as CA does.
     known = set(present if removal.drains and not removal.places else removal.pods)
     new = [pod for pod in present if pod not in known]
-    return f"new pods run on it, {new[0]} for one" if new else ""
+    return f"new pods run on the node, for example {new[0]}" if new else ""
 
 
 def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
@@ -295,7 +298,7 @@ def _next_wave(active: ActiveRemoval, view: NodeView, now: float, settings: Sett
 def _evict(active: ActiveRemoval, view: NodeView, now: float, settings: Settings) -> Transition:
     """Request every eviction that was not accepted yet, until ``--max-pod-eviction-time`` is over.
 
-    Each pod is asked at least once.
+    Each eviction is requested at least once.
     """
     wave = active.waves[0]
     if now > active.stage_since and now >= active.stage_since + settings.drain.max_pod_eviction_time:
@@ -326,7 +329,7 @@ def _await_termination(active: ActiveRemoval, view: NodeView, now: float, settin
     if not terminating:
         return _next_wave(replace(active, waves=active.waves[1:], terminating=(), refusal=""), view, now, settings)
     if now >= active.accepted_at + active.waves[0].grace_seconds + EVICTION_HEADROOM_SECONDS:
-        message = f"{len(terminating)} evicted pods do not end, {terminating[0]} for one"
+        message = f"{len(terminating)} evicted pods did not terminate in time, for example {terminating[0]}"
         steps = [EmitEvent(event=eviction_failed_event(pod)) for pod in terminating]
         return active, (*steps, Finish(result=RemovalResult.FAILED_TO_EVICT, message=message))
     return replace(active, terminating=terminating, next_at=now + POLL_SECONDS), ()
@@ -353,7 +356,10 @@ def _await_deletion(active: ActiveRemoval, view: NodeView, now: float) -> Transi
         return active, (Finish(result=RemovalResult.OK),)
     if now >= active.stage_since + DELETION_SECONDS:
         return active, (
-            Finish(result=RemovalResult.FAILED_TO_DELETE, message="the call did not answer, the node stays"),
+            Finish(
+                result=RemovalResult.FAILED_TO_DELETE,
+                message="the deletion call had no known result, and the node still exists",
+            ),
         )
     return replace(active, next_at=now + POLL_SECONDS), ()
 
@@ -377,8 +383,8 @@ class PlacementRecheck:
     """Checks right before the first eviction whether the planned places of pods are still free.
 
     Some seconds pass between the plan and the first eviction. Each destination node is read once from the API server,
-    then filled with the pods that are to move there. Valid for one round of steps: in the next round the moved pods
-    run there themselves.
+    then filled with the pods that are planned to move there. An instance is valid for one call of ``Actuator.step``: by
+    the next call the moved pods run on these nodes.
     """
 
     def __init__(self, reader: NodeReader, settings: Settings) -> None:
@@ -390,7 +396,8 @@ class PlacementRecheck:
     def take(self, removal: NodeRemoval, pods: Iterable[Pod]) -> str:
         """Reserve the planned places of the pods that run on a node.
 
-        Return why one is not free any more, empty if all are. Raises KubeApiError.
+        Return why one of the places is not free any more; empty if all are free. Raise KubeApiError if a destination
+        node cannot be read.
         """
         wanted = dict(zip(removal.pods, removal.places, strict=False))
         for pod in pods:

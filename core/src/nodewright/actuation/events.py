@@ -40,11 +40,8 @@ _MAX_MESSAGES = 3
 _POD = "Pod"
 
 
-def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
-    """Yield the events of a loop.
-
-    They tell what failed, what was done about it, and for each pending pod whether a group grows for it.
-    """
+def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
+    """Yield the events of a loop: failures, the engine's reaction to them, and for each pending pod its scale-up."""
     for group in state.groups.values():
         yield from _failure_events(group)
     if plan.halted:
@@ -69,7 +66,7 @@ def draw_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome
 
 
 def buffer_events(plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
-    """Yield, in cluster-autoscaler's words, for which buffers groups grow and which buffers no group helps."""
+    """Yield an event for each buffer for which groups grow or which no group helps, worded as in cluster-autoscaler."""
     grown = grown_groups(outcomes)
     for report in plan.spare:
         done = " ".join(str(one) for one in report.expansions if one.group in grown)
@@ -91,25 +88,25 @@ def _buffer_name(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{controller.name if controller is not None else ''}"
 
 
-def alerts(violations: Iterable[PlanViolation]) -> Iterator[Event]:
-    """Yield one event for every planned action that the independent check refused."""
+def violation_events(violations: Iterable[PlanViolation]) -> Iterator[Event]:
+    """Yield an event for each planned action that the independent check refused."""
     for violation in violations:
         message = f"Dropped a planned {type(violation.action).__name__} of {violation.action.group}: {violation.rule}"
         yield _of_status("PlanViolation", message, WARNING)
 
 
-def wall_clock_jumped(seconds: float) -> Event:
-    """Return the event for a wall clock that was set while the process ran, by ``seconds`` (negative: back)."""
+def wall_clock_event(seconds: float) -> Event:
+    """Return the event of a wall clock that was set while the process ran, by ``seconds`` (negative: back)."""
     way = "forward" if seconds > 0 else "back"
     message = (
-        f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations do not follow it. Times in "
-        "the status and in saved state follow by a tenth of the time that passes, or at once by a restart"
+        f"The wall clock jumped {way} by {format_duration(round(abs(seconds)))}. Durations are not affected. Times in the "
+        "status and in saved state approach the new time by a tenth of the time that passes; a restart takes it over at once"
     )
     return _of_status("WallClockJumped", message, WARNING)
 
 
-def loss_of_state(warning: str) -> Iterator[Event]:
-    """Yield an event if the memory that a former engine saved cannot be used."""
+def saved_state_events(warning: str) -> Iterator[Event]:
+    """Yield an event if the memory that an earlier process saved cannot be used."""
     if warning:
         yield _of_status("StateNotUsable", warning, WARNING)
 
@@ -151,15 +148,18 @@ def _failure_events(group: GroupState) -> Iterator[Event]:
         message = f"{len(group.newly_unready)} nodes added to group {group.ref} were not ready within {patience}"
         yield _of_status("ScaleUpTimedOut", message, WARNING)
     if group.vanished:
-        message = f"While machines of group {group.ref} were deleted, others went: {', '.join(group.vanished)}"
-        yield _of_status("GroupQuarantined", f"{message}; nothing is removed from it for a while", WARNING)
+        message = (
+            f"Machines of group {group.ref} disappeared that nodewright did not delete: {', '.join(group.vanished)}"
+        )
+        quarantine = "they disappeared while others were deleted, so for some time no node of the group is removed"
+        yield _of_status("GroupQuarantined", f"{message}; {quarantine}", WARNING)
     if group.withdrawal_failed:
-        message = f"Withdrawing machines of group {group.ref} was accepted, and its target size did not change"
+        message = f"The cloud accepted to withdraw machines of group {group.ref}, but its target size did not change"
         yield _of_status("FailedToRevertScaleUp", message, WARNING)
     for report in group.newly_disputed:
         why = f"{report.code}: {report.message}" if report.message else report.code
         message = f"The cloud reports machine {report.instance_id} of group {group.ref} as a failed creation ({why})"
-        kept = "it ran, so it stays and counts as a machine of the group"
+        kept = "the machine has run, so it is kept and counts as a machine of the group"
         yield _of_status("RunningMachineReportedFailed", f"{message}; {kept}", WARNING)
     kinds: dict[tuple[str, str], list[str]] = {}
     counts: Counter[tuple[str, str]] = Counter()
@@ -218,7 +218,7 @@ def _increase_event(outcome: WriteOutcome, action: IncreaseSize, expansions: dic
 
 
 def _group_events(outcome: WriteOutcome, action: GroupWrite) -> Iterator[Event]:
-    """Yield the events of created and deleted node groups, in cluster-autoscaler's words."""
+    """Yield the events of created and deleted node groups, worded as in cluster-autoscaler."""
     made = isinstance(action, CreateNodeGroup)
     if not isinstance(outcome, Done):
         reason, verb = ("FailedToCreateNodeGroup", "create") if made else ("FailedToDeleteNodeGroup", "delete")
@@ -233,17 +233,17 @@ def _group_events(outcome: WriteOutcome, action: GroupWrite) -> Iterator[Event]:
 
 
 def _deletion_events(outcome: WriteOutcome, action: DeleteInstances, state: ClusterState) -> Iterator[Event]:
-    """Return events for deleted instances. Deleting a failed instance is silent; failing to delete it is reported."""
+    """Yield events for deleted instances. Deleting a failed instance is silent; failing to delete it is reported."""
     reason = "CleanUpFailed" if action.failure_ids else "DeleteUnregisteredFailed"
     for instance_id in action.instance_ids:
         tried = state.memory.deletion_tried.get((action.group, instance_id))
         if not isinstance(outcome, Done):
             yield _of_status(reason, f"Failed to remove node {instance_id}: {outcome.message}", WARNING)
         elif not outcome.accepted:
-            yield _of_status(reason, f"Failed to remove node {instance_id}: the cloud took no machine for it", WARNING)
+            yield _of_status(reason, f"Failed to remove node {instance_id}: the cloud accepted no deletion", WARNING)
         elif tried is not None:
             ago = format_duration(round(state.now - tried))
-            message = f"Node {instance_id} is still there although it was to be removed {ago} ago; asked once more"
+            message = f"Node {instance_id} still exists, {ago} after its deletion was requested; requested again"
             yield _of_status(reason, message, WARNING)
         elif action.cause == DeletionCause.NEVER_READY:
             message = f"Removed node of machine {instance_id}: it {action.reason}"
@@ -278,7 +278,7 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iter
 
 
 def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:
-    """Return the reasons of all groups, equal ones counted together."""
+    """Return why no group helps the pod: each reason with the number of groups that it holds for."""
     if result == ScaleUpResult.NODE_LIMIT:
         return "pod didn't trigger scale-up: max total nodes in cluster reached"
     counted = Counter(str(reason) for reason in unhelped.reasons.values())
@@ -326,7 +326,7 @@ class EventFilter:
 
 
 def removal_started_events(removal: NodeRemoval) -> tuple[Event, ...]:
-    """Return an event on the status object that tells which node goes, and one on the node."""
+    """Return the events of a removal that has started: one on the status object and one on the node."""
     if removal.drains:
         what = f"Scale-down: removing node {removal.node}, utilization: {removal.utilization:.4g}, "
         event = _of_status("ScaleDown", f"{what}pods to reschedule: {', '.join(removal.pods)}")
@@ -336,7 +336,7 @@ def removal_started_events(removal: NodeRemoval) -> tuple[Event, ...]:
 
 
 def removal_ended_event(over: RemovalEnded) -> Event:
-    """Return the event on the node that tells how its removal ended."""
+    """Return the event on a node about the end of its removal."""
     node, message = over.removal.node, over.message
     match over.result:
         case RemovalResult.OK:

@@ -1,4 +1,4 @@
-"""The inbox: outcomes since the last loop, which the next loop folds into its state."""
+"""The inbox: outcomes since the last loop. The next loop folds them into its state."""
 
 from collections import deque
 

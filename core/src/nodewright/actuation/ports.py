@@ -89,7 +89,7 @@ class EvictionAnswer(StrEnum):
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server's answer; if it refused, the reason and the seconds to wait before the next attempt."""
+    """The API server's answer. If it refused: its ``message``, and the seconds to wait before the next attempt."""
 
     answer: EvictionAnswer
     message: str = ""
@@ -112,9 +112,8 @@ class ClusterWrites(Protocol):
     def edit_node(self, name: str, edit: Callable[[Node], Node]) -> Node | None:
         """Change taints, cordon and annotations of a node: read it, apply ``edit``, write it.
 
-        After a conflict start again, for at most 5 s.
-
-        Return the node as it was before the edit; None if there is no node of that name.
+        Retry after a conflict, for at most 5 seconds. Return the node as it was before the edit; None if there is no
+        node of that name.
         """
 
     def evict(self, pod: Pod, grace_seconds: int) -> Eviction:

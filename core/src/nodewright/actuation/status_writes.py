@@ -1,6 +1,6 @@
 """Write the status of custom resources: ProvisioningRequests, CapacityQuotas and CapacityBuffers.
 
-A write that fails is reported as an event. The next loop decides it again from what the API server says by then.
+A write that fails is reported as an event. The next loop decides again, from the objects that it reads then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -135,7 +135,9 @@ class StatusWriter:
         try:
             self._cluster.delete_request(request)
         except KubeApiError as error:
-            self._record_event(request, "NotDeleted", f"It is over and could not be deleted: {error}", WARNING)
+            self._record_event(
+                request, "NotDeleted", f"The request has expired and could not be deleted: {error}", WARNING
+            )
 
     def _record_event(self, request: ProvisioningRequest, reason: str, message: str, kind: str) -> None:
         self._events.append(Event(kind=_REQUEST_KIND, name=request.key, reason=reason, message=message, type=kind))
@@ -176,7 +178,9 @@ def _write_quotas(cluster: ClusterWrites, quotas: Iterable[CapacityQuota]) -> li
         valid = quota.condition(QUOTA_VALID)
         if valid is not None:
             kind, text = (
-                (NORMAL, "It is enforced") if valid.is_true else (WARNING, f"It is not enforced: {valid.message}")
+                (NORMAL, "The quota is enforced")
+                if valid.is_true
+                else (WARNING, f"The quota is not enforced: {valid.message}")
             )
             reason = f"CapacityQuota{valid.reason}"
             events.append(Event(kind=_QUOTA_KIND, name=quota.name, reason=reason, message=text, type=kind))

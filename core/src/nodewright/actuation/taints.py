@@ -93,7 +93,7 @@ def update_soft_taints(
 ) -> None:
     """Remove soft taints from ``unmark``, then add them to ``mark``.
 
-    The rest waits for the next loop when the allowed number of writes or the time is used up.
+    Stop when the allowed number of writes or the allowed time is used up; the next loop writes the rest.
     """
     began = clock.now()
 
@@ -130,10 +130,10 @@ class StaleTaints(NamedTuple):
 
 
 def find_stale_taints(state: ClusterState, settings: Settings, among: frozenset[str] | None) -> StaleTaints:
-    """Find deletion taints on nodes of groups and, where soft taints are switched off, candidate taints on any node.
+    """Find deletion taints on nodes of groups and, if soft taints are switched off, candidate taints on any node.
 
-    Unless under profile "ca", a machine that is being deleted keeps its taint. So does a node of a group to which a
-    former engine may still be writing. ``among``: consider only these nodes (None: all).
+    The taint of a machine that is being deleted is kept, except under profile "ca". So is the taint of a node of a
+    group to which an earlier process may still be writing. ``among``: consider only these nodes (None: all).
     """
     deleting = frozenset(name for group in state.groups.values() for name in group.readiness.deleted)
     found: dict[str, list[str]] = {"hard": [], "soft": [], "deleting": []}
@@ -173,9 +173,9 @@ def remove_stale_taints(cluster: ClusterWrites, stale: StaleTaints, settings: Se
 
 
 def _is_stale(node: Node, now: float, settings: Settings) -> bool:
-    """Return whether the node has a soft taint that is too old or unreadable.
+    """Return whether the node has a soft taint that is too old, or whose value is no time.
 
-    A young one says since when the node is unneeded.
+    A recent taint is kept: its value is the time since which the node is unneeded.
     """
     if not has_taint(node, DELETION_CANDIDATE_TAINT):
         return False
@@ -184,7 +184,7 @@ def _is_stale(node: Node, now: float, settings: Settings) -> bool:
 
 
 class StartupCleanup:
-    """Removes the taints that a former engine left on nodes, over the first loops of this engine."""
+    """Removes the taints that an earlier process left on nodes, during the first loops of this process."""
 
     def __init__(self, cluster: ClusterWrites, events: EventSink) -> None:
         self._cluster = cluster
@@ -195,7 +195,7 @@ class StartupCleanup:
 
     @property
     def is_pending(self) -> bool:
-        """Return whether nodes are known that still have a stale taint: the next loop must try again at once."""
+        """Return whether some nodes still have a stale taint, so that the next loop must try again at once."""
         return bool(self._tainted)
 
     def next_at(self) -> float:
@@ -203,7 +203,7 @@ class StartupCleanup:
         return self._abandoned.next_at()
 
     def run(self, state: ClusterState, settings: Settings) -> bool:
-        """Remove stale taints; return whether there were any to remove, so that the cluster must be read again."""
+        """Remove stale taints; return whether there were any. If so, the cluster must be read again."""
         if self._tainted is not None and not self._tainted:
             return False
         stale = find_stale_taints(state, settings, self._tainted)
@@ -214,15 +214,15 @@ class StartupCleanup:
         return bool(stale.hard or stale.soft)
 
     def take_settled(self, state: ClusterState) -> frozenset[Machine]:
-        """Return machines whose deletion a former engine never asked for: the deletion budget need not count them."""
+        """Return machines that an earlier process did not delete after all; the deletion budget need not count them."""
         return self._abandoned.take_settled(state)
 
 
 class AbandonedRemovals:
-    """Machines whose removal a former engine started and did not finish.
+    """Machines whose removal an earlier process started and did not finish.
 
-    The deletion budget was charged for them. Whether the former engine asked for their deletion just before it died
-    is unknown; a machine that still runs ``DELETION_SECONDS`` later was not deleted.
+    The deletion budget was charged for them. It is unknown whether that process requested their deletion just before
+    it ended. A machine that still runs ``DELETION_SECONDS`` later was not deleted.
     """
 
     def __init__(self) -> None:
@@ -241,9 +241,9 @@ class AbandonedRemovals:
         self._settled_at |= dict.fromkeys(charged, state.now + DELETION_SECONDS)
 
     def take_settled(self, state: ClusterState) -> frozenset[Machine]:
-        """Return the machines that still run after that time, each once.
+        """Return the machines that still run after ``DELETION_SECONDS``, each once.
 
-        A machine that is being removed again stays charged.
+        A machine whose removal has started again stays charged.
         """
         due = [machine for machine, at in self._settled_at.items() if at <= state.now]
         for machine in due:

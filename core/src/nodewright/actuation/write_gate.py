@@ -1,4 +1,7 @@
-"""The write gate: which planned writes are made now, and which wait for a pause, a deletion budget or a second look."""
+"""The write gate: decide which planned writes are made now, and which wait.
+
+Writes wait for the end of a pause, for the deletion budget, or for a second observation after the process started.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +28,7 @@ _ALWAYS_EMPTY = 50
 _SHARE_EMPTY = 0.25
 _EXHAUSTED = "DeletionBudgetExhausted"
 Machine = tuple[GroupRef, str]
-SECOND_LOOK = "an engine that has just started looks twice before it deletes a machine for its age"
+SECOND_LOOK = "nodewright has just started; it deletes a machine for its age only after a second look at the cluster"
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +47,10 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class DeletionLimits:
-    """How many machines may be deleted within ``window`` seconds (0: any number); ``name`` appears in messages.
+    """How many machines may be deleted within ``window`` seconds (0: no limit); ``name`` appears in messages.
 
-    ``of_group``: how many of one group; a group that is missing there has no limit of its own. ``is_alert``: reaching
-    the limit is an event for the operator.
+    ``of_cluster``: how many of all groups together. ``of_group``: how many of one group; a group that is not a key has
+    no limit of its own. ``is_alert``: reaching the limit is reported as an event.
     """
 
     name: str
@@ -59,9 +62,9 @@ class DeletionLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterLimits:
-    """How many machines of all groups may be deleted within a window: nodes without pods to move, and all others.
+    """How many machines of all groups may be deleted within a window; None: no limit, or not known.
 
-    None: any number, or not known.
+    ``of_empty`` counts nodes without pods to move, ``of_others`` all other deletions.
     """
 
     of_others: int | None = None
@@ -69,11 +72,10 @@ class ClusterLimits:
 
 
 class DeletionBudget:
-    """What may still be deleted in one loop. A machine that never ran is free.
+    """The deletions that one loop may still make. A machine that never ran is not counted.
 
-    A machine that was charged before and still exists is charged once, at the later time.
-
-    ``charged`` is what the next loops must remember, earlier deletions included.
+    A machine that was charged before and still exists is counted once, at the later time. ``charged`` is machine → when
+    its deletion was charged (epoch seconds), earlier loops included; the next loops must remember it.
     """
 
     def __init__(self, state: ClusterState, limits: DeletionLimits, charged: Mapping[Machine, float]) -> None:
@@ -88,7 +90,10 @@ class DeletionBudget:
         return {node.spec.provider_id.lower() for _, node in self._state.observation.snapshot.nodes()}
 
     def take(self, action: DeleteInstances) -> tuple[DeleteInstances | None, HeldBack | None]:
-        """Return the part of the deletion that the budget allows, and the rest with the reason why it waits."""
+        """Return the part of the deletion that the budget allows, and the rest with the reason why it must wait.
+
+        Each is None if it has no machines.
+        """
         allowed = [place for place, machine in enumerate(self._machines(action)) if self._charge(machine)]
         if len(allowed) == len(action.instance_ids):
             return action, None
@@ -96,10 +101,10 @@ class DeletionBudget:
         return (_part(action, allowed) if allowed else None), self._hold_back(_part(action, rest))
 
     def take_whole(self, action: DeleteInstances) -> HeldBack | None:
-        """Charge the whole deletion, or return why all of it waits.
+        """Charge the whole deletion and return None, or return why all of it must wait.
 
-        A deletion larger than the limit is allowed while nothing else is charged: otherwise a large zero-or-max group
-        could never be removed.
+        A deletion larger than the limit is allowed if nothing else is charged: otherwise a large zero-or-max group could
+        never be removed.
         """
         new = [machine for machine in self._machines(action) if machine not in self.charged]
         used, limits = self._used, self._limits
@@ -120,7 +125,7 @@ class DeletionBudget:
         return ((action.group, instance_id) for instance_id in action.instance_ids)
 
     def _charge(self, machine: Machine) -> bool:
-        """Return whether the machine may be deleted; charge it unless it is free."""
+        """Return whether the machine may be deleted; charge it unless it never ran."""
         ref, _ = machine
         if not self._limits.window or self._never_ran(machine):
             return True
@@ -171,7 +176,7 @@ def deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLi
 
 
 def empty_deletion_limits(state: ClusterState, settings: SafetySettings) -> DeletionLimits:
-    """Return the limits of deletions of ready nodes without pods to move. Reaching them is no alert."""
+    """Return the limits of deletions of ready nodes without pods to move. Reaching them is not reported as an event."""
     return DeletionLimits(
         name="deletion budget for empty nodes",
         window=settings.empty_deletion_window,
@@ -193,9 +198,9 @@ def _cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
 
 
 def _empty_cluster_limit(state: ClusterState, settings: SafetySettings) -> int | None:
-    """Return the limit for empty nodes.
+    """Return the limit for empty nodes; None: no limit.
 
-    It is a share of the most nodes seen lately, so that it does not shrink with each deletion.
+    It is a share of the largest recent number of nodes, so that it does not shrink with each deletion.
     """
     if not settings.empty_deletion_window:
         return None
@@ -223,9 +228,9 @@ def _part(action: DeleteInstances, places: list[int]) -> DeleteInstances:
 
 @dataclass(frozen=True, kw_only=True)
 class ChargedDeletions:
-    """Machine → when its deletion was requested (epoch seconds), as far as it still counts.
+    """Machine → when its deletion was requested (epoch seconds), for deletions that the budgets still count.
 
-    ``empty``: nodes without pods.
+    ``empty`` holds those of nodes without pods to move, ``deletions`` all others.
     """
 
     deletions: Mapping[Machine, float]
@@ -234,10 +239,10 @@ class ChargedDeletions:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteGate:
-    """Decides which planned writes are made now. ``paused`` says why no write may be made; empty: writes are allowed.
+    """Decides which planned writes are made now. ``paused`` is the reason why no write may be made; empty: none.
 
-    ``has_looked`` is false in the first loop of an engine: how long a machine has been without a node is then known
-    from saved memory alone, which never authorises a deletion.
+    ``paused_until`` is in epoch seconds. ``has_looked`` is false in the first loop of a process: then only saved memory
+    says how long a machine has been without a node, and saved memory never authorises a deletion.
     """
 
     settings: SafetySettings = field(default_factory=SafetySettings)
@@ -292,7 +297,7 @@ def _as_planned(removals: Sequence[NodeRemoval], state: ClusterState) -> DeleteI
 
 
 def _reduced(report: ScaleDownReport, removals: tuple[NodeRemoval, ...]) -> ScaleDownReport:
-    """Return the report with only these removals, and the result that follows."""
+    """Return the report with only these removals and the result for them."""
     none_left = report.removals and not removals
     return replace(report, removals=removals, result=ScaleDownResult.NO_NODE_DELETED if none_left else report.result)
 
@@ -300,9 +305,9 @@ def _reduced(report: ScaleDownReport, removals: tuple[NodeRemoval, ...]) -> Scal
 def _within(
     budget: DeletionBudget, removals: Sequence[NodeRemoval], state: ClusterState
 ) -> tuple[tuple[NodeRemoval, ...], list[HeldBack]]:
-    """Return the removals that the budget allows, and the held-back rest.
+    """Return the removals that the budget allows, and the deletions that are held back.
 
-    A zero-or-max group goes as a whole or not at all.
+    The nodes of a zero-or-max group are removed together or not at all.
     """
     waiting: list[HeldBack] = []
     refused: set[str] = set()

@@ -1,9 +1,9 @@
-"""Compares what happened to the cluster with what was planned here, loop by loop.
+"""Compares the actions of another autoscaler with the plans of this one, loop by loop.
 
-Another autoscaler cannot be asked; it is seen at its work: target sizes that grow, nodes that get its taint. For each
-growth that it decided upon we plan once more, in the picture of the loop before, as if the growth had not happened:
-then both autoscalers have planned on the same cluster, regardless of which was faster. What only we want is told when it has been wanted for so
-long that the other one must have seen it too.
+The other autoscaler cannot be queried. Its actions are observed: target sizes that grow, nodes that get its taint. For
+each growth that it made, nodewright plans once more with the snapshot of the loop before, as if the growth had not
+happened. Both autoscalers have then planned on the same cluster, regardless of which was faster. Growth that only
+nodewright wants is reported once it has been wanted for so long that the other autoscaler must have seen the need too.
 """
 
 from collections import Counter

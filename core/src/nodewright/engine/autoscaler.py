@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from nodewright.actuation import CloudWriter, EventFilter, Inbox, WriteGate, alerts, draw_events, loss_of_state
+from nodewright.actuation import (
+    CloudWriter,
+    EventFilter,
+    Inbox,
+    WriteGate,
+    loop_events,
+    saved_state_events,
+    violation_events,
+)
 from nodewright.actuation.actuator import Actuator, ActuatorPorts
 from nodewright.actuation.cloud_writes import CloudWriteRules, WriteOutcome
 from nodewright.actuation.events import buffer_events
@@ -220,7 +228,11 @@ class Autoscaler:
         self._status_writer.call_providers(plan.provisioning, self._loop_name)
         self._status_writer.write_results(plan.provisioning, step.outcomes)
         self._has_looked = self._has_looked or not step.problem
-        events = [*loss_of_state(self._warning), *alerts(step.violations), *draw_events(state, plan, step.outcomes)]
+        events = [
+            *saved_state_events(self._warning),
+            *violation_events(step.violations),
+            *loop_events(state, plan, step.outcomes),
+        ]
         events += [*buffer_events(plan, step.outcomes), *self._status_writer.take_events()]
         for event in self._filter.pass_through(events, now):
             self._world.events.record(event)

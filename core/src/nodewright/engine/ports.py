@@ -18,11 +18,11 @@ from nodewright.actuation import (
 )
 from nodewright.clusterstate.memory import Memory
 from nodewright.model.write_fence import WriteFence
-from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
+from nodewright.observe.ports import ClusterObservation, ClusterReader, ProviderReads
 
 __all__ = [
     "AuditSink",
-    "ClusterPicture",
+    "ClusterObservation",
     "ClusterPort",
     "ClusterReader",
     "ClusterWrites",

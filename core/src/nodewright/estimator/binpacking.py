@@ -19,7 +19,7 @@ from nodewright.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Template:
-    """The node that a group would add, and the pods (of DaemonSets, static pods) that it starts with."""
+    """The node that a group would add, and the DaemonSet pods and static pods that it starts with."""
 
     node: Node
     pods: tuple[Pod, ...] = ()
@@ -28,9 +28,9 @@ class Template:
 class Estimate:
     """Result of an estimate. The lists of pods are built when they are first read.
 
-    ``pods`` are all pods helped, including those on existing nodes; ``helped`` counts them by class. ``packing`` lists
-    the pods of each new node; an unused node has none. ``new_nodes`` counts new nodes with pods. ``node_count`` counts
-    as CA does, including existing nodes that took a pod in place of a new node. ``is_partial``: the time limit passed
+    ``pods`` are all pods that found a place, including those on existing nodes; ``helped`` counts them by class.
+    ``packing`` lists the pods of each new node; an unused node has none. ``new_nodes`` counts new nodes with pods.
+    ``node_count`` counts as CA does: it includes existing nodes that took a pod. ``is_partial``: the time limit passed
     before all pods had been tried.
     """
 
@@ -65,8 +65,8 @@ def estimate(
     """Pack the pod groups on new nodes. The snapshot is forked, never changed.
 
     ``limit`` is a node limit as ``limits.node_limit`` returns it. ``is_over`` returns whether the time limit has passed.
-    With ``fastpath`` (CA: --fastpath-binpacking-enabled) the group for which this saves most is packed last: one node
-    is filled, and multiplied.
+    With ``fastpath`` (CA: --fastpath-binpacking-enabled) the group with the largest saving is packed last: one node is
+    filled pod by pod, and the number of nodes is computed from it.
     """
     budget = NodeBudget(limit, is_over)
     packing = Packing(snapshot, template.node, template.pods, budget)
@@ -80,7 +80,7 @@ def estimate(
 
 
 def decreasing(groups: Iterable[PodGroup], node: Node) -> list[PodGroup]:
-    """Return the groups by the share of the template that one pod requests, largest first; ties keep their order."""
+    """Return the groups sorted by the share of ``node`` that one pod requests, largest first; ties keep their order."""
     share = share_of(node)
     return sorted(groups, key=lambda group: share(group.pod_class), reverse=True)
 
@@ -117,7 +117,7 @@ def _merged(groups: Iterable[PodGroup]) -> list[PodGroup]:
 
 
 def _singly(group: PodGroup) -> list[PodGroup]:
-    """Split a group of single pods into one group for each pod, as CA sees them."""
+    """Split a group of single pods into one group for each pod, as CA groups them."""
     return [PodGroup(group.pod_class, [pod], alone=True) for pod in group.pods] if group.alone else [group]
 
 

@@ -22,8 +22,8 @@ def node_limit(thresholds: Iterable[int]) -> int:
 class NodeBudget:
     """Counts the nodes that one estimate adds, and refuses those above the limit.
 
-    Once ``is_over()`` is true no nodes are granted and ``was_late`` is set. ``is_exhausted``: the last call of ``grant``
-    returned less than was wanted.
+    Once ``is_over()`` is true, no nodes are granted and ``was_late`` is set. ``is_exhausted``: the last call of ``grant``
+    returned less than ``wanted``.
     """
 
     def __init__(self, limit: int, is_over: IsOver = never) -> None:

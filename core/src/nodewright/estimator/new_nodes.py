@@ -1,4 +1,4 @@
-"""The nodes that an estimate adds: what is free on each (in numpy columns or plain numbers), and which pods are there."""
+"""The nodes that an estimate adds: the free amounts on each (numpy columns or plain numbers), and the pods on each."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,19 +15,20 @@ from nodewright.snapshot.pod_class import PodClass
 from nodewright.snapshot.requests import PODS
 
 _UNLIMITED = int(np.iinfo(np.int64).max)
-# Return how much of a resource is free on each of the first nodes.
+# Takes the name of a resource; returns how much of it is free on each of the first nodes.
 ReadFree = Callable[[str], Ints]
-# Stands for the request of a resource that a pod does not request. It is not 0, since the free amount of a node can be
-# negative: its daemon pods may request more than it has.
+# The request of a pod for a resource that it does not request. It is not 0, because the free amount of a node can be
+# negative: its DaemonSet pods may request more than it has.
 _NOTHING, _MAX = -(2**63), 2**63
 _ONE = [1]
 
 
 class NewNodes:
-    """Copies of one template, by index. The column of a resource is made when it is first read.
+    """Copies of one template, by index. The column of a resource is built when it is first read.
 
-    ``empty`` is what a copy has free of each resource before a pending pod is on it, ``pods`` included. ``turn`` is the
-    index at which the next scan for a place begins: the one after the node that the last scan chose.
+    ``empty`` is the amount of each resource that is free on a copy without pending pods; the resource ``pods`` is the
+    number of free pod slots. ``turn`` is the index at which the next scan for a place begins: the one after the node
+    that the last scan chose.
     """
 
     def __init__(self, empty: Mapping[str, int]) -> None:
@@ -63,7 +64,7 @@ class NewNodes:
         return added
 
     def reread(self, count: int, read: ReadFree) -> None:
-        """Drop the columns: the first ``count`` nodes got pods elsewhere, and ``read`` returns what is free there."""
+        """Drop the columns: pods were placed on the first ``count`` nodes in the fork; ``read`` returns the free amounts."""
         self._buffers, self._free, self._reread = {}, {}, (count, read)
 
     def room_when_empty(self, pod_class: PodClass) -> int:
@@ -92,7 +93,7 @@ class NewNodes:
         return found
 
     def take(self, pod_class: PodClass, indices: Ints | int, counts: Ints | int) -> None:
-        """Subtract what pods on these (distinct) nodes use."""
+        """Subtract the amounts that ``counts[i]`` pods use on each of these (distinct) nodes."""
         self.column(PODS)[indices] -= counts
         for name, held in pod_class.placed_requests.items():
             self.column(name)[indices] -= counts * held
@@ -121,7 +122,7 @@ class NewNodes:
 
 
 def demands(pod_class: PodClass) -> Iterator[tuple[str, int, int]]:
-    """Yield each resource with what a pending pod requests of it and what a placed one uses; ``pods`` comes first."""
+    """Yield (resource, amount that a pending pod requests, amount that a placed pod uses); ``pods`` comes first."""
     yield PODS, 1, 1
     placed = pod_class.placed_requests
     for name, amount in pod_class.requests.items():
@@ -129,10 +130,11 @@ def demands(pod_class: PodClass) -> Iterator[tuple[str, int, int]]:
 
 
 class OpenNodes:
-    """The new nodes in plain Python numbers, for pods that are all different: for one pod a numpy call is slower.
+    """The new nodes in plain Python numbers, for pods that are all different: for a single pod numpy is slower.
 
     A node is open while it has a free pod slot and at least the smallest cpu and memory request seen so far. Pods come
-    in decreasing order, so few nodes are open, and only these are looked at. ``settle`` writes the result to ``nodes``.
+    in decreasing order, so few nodes are open, and only open nodes are scanned. ``settle`` writes the result to
+    ``nodes``.
     """
 
     def __init__(self, nodes: NewNodes, classes: Sequence[PodClass]) -> None:
@@ -200,12 +202,12 @@ class OpenNodes:
             self._file(index)
 
     def _reopen(self, closed: list[tuple[int, int]], least: int) -> None:
-        """File closed nodes anew that have ``least``, which a pod now requests and none before it requested less."""
+        """Open the closed nodes that have ``least``, the smallest request so far."""
         while closed and -closed[0][0] >= least:
             self._file(heappop(closed)[1])
 
     def _file(self, index: int) -> None:
-        """File a node as open, or by what it lacks; drop a node without a free pod slot for good."""
+        """Add a node to the open nodes, or to the heap of the resource that it lacks; drop one without a free pod slot."""
         cpu, memory = self._cpu[index], self._memory[index]
         if cpu < self._least_cpu:
             heappush(self._lack_cpu, (-cpu, index))
@@ -231,7 +233,7 @@ class PlacedOnNew(NamedTuple):
 
 
 class Placements:
-    """The pods that an estimate has found a place for: on new nodes, by the node's index, and elsewhere."""
+    """The pods for which an estimate has found a place: on new nodes, by the node's index, and elsewhere."""
 
     def __init__(self) -> None:
         self._on_new: list[PlacedOnNew] = []
@@ -250,7 +252,7 @@ class Placements:
         self._elsewhere.append((pod_class, pods))
 
     def take_new(self) -> Iterator[PlacedOnNew]:
-        """Return what was placed on new nodes since the last call."""
+        """Return the placements on new nodes since the last call."""
         taken, self._taken = self._taken, len(self._on_new)
         return iter(self._on_new[taken:])
 

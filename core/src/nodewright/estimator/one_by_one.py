@@ -20,8 +20,8 @@ from nodewright.snapshot.snapshot import Snapshot
 class ForkWithNewNodes:
     """A fork of the snapshot with the new nodes, and the pods on them, after the existing nodes.
 
-    It is forked when it is first needed; each call of ``snapshot`` adds what was placed since the last one. ``first`` is
-    the row of the first new node.
+    The fork is made when it is first needed; each call of ``snapshot`` adds the pods placed since the last call.
+    ``first`` is the row of the first new node.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ForkWithNewNodes:
 
     @property
     def known(self) -> Snapshot:
-        """Return the snapshot that knows which pods repel others: the fork if there is one."""
+        """Return the snapshot that knows which pods have anti-affinity: the fork if it exists, else the real one."""
         return self._real if self._fork is None else self.snapshot()
 
     def snapshot(self) -> Snapshot:
@@ -59,11 +59,11 @@ class ForkWithNewNodes:
         return fork
 
     def is_unused(self, row: int) -> bool:
-        """Return whether a new node has no pods but its daemon pods."""
+        """Return whether a new node has no pods except DaemonSet pods and static pods."""
         return int(self.snapshot().free[row, self._real.vocabulary.resources[PODS]]) == self._nodes.offers(PODS)
 
     def read(self, resource: str) -> Ints:
-        """Return how much of a resource is free on each new node; one 0 if no node offers it."""
+        """Return how much of a resource is free on each new node; an array of a single 0 if no node offers it."""
         fork = self.snapshot()
         column = fork.vocabulary.resources.get(resource)
         if column is None:
@@ -72,7 +72,7 @@ class ForkWithNewNodes:
         return fork.free[self.window, column]
 
     def admits(self, pod_class: PodClass) -> bool:
-        """Return whether a new node accepts pods of a plain class, apart from amounts. This needs no fork."""
+        """Return whether a new node accepts pods of a plain class, regardless of amounts. This needs no fork."""
         key = static_key(pod_class)
         known = self._admitted.get(key)
         if known is None:
@@ -86,7 +86,8 @@ class ForkWithNewNodes:
 class OneByOne:
     """Places pods on the new nodes of a fork, and adds nodes for pods without a place.
 
-    ``scans``: the template is schedulable. CA never scans copies of an unschedulable one: only the last copy is tried.
+    ``scans``: the template is schedulable. Copies of an unschedulable template are never scanned, as in CA: only the
+    last copy is tried.
     """
 
     def __init__(

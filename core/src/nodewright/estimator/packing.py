@@ -1,4 +1,4 @@
-"""Put pods on new nodes, class by class: by arithmetic where amounts decide, with predicates where they must."""
+"""Place pods on new nodes, class by class: by arithmetic where only amounts decide, with predicates elsewhere."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -21,9 +21,9 @@ from nodewright.snapshot.pod_class import PodClass, is_restricted, per_class
 from nodewright.snapshot.requests import PODS, node_amounts
 from nodewright.snapshot.snapshot import Snapshot
 
-# From so many single-pod groups on, copying the columns into plain Python numbers is faster than numpy calls.
+# From this number of single-pod groups on, copying the columns into plain Python numbers is faster than numpy calls.
 _MANY = 16
-# Return, for rows of a snapshot, how many more pods of one class each row takes.
+# Takes a snapshot and a slice of its rows; returns how many more pods of one class each row takes.
 RoomPerNode = Callable[[Snapshot, slice], Ints]
 
 
@@ -52,12 +52,12 @@ class Packing:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """Return all pods helped, those on existing nodes last."""
+        """Return all pods that found a place, those on existing nodes last."""
         return self._placed.pods()
 
     @property
     def helped(self) -> dict[PodClass, int]:
-        """Return how many pods of each class are helped."""
+        """Return how many pods of each class found a place."""
         return self._placed.by_class()
 
     @property
@@ -142,7 +142,7 @@ class Packing:
                 self._turn_after(added, per_node, start - before)
 
     def _turn_after(self, added: range, per_node: int, placed: int) -> None:
-        """Set the scan position as CA has it for single-pod groups: it scans for each pod but the first of a new node."""
+        """Set the scan position as CA does for single-pod groups: it scans for each pod except the first of a new node."""
         on_last = placed - per_node * (len(added) - 1)
         if on_last > 1:
             self._nodes.turn = added.stop
@@ -162,7 +162,7 @@ class Packing:
         return self._deal(pod_class, pods, indices, nodes.room(pod_class, indices)) if len(indices) else 0
 
     def _deal(self, pod_class: PodClass, pods: Sequence[Pod], indices: Ints, room: Ints) -> int:
-        """Deal pods round-robin to the nodes ``indices``, of which each has ``room`` for at least one; return how many."""
+        """Deal pods round-robin to the nodes ``indices``, which have ``room`` for at least one each; return how many."""
         first = None
         if len(indices) == 1:
             served, counts = indices, np.minimum(room, len(pods))
@@ -218,7 +218,7 @@ class Packing:
                 self._turn_after(range(added.start, len(nodes)), per_node, start - before)
 
     def _deal_local(self, pod_class: PodClass, pods: Sequence[Pod], room: RoomPerNode) -> int:
-        """Put such pods on the new nodes added so far, round-robin; return how many."""
+        """Place pods of such a class on the new nodes added so far, round-robin; return how many."""
         window, first = self._fork.window, self._fork.first
         if not self._scans:
             window = slice(max(window.stop - 1, first), window.stop)
@@ -228,7 +228,7 @@ class Packing:
 
 
 def _when_empty(node: Node, daemons: Sequence[PodClass]) -> dict[str, int]:
-    """Return what a copy of the template has free once its daemon pods are on it."""
+    """Return the free amounts of a copy of the template with its DaemonSet pods."""
     free = {PODS: 0, **node_amounts(node.allocatable)}
     for daemon in daemons:
         for name, amount in ((PODS, 1), *daemon.placed_requests.items()):
@@ -264,7 +264,7 @@ def _find_room_per_node(snapshot: Snapshot, pod_class: PodClass, first: int) -> 
 
 @per_class
 def _is_local(pod_class: PodClass) -> bool:
-    """Return whether a placed pod of the class leaves the room on other nodes as it is (except for a spread's minimum)."""
+    """Return whether a placed pod of the class does not change the room on other nodes (except for a spread's minimum)."""
     spec, terms = pod_class.spec, terms_of(pod_class)
     keys = [term.key for term in terms.anti_affinity]
     hard = (one for one in spec.topology_spread_constraints if one.when_unsatisfiable == "DoNotSchedule")

@@ -6,7 +6,7 @@ from nodewright.snapshot.column import Ints
 
 
 def round_robin(capacities: Ints, pods: int, start: int) -> tuple[Ints, int]:
-    """Deal identical pods to nodes in turn, from index ``start`` round and round, while a node has room.
+    """Deal identical pods to nodes, one pod a node in each round, beginning at index ``start``, while a node has room.
 
     ``capacities`` is how many more pods each node takes. Return how many pods each node got, and the index after the
     last node that got one (``start`` if no pod was placed).

@@ -1,4 +1,4 @@
-"""Choose an option with a chain of expanders; here are also those that look at the options only."""
+"""Choose an option with a chain of expanders. The expanders most-pods, least-nodes and least-waste are here too."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ Filter = Callable[[Sequence[Option]], list[Option]]
 
 @dataclass(frozen=True, kw_only=True)
 class ExpanderContext:
-    """What expanders know besides the options.
+    """The values that expanders read besides the options.
 
-    ``priorities`` is the text of the priority expander's ConfigMap; None: there is none.
+    ``priorities`` is the text of the priority expander's ConfigMap; None: the ConfigMap does not exist.
     """
 
     unit_prices: UnitPrices
@@ -27,7 +27,10 @@ class ExpanderContext:
 def choose(
     options: Sequence[Option], expanders: Sequence[str], context: ExpanderContext, random: Random
 ) -> Option | None:
-    """Return the option that the chain of expanders prefers, at random among those left; None without options."""
+    """Return the option that the chain of expanders prefers; None without options.
+
+    If the chain leaves several options, one of them is chosen at random.
+    """
     left = list(options)
     for name in expanders:
         if name == "random" or len(left) <= 1:
@@ -46,7 +49,7 @@ def _filter(name: str, context: ExpanderContext) -> Filter:
 
 
 def _priorities(text: str | None) -> dict[int, list[str]]:
-    """Parse the priorities. Without a list, or with an invalid one, all groups have the same priority (as in CA)."""
+    """Parse the priorities. If they are missing or invalid all groups have the same priority, as in CA."""
     try:
         return parse_priorities(text) if text is not None else {}
     except ConfigError:

@@ -1,4 +1,4 @@
-"""An option: one group that could grow, by how much, and which pods that would help."""
+"""A scale-up option: a group that could grow, by how many nodes, and the pods that this would help."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from nodewright.model.pod import Pod
 class Option:
     """Grow one group by ``node_count`` nodes like ``node``; ``pods`` are the pending pods that this helps.
 
-    ``hourly_price`` is USD for one node; None: unknown. ``requested`` is what all pods together request, by resource, in
-    millicores and bytes. ``exists``: the group exists and need not be created first.
+    ``hourly_price`` is in USD for one node; None: unknown. ``requested`` is the sum of the pods' requests: ``cpu`` in
+    millicores, ``memory`` in bytes. ``exists``: the group exists; if false it must be created first.
     """
 
     group: GroupRef

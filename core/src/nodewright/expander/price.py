@@ -7,19 +7,22 @@ from math import tanh
 from nodewright.expander.option import Option
 
 _MIB = 2**20
-# Resources of a stand-by pod, added to price and work: without it, tiny requests would be divided by almost zero.
+# Resources of a stand-by pod. They are added to price and work, so that a price is never divided by almost zero.
 _STANDBY = {"cpu": 500, "memory": 500 * _MIB}
 _GPU_UNFITNESS = 1000.0
 # Factor on the cost of an option whose group must be created first.
 _NOT_EXISTING = 2.0
-# (nodes in the cluster, cores): up to this cluster size, a node of so many cores is preferred.
+# (nodes in the cluster, cores): up to this cluster size a node with this number of cores is preferred.
 _PREFERRED_CORES = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))
 _LARGEST_PREFERRED_CORES = 32
 
 
 @dataclass(frozen=True)
 class UnitPrices:
-    """The cheapest group's price of a millicore and of a byte, in USD an hour; half of a node's price is for its cpu."""
+    """The price of a millicore and of a byte of memory in the cheapest group, in USD an hour.
+
+    Half of a node's price counts for its cpu, the other half for its memory.
+    """
 
     millicore: float
     byte: float
@@ -39,7 +42,7 @@ def find_unit_prices(nodes: Iterable[tuple[float, int, int]]) -> UnitPrices:
 def cheapest(options: Sequence[Option], units: UnitPrices, cluster_nodes: int) -> list[Option]:
     """Return the options with the lowest price per unit of work.
 
-    Options without a price are left out. If no option has a price all are returned: unknown prices stop no scale-up.
+    Options without a price are left out. If no option has a price, all are returned: unknown prices stop no scale-up.
     """
     scores = [(option, _score(option, units, cluster_nodes)) for option in options]
     lowest = min((score for _, score in scores if score is not None), default=None)

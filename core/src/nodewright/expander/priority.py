@@ -36,11 +36,11 @@ def priority_problem(text: str | None) -> str:
     Without a usable list all groups have the same priority.
     """
     if text is None:
-        return f"ConfigMap {CONFIG_MAP} is not there: the expander priority wants all groups alike"
+        return f"there is no ConfigMap {CONFIG_MAP}: the priority expander prefers no group"
     try:
         parse_priorities(text)
     except ConfigError as error:
-        return f"{error}: the expander priority wants all groups alike"
+        return f"{error}: the priority expander prefers no group"
     return ""
 
 
@@ -67,4 +67,4 @@ def _compiled(pattern: str) -> "re2._Regexp":
     try:
         return re2.compile(pattern, options=_QUIET)
     except re2.error as error:
-        raise ConfigError(f"{CONFIG_MAP}: {pattern!r} is no regular expression") from error
+        raise ConfigError(f"{CONFIG_MAP}: {pattern!r} is not a valid regular expression") from error

@@ -1,6 +1,6 @@
-"""All reads of the cluster and the clouds, once a loop."""
+"""Read the cluster and the clouds, once in each loop."""
 
 from nodewright.observe.observer import Observer
-from nodewright.observe.ports import ClusterPicture, ClusterReader, ProviderReads
+from nodewright.observe.ports import ClusterObservation, ClusterReader, ProviderReads
 
-__all__ = ["ClusterPicture", "ClusterReader", "Observer", "ProviderReads"]
+__all__ = ["ClusterObservation", "ClusterReader", "Observer", "ProviderReads"]

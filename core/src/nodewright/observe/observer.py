@@ -1,4 +1,4 @@
-"""All reads of one loop, each made once."""
+"""Make all reads of one loop: first the cluster, then each provider."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -33,28 +33,28 @@ class Observer:
         outcomes: Collection[Outcome] = (),
         removing: Mapping[str, Removing] | None = None,
     ) -> tuple[Observation, str]:
-        """Return the observation at ``now``, and why it must not be acted upon (empty: it may).
+        """Return the observation at ``now`` (epoch seconds), and why nothing may be done because of it (empty: it may).
 
-        The cluster is read before the clouds: a machine that becomes a node in between counts as upcoming. In the
-        other order its node would belong to no group. Raises KubeApiError.
+        The cluster is read before the clouds: a machine that becomes a node in between counts as upcoming. In the other
+        order its node would belong to no group. Raise KubeApiError if the cluster cannot be read.
         """
-        picture = self._cluster.read(now)
+        observed = self._cluster.read(now)
         providers, groups = self._read_clouds(now, memory, outcomes)
         seen = Observation(
             now=now,
-            snapshot=picture.snapshot,
-            pending=picture.pending,
+            snapshot=observed.snapshot,
+            pending=observed.pending,
             groups=groups,
             providers=providers,
-            daemon_sets=picture.daemon_sets,
-            priorities=picture.priorities,
-            workloads=picture.workloads,
+            daemon_sets=observed.daemon_sets,
+            priorities=observed.priorities,
+            workloads=observed.workloads,
             removing=removing or {},
-            provisioning=picture.provisioning,
-            quotas=picture.quotas,
-            buffers=picture.buffers,
+            provisioning=observed.provisioning,
+            quotas=observed.quotas,
+            buffers=observed.buffers,
         )
-        return seen, picture.problem
+        return seen, observed.problem
 
     def _read_clouds(
         self, now: float, memory: Memory, outcomes: Collection[Outcome]
@@ -79,10 +79,10 @@ def _is_deleted(outcome: Outcome) -> bool:
 
 
 def find_in_flight(memory: Memory, outcomes: Iterable[Outcome]) -> frozenset[GroupRef]:
-    """Return the groups whose provider must not answer from a cache.
+    """Return the groups that the provider must read from the cloud, not from a cache.
 
-    Their machines are requested, failing, or not nodes yet, or the group was written to since the last loop, possibly
-    with an unknown outcome.
+    Such a group has machines that are requested, failed or are not nodes yet, or it was written to since the last loop,
+    possibly with an unknown outcome.
     """
     written = {outcome.action.group for outcome in outcomes}
     failing = {ref for ref, _ in memory.seen_failures}

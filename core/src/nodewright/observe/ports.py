@@ -25,12 +25,13 @@ from nodewright.spec.hooks import CloudProvisioningClass
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterPicture:
-    """The Kubernetes side of the world, at one moment.
+class ClusterObservation:
+    """The Kubernetes objects of the cluster at one moment.
 
-    ``snapshot`` holds every node and the pods on it, bound or nominated, without those that ended; it belongs
-    to the reader of the picture. ``pending`` are pods without a node, in arrival order. ``priorities`` is the
-    priority expander's text. ``problem`` says why the picture cannot be acted upon; empty: it can.
+    ``snapshot`` holds every node and the pods on it, bound or nominated, without those that ended; the caller owns it
+    and may change it. ``pending`` are pods without a node, in arrival order. ``priorities`` is the text of the priority
+    expander's ConfigMap; None: there is none. ``problem`` is the reason why nothing may be done because of this
+    observation; empty: it may.
     """
 
     snapshot: Snapshot
@@ -45,14 +46,14 @@ class ClusterPicture:
 
 
 class ClusterReader(Protocol):
-    """The cluster as the API server tells it."""
+    """Reads the cluster from the API server."""
 
-    def read(self, now: float) -> ClusterPicture:
-        """Return the cluster as of ``now`` (epoch seconds). Raises KubeApiError if it cannot be read at all."""
+    def read(self, now: float) -> ClusterObservation:
+        """Return the cluster at ``now`` (epoch seconds). Raise KubeApiError if it cannot be read."""
 
 
 class ProviderReads(Protocol):
-    """The reads of one provider; each raises ProviderError. None stands for "not supported"."""
+    """The reads of one provider; each may raise ProviderError. None means "not supported"."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Read one provider. An error of one group makes that group unknown, and no other."""
+"""Read one provider. If the reads of one group fail, only the sizes of this group are unknown."""
 
 import math
 from collections.abc import Callable
@@ -21,15 +21,15 @@ _HOUR = 3600.0
 KEPT_SECONDS = 300.0
 NOT_LISTED = "its provider does not list it any more"
 
-# How many seconds templates, options and prices are kept: they change seldom, and cost three of a group's six reads.
+# For how many seconds templates, options and prices are kept. They seldom change, and are three of a group's six reads.
 FACTS_SECONDS = 300.0
 
 
 @dataclass
 class _Facts:
-    """What changes seldom about a group; ``node`` is built from ``template``.
+    """The properties of a group that seldom change; ``node`` is built from ``template``.
 
-    ``seen`` is the group as it was last described from these facts.
+    ``read_again_at`` is in epoch seconds. ``seen`` is the last ``GroupSeen`` that was built from these facts.
     """
 
     group: NodeGroup
@@ -55,9 +55,9 @@ class _Facts:
 
 
 class ProviderWatch:
-    """Reads one provider, and remembers what changes seldom, also for when the provider cannot be read.
+    """Reads one provider, and caches the properties that seldom change.
 
-    ``kept_seconds`` is how long a group that is not listed any more counts as unreadable.
+    A group that the provider no longer lists counts as unreadable for ``kept_seconds``, then as deleted.
     """
 
     def __init__(self, provider: ProviderReads, defaults: GroupOptions, kept_seconds: float) -> None:
@@ -78,7 +78,10 @@ class ProviderWatch:
     def read(
         self, wanted: frozenset[str], last_known: dict[GroupRef, GroupSeen], now: float
     ) -> tuple[ProviderSeen, dict[GroupRef, GroupSeen]]:
-        """Return the provider and its groups. If it cannot be refreshed, return the groups it last had, all unknown."""
+        """Return the provider and its groups. If it cannot be refreshed, return its last known groups without sizes.
+
+        ``wanted`` are ids of groups that must be read from the cloud, not from a cache.
+        """
         try:
             self._provider.refresh(wanted)
             groups = self._provider.node_groups()
@@ -94,14 +97,14 @@ class ProviderWatch:
     def _missing(
         self, last_known: dict[GroupRef, GroupSeen], found: dict[GroupRef, GroupSeen], now: float
     ) -> dict[GroupRef, GroupSeen]:
-        """Return groups that were there and are not listed, for a limited time, so that what is known of them is kept."""
+        """Return the groups that were listed lately and are not now, so that the memory about them is kept for a while."""
         since = self._missing_since
         self._missing_since = {ref: since.get(ref, now) for ref in last_known if ref not in found}
         kept = (ref for ref, at in self._missing_since.items() if now < at + self._kept_seconds)
         return {ref: _unknown(last_known[ref], NOT_LISTED) for ref in kept}
 
     def _facts_of(self, group: NodeGroup) -> _Facts:
-        """Return the facts of the group; all of them are read again when the group itself has changed."""
+        """Return the facts of the group. If the listed group has changed, all facts are read again."""
         held = self._facts.get(group.id)
         if held is None:
             return _Facts(group, GroupRef(self.name, group.id), self._provider.capabilities(group))
@@ -111,7 +114,7 @@ class ProviderWatch:
         return held
 
     def _describe(self) -> ProviderSeen:
-        """Return what the provider says about itself; on an error the last answers stay."""
+        """Return the provider's description of itself; after an error, the last one."""
         provider, held = self._provider, self._seen
         try:
             return ProviderSeen(
@@ -130,7 +133,7 @@ class ProviderWatch:
 
     def _group(self, group: NodeGroup, now: float) -> GroupSeen:
         provider, facts = self._provider, self._facts[group.id]
-        problem = self._learn(group, facts, now) if facts.read_again_at <= now else ""
+        problem = self._refresh_facts(group, facts, now) if facts.read_again_at <= now else ""
         try:
             target = provider.target_size(group.id)
             instances = provider.instances(group.id)
@@ -150,24 +153,24 @@ class ProviderWatch:
         facts.seen = None if problem else seen
         return seen
 
-    def _learn(self, group: NodeGroup, facts: _Facts, now: float) -> str:
-        """Read the facts that are out of date; return what went wrong, empty if nothing did."""
+    def _refresh_facts(self, group: NodeGroup, facts: _Facts, now: float) -> str:
+        """Read the facts of the group; return the errors as one text, empty if there were none."""
         problems: list[str] = []
 
-        def ask(question: Callable[[], T], held: T) -> T:
+        def read_or_keep(read: Callable[[], T], held: T) -> T:
             try:
-                return question()
+                return read()
             except ProviderError as error:
                 problems.append(_message(error))
                 return held
 
         provider, group_id = self._provider, group.id
         before = (facts.template, facts.options, facts.hourly_price)
-        template = ask(lambda: provider.template_node(group_id), facts.template)
+        template = read_or_keep(lambda: provider.template_node(group_id), facts.template)
         if template is not None and template != facts.template:
             facts.template, facts.node = template, make_template_node(facts.ref, template)
-        facts.options = ask(lambda: provider.group_options(group_id, self._defaults), facts.options)
-        facts.hourly_price = ask(lambda: provider.node_price(group_id, now, now + _HOUR), facts.hourly_price)
+        facts.options = read_or_keep(lambda: provider.group_options(group_id, self._defaults), facts.options)
+        facts.hourly_price = read_or_keep(lambda: provider.node_price(group_id, now, now + _HOUR), facts.hourly_price)
         facts.read_again_at = now if problems else now + FACTS_SECONDS
         if before != (facts.template, facts.options, facts.hourly_price):
             facts.seen = None

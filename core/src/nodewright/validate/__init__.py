@@ -1,4 +1,4 @@
-"""An independent check of a plan before it is carried out; shares no code with the planner."""
+"""Check a plan independently before it is carried out. This package shares no code with the planner."""
 
 from nodewright.validate.actions import PlanViolation, check_actions
 from nodewright.validate.evidence import NodesOfMachines

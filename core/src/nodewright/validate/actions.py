@@ -1,6 +1,6 @@
 """Check planned cloud writes before they are made.
 
-The check is written from the rules alone, over plain nodes and pods: it shares no code with the planner.
+The check is written from the rules alone, over plain nodes and pods. It shares no code with the planner.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class PlanViolation:
 
 
 def check_actions(seen: Observation, actions: Sequence[Planned], settings: Settings) -> tuple[PlanViolation, ...]:
-    """Return every violation of sizes, limits and identities; none for a sound plan."""
+    """Return every violation of sizes, limits and identities; empty if the plan is correct."""
     sequence = _ActionSequence(seen, settings)
     found = [PlanViolation(action, rule) for action in actions for rule in sequence.follow(action)]
     growth = [
@@ -54,9 +54,10 @@ def check_actions(seen: Observation, actions: Sequence[Planned], settings: Setti
 
 
 class _ActionSequence:
-    """Groups, their target sizes and machines as one action after the other leaves them.
+    """The groups with their target sizes and machines, updated after each action of a plan.
 
-    CA asks for decreases without checking whether machines exist for them: clouds refuse those.
+    CA requests decreases without a check whether the machines exist; the cloud then refuses. Under
+    ``_leaves_refusing_to_cloud`` such decreases are no violation.
     """
 
     def __init__(self, seen: Observation, settings: Settings) -> None:
@@ -72,11 +73,11 @@ class _ActionSequence:
         self._hedged = 0
 
     def follow(self, action: Planned) -> list[str]:
-        """Return the rules that the action breaks; for later actions it counts as done."""
+        """Return the rules that the action breaks, and apply its effect for the check of later actions."""
         if isinstance(action, CreateNodeGroup):
             broken = list(broken_by_creation(self._seen, self.groups, action, self._settings))
             if not broken:
-                self.groups[action.group], self._targets[action.group] = as_made(self._seen, action), 0
+                self.groups[action.group], self._targets[action.group] = created_group(self._seen, action), 0
             return broken
         broken = list(self._broken_rules(action))
         group = self.groups.get(action.group)
@@ -100,32 +101,32 @@ class _ActionSequence:
             if self._settings.policy.spares_machines_that_ran:
                 yield from self._nodes.broken_by(action, self._seen.now - group.options.max_node_startup_seconds)
         elif not action.target < target:
-            yield "a decrease that does not decrease"
+            yield "the target of a decrease is not below the present target"
         elif action.target < self._there(group) and not self._leaves_refusing_to_cloud:
             yield f"a target of {action.target} is below the {self._there(group)} machines that exist"
 
     def _broken_by_hedge(self, group: GroupSeen, action: IncreaseSize) -> Iterator[str]:
-        """Check machines that are bought twice, over all groups of the plan.
+        """Check hedged machines (bought twice, in two groups), over all groups of the plan.
 
-        Earlier plans' hedges are not known here.
+        Hedges of earlier plans are not known here.
         """
         if not action.hedged:
             return
         nodes = sum(1 for _ in self._seen.snapshot.nodes())
         self._hedged += action.hedged
         if self._hedged > self._settings.failures.most_hedged(nodes):
-            yield f"{self._hedged} machines bought twice exceed --max-hedged-nodes={self._settings.failures.max_hedged_nodes}"
+            yield f"{self._hedged} hedged machines exceed --max-hedged-nodes={self._settings.failures.max_hedged_nodes}"
         if action.hedged > action.target - action.expected_target:
-            yield "more machines bought twice than bought"
+            yield "more hedged machines than the increase asks for"
         if action.group in action.hedge_for or not action.hedge_for:
-            yield "a hedge against no other group"
+            yield "the hedge names no other group"
         if action.atomic or action.request is not None or group.options.zero_or_max_node_scaling:
-            yield "a hedge that is all or nothing"
+            yield "a hedge must not be an all-or-nothing increase"
         if not self._settings.policy.doubts_silent_groups:
-            yield f"a hedge under size correction {self._settings.policy.rule}"
+            yield f"size correction {self._settings.policy.rule} allows no hedge"
 
     def _target_after(self, group: GroupSeen, action: SizeWrite | DeleteNodeGroup) -> int | None:
-        """Return the target after the action; None: the group is gone."""
+        """Return the target after the action; None: the group is deleted."""
         if isinstance(action, DeleteNodeGroup):
             return None
         if isinstance(action, IncreaseSize):
@@ -137,15 +138,15 @@ class _ActionSequence:
         return action.expected_target - sum(counts.get(instance_id, 1) for instance_id in action.instance_ids)
 
     def _there(self, group: GroupSeen) -> int:
-        """Return how many machines exist and stay."""
+        """Return how many machines exist and are not being deleted."""
         return sum((group.ref, instance.id) not in self._deleted for instance in group.staying)
 
 
 def _broken_by_increase(group: GroupSeen, action: IncreaseSize) -> Iterator[str]:
     if action.target <= action.expected_target:
-        yield "an increase that does not increase"
+        yield "the target of an increase is not above the present target"
     if action.target > group.group.max_size:
-        yield f"beyond the maximum of {group.group.max_size}"
+        yield f"above the group's maximum size of {group.group.max_size}"
 
 
 def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[str]:
@@ -153,7 +154,7 @@ def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[s
     known |= {failure.instance_id or failure.failure_id for failure in group.failed or ()}
     unknown_ids = [instance_id for instance_id in action.instance_ids if instance_id not in known]
     if unknown_ids:
-        yield f"no machines of the group: {', '.join(unknown_ids)}"
+        yield f"not machines of the group: {', '.join(unknown_ids)}"
     if len(set(action.instance_ids)) < len(action.instance_ids):
         yield "a machine is named twice"
 
@@ -161,11 +162,11 @@ def _broken_by_deletion(group: GroupSeen, action: DeleteInstances) -> Iterator[s
 def _broken_limits(
     seen: Observation, growth: Sequence[tuple[GroupSeen, IncreaseSize]], settings: Settings
 ) -> Iterator[str]:
-    """Check the cluster's limits, from the nodes that exist and the machines that the plan asks for."""
+    """Check the limits of the cluster, from the nodes that exist and the machines that the plan adds."""
     limits = make_resource_limits(settings.limits)
     added = [(group, action.target - action.expected_target) for group, action in growth]
     most = settings.limits.max_nodes_total
-    # CA compares the limit with each group that it fills up to its minimum, not with their sum.
+    # CA compares the limit with each group that it grows to its minimum size, not with the sum of these groups.
     if not settings.policy.limits_minimum_sizes_together:
         growth = [(group, action) for group, action in growth if action.target > group.group.min_size]
     count = sum(action.target - action.expected_target for _, action in growth)
@@ -185,14 +186,14 @@ def _broken_limits(
 
 
 def broken_by_creation(seen: Observation, groups: Groups, action: CreateNodeGroup, settings: Settings) -> Iterator[str]:
-    """Yield the rules that creating a group breaks; ``groups`` are those observed and those created before it."""
+    """Yield the rules that creating a group breaks. ``groups`` holds the observed groups and those created before it."""
     spec, limits = action.spec, settings.autoprovisioning
     if not limits.node_autoprovisioning_enabled:
         yield "--node-autoprovisioning-enabled is off"
     if action.group in groups:
         yield "the group exists already"
     if spec.group_id != action.group.group_id:
-        yield f"it would be made as {spec.group_id}"
+        yield f"it would be created with the id {spec.group_id}"
     if (
         sum(bool(group.group.autoprovisioned) for group in groups.values())
         >= limits.max_autoprovisioned_node_group_count
@@ -200,7 +201,7 @@ def broken_by_creation(seen: Observation, groups: Groups, action: CreateNodeGrou
         yield f"more than --max-autoprovisioned-node-group-count={limits.max_autoprovisioned_node_group_count}"
     kind = _machine_type(seen, action)
     if kind is None:
-        yield f"the provider makes no groups of {spec.machine_type}"
+        yield f"the provider cannot create groups of machine type {spec.machine_type}"
     elif any(kind.template.labels.get(key, value) != value for key, value in spec.labels.items()):
         yield "its labels contradict those of its machine type"
 
@@ -216,8 +217,8 @@ def broken_by_group_deletion(group: GroupSeen, action: DeleteNodeGroup, target: 
         yield "the group is not empty"
 
 
-def as_made(seen: Observation, action: CreateNodeGroup) -> GroupSeen:
-    """Return the group as it is once it is created."""
+def created_group(seen: Observation, action: CreateNodeGroup) -> GroupSeen:
+    """Return the empty group that the action creates. Its machine type must be known."""
     spec, kind = action.spec, _machine_type(seen, action)
     assert kind is not None
     labels, taints = {**kind.template.labels, **spec.labels}, (*kind.template.taints, *spec.taints)

@@ -1,4 +1,4 @@
-"""Required anti-affinity between pods once all of them have moved, for any topology label."""
+"""Check required pod anti-affinity after all planned moves, for any topology label."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
@@ -21,7 +21,7 @@ class Arrival(NamedTuple):
 
 
 class _EquivalentPods:
-    """Pods that no scheduler tells apart, and the nodes on which they run; ``pod`` stands for them."""
+    """Pods that are equal to a scheduler, and the nodes on which they run; ``pod`` represents them."""
 
     def __init__(self, pod: Pod, staying: Callable[[], Iterable[Node]] = tuple) -> None:
         self.pod = pod
@@ -36,7 +36,7 @@ class _EquivalentPods:
             values.update(_values(key, (node,)))
 
     def is_near(self, node: Node, keys: Iterable[str]) -> bool:
-        """Return whether one of them is in the node's topology domain by one of these labels."""
+        """Return whether one of the pods is in the same topology domain as the node, for one of the labels ``keys``."""
         return any(not self._domain(key).isdisjoint(_values(key, (node,))) for key in keys)
 
     def _domain(self, key: str) -> set[str]:
@@ -46,7 +46,7 @@ class _EquivalentPods:
 
 
 class AntiAffinityCheck:
-    """Pods on nodes that stay, and pods that move there. ``gone`` are the names of the other nodes."""
+    """The pods on nodes that stay, and the pods that move there. ``gone`` are the names of the removed nodes."""
 
     def __init__(self, snapshot: Snapshot, gone: Collection[str]) -> None:
         self._snapshot = snapshot
@@ -54,7 +54,7 @@ class AntiAffinityCheck:
         self._all = [_EquivalentPods(held.pod, partial(self._staying, rows)) for held, rows in snapshot.placements()]
         self._with_terms = [pods for pods in self._all if _terms(pods.pod)]
         self._arrivals: dict[PodProfile, _EquivalentPods] = {}
-        # Profile → how many of the others were compared, and those it must not be near, with the topology labels.
+        # Profile → how many other pods it was compared with, and those that conflict with it, with the topology labels.
         self._conflicting: dict[PodProfile, tuple[int, list[tuple[_EquivalentPods, list[str]]]]] = {}
 
     @property
@@ -63,11 +63,11 @@ class AntiAffinityCheck:
         return bool(self._with_terms)
 
     def conflicts(self, arrivals: Iterable[Arrival]) -> Iterator[tuple[Pod, str]]:
-        """Yield each pod that would move where it and another pod keep each other away."""
+        """Yield each pod whose new node violates its anti-affinity or that of another pod, with the reason."""
         for pod, profile, node in arrivals:
             other = next((other for other, keys in self._conflicting_with(profile) if other.is_near(node, keys)), None)
             if other is not None:
-                yield pod, f"it would be too near to pods like {other.pod.key}, on node {node.name}"
+                yield pod, f"on node {node.name} it would violate anti-affinity with pods like {other.pod.key}"
             if profile not in self._arrivals:
                 self._arrivals[profile] = pods = _EquivalentPods(pod)
                 self._all.append(pods)

@@ -1,4 +1,4 @@
-"""Free capacity and host ports of nodes that stay, and whether a node admits a pod at all."""
+"""Check the free capacity and host ports of nodes that stay, and whether a node admits a pod."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
@@ -18,9 +18,9 @@ _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 class CapacityCheck:
-    """What each node that stays still offers; pods that move there take their part.
+    """The free capacity of nodes, reduced by each pod that moves there.
 
-    ``leaving`` nodes take no pods. Pods of a priority below ``cutoff`` give way to any other pod.
+    Nodes in ``leaving`` take no pods. Pods with a priority below ``cutoff`` are expendable and do not count.
     """
 
     def __init__(self, snapshot: Snapshot, leaving: Collection[str], cutoff: int) -> None:
@@ -31,14 +31,14 @@ class CapacityCheck:
         self._ports: dict[str, list[ContainerPort]] = {}
 
     def is_void(self, profile: PodProfile) -> bool:
-        """Return whether such pods are expendable and do not count."""
+        """Return whether pods of the profile are expendable, so that they do not count."""
         priority = profile.pod.spec.priority
         return priority is not None and priority < self._cutoff
 
     def find_doubtful(self, coming: Mapping[tuple[PodProfile, str], int]) -> set[str]:
-        """Return the nodes that may not take all the pods that are to come; nothing is moved.
+        """Return the nodes that may be unable to take all pods planned for them. The free capacity is not reduced.
 
-        All other nodes take theirs in any order. ``coming`` says how many pods of a profile come to which node.
+        All other nodes take their pods in any order. ``coming`` maps (profile, node) to the number of pods.
         """
         by_node: defaultdict[str, dict[PodProfile, int]] = defaultdict(dict)
         for (profile, name), count in coming.items():
@@ -47,7 +47,7 @@ class CapacityCheck:
 
     def _takes_all(self, name: str, profiles: Mapping[PodProfile, int]) -> bool:
         if any(profile.ports or self._refusal(profile, name) for profile in profiles):
-            return False  # ports are given one by one
+            return False  # host ports must be checked pod by pod
         asked = Counter[str]()
         for profile, count in profiles.items():
             for what, amount in profile.asked.items():
@@ -56,7 +56,7 @@ class CapacityCheck:
         return all(left[what] >= amount for what, amount in asked.items())
 
     def take(self, profile: PodProfile, name: str) -> str:
-        """Move a pod to a node; return why there is no room, empty if there is."""
+        """Move a pod to a node; return why it does not fit, empty if it does."""
         refused = self._refusal(profile, name)
         if refused:
             return refused
@@ -64,7 +64,7 @@ class CapacityCheck:
             self._left[name], self._ports[name] = self._free(name), self._taken(name)
         left, taken = self._left[name], self._ports[name]
         if any(_collide(one, other) for one in profile.ports for other in taken):
-            return f"node {name} has given away a host port that it wants"
+            return f"a host port that it requests is taken on node {name}"
         short = [what for what, amount in profile.asked.items() if left[what] < amount]
         if short:
             return f"node {name} has not enough {short[0]}"
@@ -73,16 +73,16 @@ class CapacityCheck:
         return ""
 
     def _refusal(self, profile: PodProfile, name: str) -> str:
-        """Return why the node takes no such pod, however much room it has; empty if it may."""
+        """Return why the node takes no pod of the profile, regardless of amounts; empty if it may."""
         if name not in self._snapshot:
             return f"there is no node {name}"
-        return f"node {name} goes too" if name in self._leaving else why_unfit(profile.pod, self._node(name))
+        return f"node {name} is removed too" if name in self._leaving else why_unfit(profile.pod, self._node(name))
 
     def _node(self, name: str) -> Node:
         return self._snapshot.node(self._snapshot.row(name))
 
     def _held(self, name: str) -> dict[PodProfile, int]:
-        """Return how many pods of each profile run on a node and count."""
+        """Return how many pods of each profile run on a node, without expendable pods."""
         (node_pods,) = find_node_pods(self._snapshot, (self._snapshot.row(name),))
         profiles = Counter(node_pods.once(find_profiles))
         return {profile: count for profile, count in profiles.items() if not self.is_void(profile)}
@@ -99,7 +99,7 @@ class CapacityCheck:
 
 
 def _collide(one: ContainerPort, other: ContainerPort) -> bool:
-    """Return whether one node cannot give both ports."""
+    """Return whether two host ports conflict on one node."""
     if (one.host_port, one.protocol or "TCP") != (other.host_port, other.protocol or "TCP"):
         return False
     here, there = one.host_ip or _ANY, other.host_ip or _ANY
@@ -122,7 +122,7 @@ def why_unfit(pod: Pod, node: Node) -> str:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     required = affinity.required if affinity is not None else None
     if required is not None and not any(_is_met(term, node) for term in required.node_selector_terms):
-        return f"node {node.name} is none that its node affinity requires"
+        return f"node {node.name} does not match its required node affinity"
     return ""
 
 
@@ -139,7 +139,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _is_met(term: NodeSelectorTerm, node: Node) -> bool:
-    """Return whether the node meets a term; a term without requirements is met by no node."""
+    """Return whether the node matches a term; no node matches a term without requirements."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels, fields = node.metadata.labels, {"metadata.name": node.name}

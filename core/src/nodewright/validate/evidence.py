@@ -1,6 +1,6 @@
 """Check deletions without a drain against the nodes of the machines (docs/adr/0023-evidence-for-deletions.md).
 
-The cloud's word is not enough where a node exists: the node must confirm it.
+If a machine has a node, the cloud's report about the machine is not sufficient: the node must confirm it.
 """
 
 import math
@@ -10,14 +10,14 @@ from nodewright.model.action import DeleteInstances, DeletionCause
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 
-# A kubelet that has never been ready says so no later than this many seconds after its node was created.
+# A kubelet that has never been ready reports this at most this many seconds after its node was created.
 _FIRST_STATUS_SECONDS = 30.0
-# The node controller's reason where a kubelet registered and reported no status.
+# The node controller's reason for a kubelet that registered and never reported a status.
 _NEVER_REPORTED = "NodeStatusNeverUpdated"
 
 
 class NodesOfMachines:
-    """The nodes of each machine. Ids compare without case: sparing a node by mistake does no harm."""
+    """The nodes of each machine. Ids are compared without case: the only possible mistake keeps a machine."""
 
     def __init__(self, nodes: Iterable[Node], pods_on: Callable[[Node], Iterable[Pod]]) -> None:
         self._nodes = nodes
@@ -25,7 +25,10 @@ class NodesOfMachines:
         self._by_machine: Mapping[str, list[Node]] | None = None
 
     def broken_by(self, action: DeleteInstances, overdue_before: float = math.inf) -> Iterator[str]:
-        """Yield the rules that the deletion breaks. A node created later than ``overdue_before`` may still be starting."""
+        """Yield the rules that the deletion breaks.
+
+        A node created after ``overdue_before`` (epoch seconds) may still be starting.
+        """
         for instance_id in action.instance_ids:
             for node in self._find(instance_id):
                 why = self._why_not(action.cause, node)
@@ -41,7 +44,7 @@ class NodesOfMachines:
             return "which is ready or was"
         if cause in (DeletionCause.RESERVATION, DeletionCause.NEVER_READY):
             pods = (pod for pod in self._pods_on(node) if not (pod.is_daemonset_pod or pod.is_mirror))
-            leaves = cause == DeletionCause.NEVER_READY  # where no kubelet works, a pod that is to end never does
+            leaves = cause == DeletionCause.NEVER_READY  # without a working kubelet a terminating pod never ends
             running = next((p for p in pods if not (leaves and p.metadata.deletion_timestamp is not None)), None)
             return f"and pod {running.key} runs on it" if running is not None else ""
         return "which is ready or was" if _was_ready(node) else ""
@@ -56,7 +59,7 @@ class NodesOfMachines:
 
 
 def _was_ready(node: Node) -> bool:
-    """Return False only for a node whose first status, not ready, is its last, or whose kubelet never gave one."""
+    """Return False only if the node's kubelet never reported a status, or its first status was "not ready" and never changed."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is not None and ready.status != "True" and ready.reason == _NEVER_REPORTED:
         return False

@@ -1,4 +1,4 @@
-"""Which pods a removal must not move, from the rules alone."""
+"""Decide which pods block a removal. Written from the rules alone, without code of the planner."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,15 +13,15 @@ _KNOWN_OWNERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
 
 def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Settings, now: float) -> str | None:
-    """Return why the pod must stay. None: it is moved; empty: it goes with its node."""
+    """Return why the pod blocks the removal of its node. None: it must be moved; empty: it ends with its node."""
     drain = settings.drain
     if pod.is_mirror or pod.is_daemonset_pod or _should_be_gone(pod, now):
         return ""
-    said = pod.metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
-    if said == "true" or pod.status.phase == "Failed":
+    safe_to_evict = pod.metadata.annotations.get(SAFE_TO_EVICT_ANNOTATION)
+    if safe_to_evict == "true" or pod.status.phase == "Failed":
         return None
-    if said == "on-completion":
-        return "it is to run to its end"
+    if safe_to_evict == "on-completion":
+        return "it must run to completion (safe-to-evict: on-completion)"
     alone = _why_not_created_again(pod.metadata.controller, drain)
     if alone:
         return alone
@@ -29,7 +29,7 @@ def why_immovable(pod: Pod, budgets: Iterable[PodDisruptionBudget], settings: Se
     if pod.metadata.namespace == SYSTEM_NAMESPACE and drain.skip_nodes_with_system_pods:
         is_covered = any(matches(budget, pod) for budget in budgets)
         if not is_covered and not _is_old(pod, drain, now):
-            return "it is a young system pod"
+            return "it is a kube-system pod that started recently"
         is_exempt = not settings.policy.applies_all_drain_rules and not is_covered
     return None if is_exempt else _why_kept(pod, drain)
 
@@ -65,7 +65,7 @@ def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bo
 
 
 def holds(wanted: Requirement, labels: Mapping[str, str]) -> bool:
-    """Return whether one expression of a selector holds; an unknown operator never does."""
+    """Return whether one expression of a selector matches; an unknown operator never matches."""
     there = wanted.key in labels
     match wanted.operator:
         case "In":

@@ -1,4 +1,4 @@
-"""Profiles of pods: each rule of the check is asked once for all pods that no rule can tell apart."""
+"""Profiles of pods: each rule of the check is evaluated once for all pods that are equal to every rule."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import compress
@@ -28,10 +28,8 @@ _ANNOTATIONS = (
 class PodProfile:
     """Pods of one class, owner and phase, with the same values of the annotations that rules read.
 
-    ``pod`` stands for them.
-
-    ``asked`` is what one pod takes of a node in comparable integers, ``ports`` are the host ports that it takes.
-    Profiles are compared by identity, and cached as long as they are in use.
+    ``pod`` represents them. ``asked`` are the amounts that one pod takes of a node, in integers of one unit for each
+    resource. ``ports`` are the host ports that it takes. Profiles are compared by identity, and cached while in use.
     """
 
     __slots__ = ("__weakref__", "asked", "pod", "ports")
@@ -70,40 +68,40 @@ class ProfiledPods:
 
 
 def find_pods(snapshot: Snapshot, row: int) -> ProfiledPods:
-    """Return the pods of a node."""
+    """Return the pods of the node in this row."""
     (node_pods,) = find_node_pods(snapshot, (row,))
-    return node_pods.once(_crew)
+    return node_pods.once(_profiled)
 
 
-def _crew(node_pods: NodePods) -> ProfiledPods:
+def _profiled(node_pods: NodePods) -> ProfiledPods:
     return ProfiledPods(node_pods.pods, node_pods.once(find_profiles), node_pods.keys, node_pods.ids)
 
 
 def find_profiles(node_pods: NodePods) -> list[PodProfile]:
     """Return the profile of each pod of a node."""
-    profiles = [_find_kind(pod, pod_class) for pod, pod_class in node_pods.representatives]
+    profiles = [_find_profile(pod, pod_class) for pod, pod_class in node_pods.representatives]
     return profiles * len(node_pods.which) if len(profiles) == 1 else [profiles[place] for place in node_pods.which]
 
 
-_KINDS: WeakValueDictionary[Hashable, PodProfile] = WeakValueDictionary()
+_PROFILES: WeakValueDictionary[Hashable, PodProfile] = WeakValueDictionary()
 
 
 def profile_of(snapshot: Snapshot, pod: Pod) -> PodProfile:
     """Return the profile of a running pod."""
-    return _find_kind(pod, snapshot.class_of(pod, placed=True))
+    return _find_profile(pod, snapshot.class_of(pod, placed=True))
 
 
-def _find_kind(pod: Pod, pod_class: PodClass) -> PodProfile:
+def _find_profile(pod: Pod, pod_class: PodClass) -> PodProfile:
     meta = pod.metadata
     own = id(pod) if is_judged_by_its_times(pod_class) else 0
     key = (pod_class.id, own, pod.status.phase, meta.controller, *map(meta.annotations.get, _ANNOTATIONS))
-    profile = _KINDS.get(key)
+    profile = _PROFILES.get(key)
     if profile is None:
-        profile = _KINDS[key] = PodProfile(pod)
+        profile = _PROFILES[key] = PodProfile(pod)
     return profile
 
 
 def _ports(pod: Pod) -> tuple[ContainerPort, ...]:
-    """Return the pod's host ports, without those of init containers: these are free again once the pod runs."""
+    """Return the pod's host ports, without those of init containers: they are free once the pod runs."""
     lasting = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
     return tuple(port for container in lasting for port in container.ports if port.host_port > 0)

@@ -1,4 +1,4 @@
-"""Whether growth keeps within CapacityQuotas and device limits, from the rules alone (docs/capacity-quotas.md)."""
+"""Check that growth respects CapacityQuotas and device limits, from the rules alone (docs/capacity-quotas.md)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ _OFFERED = ("cpu", "memory", "ephemeral-storage", "nodes")
 
 
 class Devices:
-    """Knows the devices that nodes count for.
+    """Counts the accelerator devices of nodes.
 
-    A node that offers none, although its label promises some, counts as its group's template or, if that is less, as
-    its group's other nodes.
+    A node whose label names accelerators, but which does not offer them yet, counts with the smallest number of devices
+    on its group's template and its group's other nodes.
     """
 
     def __init__(self, seen: Observation) -> None:
@@ -31,7 +31,7 @@ class Devices:
         self._promised: dict[str, int] | None = None
 
     def of(self, node: Node) -> tuple[str, int]:
-        """Return the kind of a node's devices, from a label of its provider, and how many it counts for."""
+        """Return the type of a node's devices, from the GPU label of its provider, and how many devices it counts for."""
         kind, offered = self._offered(node)
         if not kind or offered:
             return kind, offered
@@ -40,7 +40,7 @@ class Devices:
         return kind, self._promised.get(node.spec.provider_id.lower(), 0)
 
     def _find_promised(self) -> dict[str, int]:
-        """Return the devices that machines of groups with a template should have, by their ids in lower case."""
+        """Return the number of devices that each machine of a group with a template should have, by its id in lower case."""
         nodes = {node.spec.provider_id.lower(): node for _, node in self._seen.snapshot.nodes()}
         promised = dict[str, int]()
         for group in self._seen.groups.values():
@@ -63,7 +63,7 @@ class Devices:
 
 
 def exceeded_quotas(seen: Observation, growth: Sequence[Growth]) -> Iterator[str]:
-    """Yield the quotas that this many more machines in each group would exceed, beside the nodes that exist."""
+    """Yield the quotas that the existing nodes and the machines of ``growth`` together would exceed."""
     nodes, devices = [node for _, node in seen.snapshot.nodes()], Devices(seen)
     examples = _all_examples(nodes, growth)
     for quota in seen.quotas:
@@ -79,7 +79,7 @@ def exceeded_quotas(seen: Observation, growth: Sequence[Growth]) -> Iterator[str
 
 
 def exceeded_devices(seen: Observation, growth: Sequence[Growth], most: Mapping[str, int]) -> Iterator[str]:
-    """Yield the limits of --gpu-total that so many machines more in each group would exceed."""
+    """Yield the limits of --gpu-total that the existing nodes and the machines of ``growth`` would exceed."""
     nodes, devices = [node for _, node in seen.snapshot.nodes()], Devices(seen)
     examples = _all_examples(nodes, growth) if most else []
     for kind, limit in most.items():
@@ -137,14 +137,14 @@ def _is_legal(selector: LabelSelector) -> bool:
 
 
 def _examples(group: GroupSeen, by_id: Mapping[str, Node]) -> list[Node]:
-    """Return what one more machine of the group may look like: its nodes and its template."""
+    """Return the nodes of the group and its template: one more machine may be like any of these."""
     ids = (instance.id.lower() for instance in group.instances or ())
     alike = [by_id[instance_id] for instance_id in ids if instance_id in by_id]
     return [*alike, group.template] if group.template is not None else alike
 
 
 def _least(quota: CapacityQuota, alike: Sequence[Node], name: str, devices: Devices) -> int:
-    """Return the least amount that one more such machine counts for: they may differ."""
+    """Return the smallest amount that one more machine like one of ``alike`` counts for."""
     if not all(_is_counted(quota, node) for node in alike):
         return 0
     return min((_amount(node, name, devices) for node in alike), default=0)

@@ -1,8 +1,8 @@
 """Check planned removals of nodes: sizes, minimums, budgets, unmovable pods, and a place for each pod.
 
-The check is written from the rules alone, over plain nodes and pods. Pods that no rule can tell apart are checked
-once (``pod_profiles.py``). Where the plan says that a pod can go is a claim, checked here. Volumes, topology spread,
-pod affinity and claimed devices are left to the planner.
+The check is written from the rules alone, over plain nodes and pods. Pods that are equal to every rule are checked once
+(``pod_profiles.py``). The plan names a node for each moved pod; the check verifies that the pod fits there. It does not
+verify volumes, topology spread, pod affinity and claimed devices: only the planner knows these rules.
 """
 
 from collections import Counter
@@ -31,10 +31,10 @@ _DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 def check_removals(
     seen: Observation, removals: Sequence[NodeRemoval], places: Mapping[str, str], settings: Settings
 ) -> tuple[PlanViolation, ...]:
-    """Return every violation; none for sound removals.
+    """Return every violation; empty if the removals are correct.
 
-    ``places`` is the node for each moved pod of a removal that names no places itself, by the pod's uid or else its
-    ``namespace/name``.
+    ``places`` gives the node for each moved pod of a removal without places of its own. Its keys are uids, or
+    ``namespace/name`` for pods without a uid.
     """
     sequence = _RemovalSequence(seen, removals, places, settings)
     found = [(removal, rule) for removal in removals for rule in sequence.follow(removal)]
@@ -44,7 +44,7 @@ def check_removals(
 
 
 class _PlannedMoves(NamedTuple):
-    """Pods that a removal moves, and the node to which each is to go; empty: the plan names none."""
+    """The pods that a removal moves, and the node that each moves to; empty: the plan names none."""
 
     removal: NodeRemoval
     moving_pods: ProfiledPods
@@ -52,7 +52,7 @@ class _PlannedMoves(NamedTuple):
 
 
 class _RemovalSequence:
-    """Sizes, budgets and free capacity as one removal after the other leaves them."""
+    """Sizes, disruption budgets and free capacity, updated after each removal of a plan."""
 
     def __init__(
         self, seen: Observation, removals: Sequence[NodeRemoval], places: Mapping[str, str], settings: Settings
@@ -75,9 +75,9 @@ class _RemovalSequence:
         self._budgets: dict[PodProfile, tuple[PodDisruptionBudget, ...]] = {}
 
     def follow(self, removal: NodeRemoval) -> list[str]:
-        """Return the rules that a removal breaks; for later removals it counts as done.
+        """Return the rules that a removal breaks, and apply its effect for the check of later removals.
 
-        Capacity is checked at the end.
+        ``without_place`` checks capacity at the end.
         """
         row = self._seen.snapshot.find_row(removal.node)
         if row is None:
@@ -105,16 +105,16 @@ class _RemovalSequence:
         if removal.group not in self._machines:
             self._machines[removal.group] = frozenset(instance.id.lower() for instance in group.instances)
         if removal.instance_id.lower() not in self._machines[removal.group]:
-            yield f"machine {removal.instance_id} is none of group {removal.group}"
+            yield f"group {removal.group} has no machine {removal.instance_id}"
         if node.name in self._begun:
             yield f"node {node.name} is being removed already"
         if node.metadata.annotations.get(_DISABLED) == "true":
-            yield f"node {node.name} is annotated to stay"
+            yield f"node {node.name} has the annotation scale-down-disabled"
         if group.target - self._leaving[removal.group] - 1 < group.group.min_size:
             yield f"group {removal.group} would fall below its minimum of {group.group.min_size}"
 
     def _broken_by_pods(self, removal: NodeRemoval, pods: ProfiledPods) -> Iterator[str]:
-        """Check that the node's pods are those that were planned for and may move; record where they are to go."""
+        """Check that the node's pods are those of the plan and may be moved; record the node that each moves to."""
         immovable = {profile: self._why_immovable(profile) for profile in pods.distinct}
         for pod, profile in zip(pods.pods, pods.profiles, strict=True) if any(immovable.values()) else ():
             if immovable[profile]:
@@ -123,7 +123,7 @@ class _RemovalSequence:
         planned = dict(zip_longest(removal.pods, removal.places, fillvalue=""))
         unplanned = [key for key in moving.keys if key not in planned]
         if unplanned:
-            yield f"pods run on it that were not planned for: {', '.join(sorted(unplanned))}"
+            yield f"pods run on the node that the plan does not name: {', '.join(sorted(unplanned))}"
         if self._seen.workloads.budgets:
             yield from self._broken_budgets(moving)
         needing = moving.only(profile for profile in moving.distinct if not self._ends(profile.pod))
@@ -135,7 +135,7 @@ class _RemovalSequence:
         return self._places.get(pod_id) or self._places.get(key, "")
 
     def _why_immovable(self, profile: PodProfile) -> str | None:
-        """Return ``why_immovable``; expendable pods go with their node."""
+        """Return ``why_immovable`` of the profile, cached; expendable pods end with their node."""
         if profile not in self._immovable:
             budgets, void = self._seen.workloads.budgets, self._capacity.is_void(profile)
             self._immovable[profile] = (
@@ -144,7 +144,7 @@ class _RemovalSequence:
         return self._immovable[profile]
 
     def _broken_budgets(self, moving: ProfiledPods) -> Iterator[str]:
-        """Check that each budget allows at least one more disruption when a node's turn comes.
+        """Check that each disruption budget allows at least one more disruption when the node is drained.
 
         The API server enforces the rest.
         """
@@ -153,7 +153,7 @@ class _RemovalSequence:
         touched: Counter[str] = Counter()
         for pod, profile in zip(moving.pods, moving.profiles, strict=True) if any(about.values()) else ():
             if len(about[profile]) > 1 and self._settings.policy.refuses_several_budgets:
-                yield f"pod {pod.key} may not be moved: more than one disruption budget is about it"
+                yield f"pod {pod.key} may not be moved: more than one disruption budget selects it"
             for budget in about[profile] if profile not in spared else ():
                 left = budget.status.disruptions_allowed - self._used_disruptions[budget.key]
                 if left < 1 and not touched[budget.key]:
@@ -167,18 +167,18 @@ class _RemovalSequence:
         return self._budgets[profile]
 
     def _ends(self, pod: Pod) -> bool:
-        """Return whether a pod terminates soon and a replacement exists already.
+        """Return whether a pod is terminating and its controller has created a replacement, so that it needs no place.
 
-        CA takes it for a pod that lives on.
+        CA requires a place for it.
         """
         owner = pod.metadata.controller
         ends = pod.metadata.deletion_timestamp is not None and self._settings.policy.replaced_pods_need_no_place
         return ends and owner is not None and owner.kind in ("ReplicaSet", "ReplicationController")
 
     def without_place(self) -> Iterator[tuple[NodeRemoval, str]]:
-        """Yield pods that have no room where they are to go.
+        """Yield the pods that do not fit on their planned node.
 
-        Checked one by one only on nodes where not all fit together.
+        Pods are checked one by one only on nodes where they may not all fit together.
         """
         doubtful = self._capacity.find_doubtful(
             Counter(
@@ -197,9 +197,10 @@ class _RemovalSequence:
                     yield removal, f"pod {pod.key} has no place: {why}"
 
     def broken_anti_affinity(self, removals: Sequence[NodeRemoval]) -> Iterator[tuple[NodeRemoval, str]]:
-        """Yield pods that would keep each other away where the plan places them.
+        """Yield the pods whose planned node violates anti-affinity.
 
-        CA's chain of removals holds only as a whole; for the part that CA selects this need not hold.
+        Not checked without ``confirms_removals`` (as in CA): CA plans its removals together and then selects a part of
+        them, and a part may violate anti-affinity.
         """
         anti_affinity = AntiAffinityCheck(self._seen.snapshot, self._begun)
         if not self._settings.policy.confirms_removals or not anti_affinity.any_terms:
@@ -218,17 +219,17 @@ class _RemovalSequence:
 
 
 def _still_counted(seen: Observation) -> Mapping[GroupRef, int]:
-    """Return the removals under way whose machine the group's target still counts."""
+    """Return for each group the number of removals under way: its target still counts these machines."""
     return Counter(removing.removal.group for removing in seen.removing.values())
 
 
 def _is_waived(pod: Pod) -> bool:
-    """Return whether the pod's owner waives the budget for planning; the API server still enforces it."""
+    """Return whether an annotation exempts the pod from budgets in planning; the API server still enforces them."""
     return pod.metadata.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "true"
 
 
 class MinimumCheck:
-    """The minimum amounts of the cluster, and what remains; nodes named in ``gone`` do not count."""
+    """The minimum amounts of the cluster, and the amounts that remain; nodes named in ``gone`` do not count."""
 
     def __init__(self, seen: Observation, settings: LimitSettings, gone: Collection[str]) -> None:
         limits = make_resource_limits(settings)
@@ -242,14 +243,14 @@ class MinimumCheck:
                     self._remaining[name] += amount
 
     def take(self, node: Node) -> Iterator[str]:
-        """Yield the minimums that are broken without the node; from now on it counts as gone."""
+        """Remove the node; yield the minimums that are violated without it."""
         for name, amount in self._offers(node).items() if self._least else ():
             self._remaining[name] -= amount
             if amount and self._remaining[name] < self._least.get(name, 0):
                 yield f"{name} of the cluster would fall below its minimum of {self._least[name]}"
 
     def _offers(self, node: Node) -> dict[str, int]:
-        """Return the machine's cores and memory, and the devices that pods may use now or once they have appeared."""
+        """Return the node's cores, memory (bytes) and devices; devices that have not appeared yet are included."""
         held = node.status.capacity
         offers: dict[str, int] = {name: held[name].value for name in ("cpu", "memory") if name in held}
         kind, devices = self._devices.of(node)

@@ -186,13 +186,13 @@ def test_nothing_of_a_hedge_is_withdrawn_while_the_first_group_only_begins_to_wa
 @pytest.mark.parametrize(
     ("changes", "settings", "rule"),
     [
-        ({"target": 5, "hedged": 3}, {}, "3 machines bought twice exceed --max-hedged-nodes=10%"),
-        ({"hedged": 2}, {"max_hedged_nodes": "1"}, "2 machines bought twice exceed --max-hedged-nodes=1"),
-        ({"target": 1, "hedged": 2}, {}, "more machines bought twice than bought"),
-        ({"hedge_for": (ref("dear"),)}, {}, "a hedge against no other group"),
-        ({"hedge_for": ()}, {}, "a hedge against no other group"),
-        ({"atomic": True}, {}, "a hedge that is all or nothing"),
-        ({}, {"size_correction": "seed"}, "a hedge under size correction seed"),
+        ({"target": 5, "hedged": 3}, {}, "3 hedged machines exceed --max-hedged-nodes=10%"),
+        ({"hedged": 2}, {"max_hedged_nodes": "1"}, "2 hedged machines exceed --max-hedged-nodes=1"),
+        ({"target": 1, "hedged": 2}, {}, "more hedged machines than the increase asks for"),
+        ({"hedge_for": (ref("dear"),)}, {}, "the hedge names no other group"),
+        ({"hedge_for": ()}, {}, "the hedge names no other group"),
+        ({"atomic": True}, {}, "a hedge must not be an all-or-nothing increase"),
+        ({}, {"size_correction": "seed"}, "size correction seed allows no hedge"),
     ],
 )
 def test_the_independent_check_knows_the_rules(changes: dict[str, Any], settings: dict[str, Any], rule: str) -> None:

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 
 from nodewright.actuation.ports import ClusterWrites, Eviction, EvictionAnswer, NodeView
 from nodewright.cli.dry_run.dump import DumpedCluster
-from nodewright.engine.ports import ClusterPicture, ClusterReader
+from nodewright.engine.ports import ClusterObservation, ClusterReader
 from nodewright.model.capacity_buffer import CapacityBuffer
 from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
@@ -29,7 +29,7 @@ class Cluster(ClusterReader, ClusterWrites):
         self.evicted: list[str] = []
         self._world = world
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         objects = self._objects()
         return replace(DumpedCluster(objects).read(now), workloads=Workloads.of(objects))
 

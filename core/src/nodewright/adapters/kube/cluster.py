@@ -1,4 +1,4 @@
-"""The real cluster as the engine reads it: a snapshot that is kept current by deltas."""
+"""Give the engine a snapshot of the real cluster. Changes of objects update it; it is not rebuilt for each loop."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from nodewright.adapters.kube.api import Api
 from nodewright.adapters.kube.caches import Caches
 from nodewright.adapters.kube.writes import KubeWrites
-from nodewright.engine.ports import ClusterPicture
+from nodewright.engine.ports import ClusterObservation
 from nodewright.expander.priority import CONFIG_KEY, CONFIG_MAP
 from nodewright.model.duration import format_duration
 from nodewright.model.errors import KubeApiError
@@ -21,15 +21,15 @@ from nodewright.snapshot.provisioning import Provisioning
 from nodewright.snapshot.snapshot import Snapshot
 from nodewright.snapshot.workloads import Workloads
 
-# Dead rows that a picture may hold before it is laid out anew.
+# Dead rows that a snapshot may hold before it is rebuilt.
 _SLACK_ROWS = 256
 
 
-class LivePicture:
-    """Nodes and the pods on them, and pods that wait for a node. For one thread.
+class LiveCluster:
+    """Nodes and the pods on them, and pods that wait for a node. For use by one thread.
 
-    A pod counts where it is bound or, unless it is going, nominated. Pods on nodes that are not there (yet) are
-    strays: in no picture until their node comes.
+    A pod counts on the node to which it is bound or, unless it is terminating, nominated. A pod whose node does not
+    exist (yet) is in no snapshot until the node appears.
     """
 
     def __init__(self) -> None:
@@ -50,20 +50,20 @@ class LivePicture:
         return tuple([pod for _, _, pod in sorted(self._pending.values())])
 
     def apply_nodes(self, changes: Mapping[str, Node | None]) -> None:
-        """Apply changes of nodes, by name; None: the node is gone."""
+        """Apply changes of nodes, by name; None: the node was deleted."""
         known = {name: node for name, node in changes.items() if name in self._snapshot}
         if 4 * len(known) > len(self._snapshot) and len(known) > _SLACK_ROWS:
-            self._lay_out(changes)
+            self._rebuild(changes)
             return
         for name in known:
             self._snapshot.remove_node(self._snapshot.row(name))
         fresh = [node for node in changes.values() if node is not None]
         self._add(self._snapshot, fresh)
         if len(self._snapshot) > 2 * self._snapshot.alive.sum() + _SLACK_ROWS:
-            self._lay_out({})
+            self._rebuild({})
 
     def apply_pods(self, changes: Mapping[str, Pod | None]) -> None:
-        """Apply changes of pods, by key; None: the pod is gone."""
+        """Apply changes of pods, by ``namespace/name``; None: the pod was deleted."""
         for key in changes:
             if key in self._pods:
                 self._remove_pod(key)
@@ -101,8 +101,8 @@ class LivePicture:
         rows = enumerate(nodes, snapshot.add_nodes(nodes).start)
         snapshot.place_pods((row, [*self._by_host.get(node.name, {}).values()]) for row, node in rows)
 
-    def _lay_out(self, changes: Mapping[str, Node | None]) -> None:
-        """Build the snapshot anew with the changes: cheaper than changing many rows one by one."""
+    def _rebuild(self, changes: Mapping[str, Node | None]) -> None:
+        """Rebuild the snapshot with the changes. This is cheaper than to change many rows one by one."""
         nodes: dict[str, Node | None] = {node.name: node for _, node in self._snapshot.nodes()}
         fresh = self._snapshot.sibling()
         fresh.context = self._snapshot.context
@@ -110,7 +110,7 @@ class LivePicture:
         self._snapshot = fresh
 
 
-# Kinds from which each part of the picture is made, with their names in a list of objects.
+# The kinds of which each part of the observation is made, with their fields in ClusterObjects.
 _CONTEXT = {
     "Namespace": "namespaces",
     "PersistentVolumeClaim": "persistent_volume_claims",
@@ -142,16 +142,16 @@ _BUFFERS = {
 
 
 class KubeCluster(KubeWrites):
-    """Implements ClusterPort, for one thread: reads come from caches, ``api`` is for writes and what must be fresh.
+    """Implements ClusterPort, for use by one thread. Reads come from caches; ``api`` serves writes and fresh reads.
 
-    A picture older than ``max_age`` seconds must not be acted upon.
+    If one kind of object was not confirmed for more than ``max_age`` seconds, the observation has a ``problem``.
     """
 
     def __init__(self, api: Api, caches: Caches, *, max_age: float) -> None:
         super().__init__(api, self._latest_workloads)
         self._caches = caches
         self._max_age = max_age
-        self._live = LivePicture()
+        self._live = LiveCluster()
         self._times = NodeTimes()
         self._workloads = Workloads(controllers={})
         self._daemon_sets = ClusterObjects().daemon_sets
@@ -159,14 +159,14 @@ class KubeCluster(KubeWrites):
         self._quotas = ClusterObjects().capacity_quotas
         self._buffers = Buffers()
 
-    def read(self, now: float) -> ClusterPicture:
+    def read(self, now: float) -> ClusterObservation:
         """Return the cluster as the caches hold it. Raise KubeApiError until every kind has been listed once."""
         missing = self._caches.missing()
         if missing:
             what = "; ".join(f"{kind}{f': {why}' if why else ''}" for kind, why in missing.items())
             raise KubeApiError(f"not everything in the cluster has been listed yet ({what})", retryable=True)
         self._catch_up(now)
-        return ClusterPicture(
+        return ClusterObservation(
             snapshot=self._live.fork(),
             pending=self._live.pending(),
             daemon_sets=self._daemon_sets,
@@ -179,7 +179,7 @@ class KubeCluster(KubeWrites):
         )
 
     def age(self, now: float) -> float:
-        """Seconds since the API server last spoke of the kind that it has not spoken of for longest."""
+        """Return the age in seconds of the oldest cache: the time since the API server last confirmed that kind."""
         return max(self._caches.ages().values(), default=now)
 
     def _catch_up(self, now: float) -> None:
@@ -195,7 +195,7 @@ class KubeCluster(KubeWrites):
         self._live.apply_pods(self._caches.of("Pod").take_changes())
 
     def _dated_nodes(self, now: float) -> Iterator[tuple[str, Node | None]]:
-        """Yield the changed nodes by name, with no time in the future; None for those that went."""
+        """Yield the changed nodes by name, without times in the future; None for deleted nodes."""
         for name, node in self._caches.of("Node").take_changes().items():
             if node is None:
                 self._times.forget(name)
@@ -229,5 +229,5 @@ class KubeCluster(KubeWrites):
         if age <= self._max_age:
             return ""
         why = self._caches.problems().get(oldest, "")
-        said = f"the API server has said nothing of {oldest} for {format_duration(round(age))}"
-        return f"{said}: {why}" if why else said
+        problem = f"the API server has sent nothing about {oldest} for {format_duration(round(age))}"
+        return f"{problem}: {why}" if why else problem

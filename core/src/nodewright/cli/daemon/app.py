@@ -6,7 +6,7 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-from nodewright.actuation import Pause, wall_clock_jumped
+from nodewright.actuation import Pause, wall_clock_event
 from nodewright.adapters.clocks import BootClock, SteadyClock, ThreadAlarm
 from nodewright.adapters.kube.api import GuardedApi, MeteredApi
 from nodewright.adapters.kube.caches import Caches
@@ -202,7 +202,7 @@ class DaemonApp:
         self.log.loop = autoscaler.next_loop
         jump = self._process.clock.take_jump()
         if jump:
-            self._cluster.events.record(wall_clock_jumped(jump))
+            self._cluster.events.record(wall_clock_event(jump))
         change = self._process.reloader.look()
         if change is None:
             return

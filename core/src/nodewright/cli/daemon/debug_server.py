@@ -199,7 +199,7 @@ def _refuse(sentence: str, status: int) -> Page:
 def _text(value: object) -> str:
     if isinstance(value, Quantity):
         return str(value)
-    raise TypeError(f"{type(value).__name__} is no part of a picture")
+    raise TypeError(f"{type(value).__name__} is no part of a snapshot")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_text)

@@ -58,7 +58,7 @@ class LeaderState:
         """Return why there was no loop yet."""
         if self._leadership is None or self._has_begun:
             return NO_LOOP
-        return f"it does not lead, so it has no picture: ask {self.holder or 'again'}"
+        return f"this replica does not lead, so it has no snapshot: ask {self.holder or 'again later'}"
 
     def counts(self) -> LeaseCounts:
         held = self._leadership

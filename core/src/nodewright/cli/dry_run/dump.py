@@ -13,7 +13,7 @@ from nodewright.model.decode import decode_objects
 from nodewright.model.errors import ConfigError
 from nodewright.model.node import Node
 from nodewright.model.objects import ClusterObjects
-from nodewright.observe import ClusterPicture
+from nodewright.observe import ClusterObservation
 from nodewright.snapshot.buffers import Buffers
 from nodewright.snapshot.context import Context
 from nodewright.snapshot.provisioning import Provisioning
@@ -65,7 +65,7 @@ class DumpedCluster:
         self.strays: list[Pod] = []
         self._objects = objects
 
-    def read(self, now: float) -> ClusterPicture:  # noqa: ARG002 - a dump is of one moment
+    def read(self, now: float) -> ClusterObservation:  # noqa: ARG002 - a dump is of one moment
         """Return the cluster; the oldest pending pod comes first.
 
         Pods that ended are left out. Nominated pods count as on their node. A pod on a node that the dump lacks is a stray.
@@ -88,7 +88,7 @@ class DumpedCluster:
         snapshot.place_pods(placed.items())
         pending.sort(key=attrgetter("created"))
         maps = {config.key: config.data for config in self._objects.config_maps}
-        return ClusterPicture(
+        return ClusterObservation(
             snapshot=snapshot,
             pending=tuple(pending),
             daemon_sets=self._objects.daemon_sets,

@@ -35,7 +35,7 @@ def plan_cluster(settings: Settings, seed: int) -> DryRun:
         if not caches.wait_synced(_SYNC_SECONDS):
             raise KubeApiError(caches.complaint(), retryable=True)
         providers = Connector(clock=clock, seed=seed).connect_all(settings.providers)
-        picture = DryCluster(api, caches, max_age=cluster.max_cache_age)
-        return plan_once(picture, providers, settings, random, clock.now())
+        reader = DryCluster(api, caches, max_age=cluster.max_cache_age)
+        return plan_once(reader, providers, settings, random, clock.now())
     finally:
         caches.stop()

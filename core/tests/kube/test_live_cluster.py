@@ -1,4 +1,4 @@
-"""The picture that deltas keep current equals the one that is made from everything at once."""
+"""A cluster that deltas keep current equals the one that is built from all objects at once."""
 
 from collections.abc import Iterable
 from random import Random
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from nodewright.adapters.kube.cluster import LivePicture
+from nodewright.adapters.kube.cluster import LiveCluster
 from nodewright.model.meta import ObjectMeta
 from nodewright.model.node import Node, NodeStatus
 from nodewright.model.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -62,7 +62,7 @@ def draw_anew(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[Snapshot, set
 @pytest.mark.parametrize("seed", range(20))
 def test_deltas_and_the_whole_agree(seed: int) -> None:
     random = Random(seed)
-    live = LivePicture()
+    live = LiveCluster()
     nodes: dict[str, Node | None] = {}
     pods: dict[str, Pod | None] = {}
     for _ in range(60):
@@ -93,7 +93,7 @@ def draw_pod(name: str, random: Random) -> Pod:
 
 
 def test_a_pod_may_come_before_its_node() -> None:
-    live = LivePicture()
+    live = LiveCluster()
     live.apply_pods({"default/p": make_pod("p", node="late")})
     assert not live.pending()
     live.apply_nodes({"late": make_node("late")})
@@ -101,7 +101,7 @@ def test_a_pod_may_come_before_its_node() -> None:
 
 
 def test_a_fork_does_not_change_with_the_picture() -> None:
-    live = LivePicture()
+    live = LiveCluster()
     live.apply_nodes({"a": make_node("a")})
     live.apply_pods({"default/p": make_pod("p", node="a")})
     before = live.fork()
@@ -111,7 +111,7 @@ def test_a_fork_does_not_change_with_the_picture() -> None:
 
 
 def test_rows_do_not_pile_up() -> None:
-    live = LivePicture()
+    live = LiveCluster()
     node = make_node("a")
     live.apply_pods({"default/p": make_pod("p", node="a")})
     for number in range(2000):
@@ -124,6 +124,6 @@ def test_rows_do_not_pile_up() -> None:
 
 
 def test_pods_are_pending_in_the_order_of_their_age() -> None:
-    live = LivePicture()
+    live = LiveCluster()
     live.apply_pods({f"default/{name}": make_pod(name) for name in ("b", "a", "c")})
     assert [pod.name for pod in live.pending()] == ["a", "b", "c"]
