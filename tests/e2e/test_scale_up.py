@@ -109,6 +109,19 @@ def test_once_grows_and_ends(clean: ControlPlane, shared: SharedCloud, start: St
     wait_until(lambda: count_running(clean) == 2, "running pods")
 
 
+def test_many_pods_of_one_replica_set_share_an_event(clean: ControlPlane, start: StartDaemon) -> None:
+    deploy(clean, "web", 40, "100m")
+    unplaced = f"{PODS}?fieldSelector=spec.nodeName="
+    wait_until(lambda: len(clean.request(unplaced)["items"]) == 40, "pending pods")
+    assert start("--once").wait() == 0
+    told = [event["involvedObject"] for event in find_events(clean, "TriggeredScaleUp")]
+    [replica_set] = clean.request("/apis/apps/v1/namespaces/default/replicasets")["items"]
+    assert sum(of["kind"] == "Pod" for of in told) == 30
+    [of] = [of for of in told if of["kind"] != "Pod"]
+    assert (of["apiVersion"], of["kind"], of["name"]) == ("apps/v1", "ReplicaSet", replica_set["metadata"]["name"])
+    assert of["uid"] == replica_set["metadata"]["uid"]
+
+
 def test_a_dry_run_needs_no_right_to_write(clean: ControlPlane, shared: SharedCloud, start: StartDaemon) -> None:
     deploy(clean, "web", 2)
     daemon = start("--dry-run", user="dry-run")

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from nodewright.actuation import Event, EventFilter, loop_events, violation_events
+from nodewright.actuation import loop_events, violation_events
 from nodewright.actuation.cloud_writes import WriteOutcome
-from nodewright.actuation.ports import STATUS_NAME
 from nodewright.clusterstate.memory import Memory
 from nodewright.clusterstate.state import ClusterState, GroupState
 from nodewright.model.action import DecreaseTargetSize, DeleteInstances, Done, Failed, IncreaseSize, Unknown
@@ -44,6 +43,15 @@ def test_a_scale_up_tells_the_group_and_its_pods() -> None:
         ("Normal", "ScaledUpGroup", "Scale-up: group p/a size set to 3 instead of 1 (max: 9)"),
         ("Normal", "TriggeredScaleUp", "pod triggered scale-up: [{p/a 1->3 (max: 9)}]"),
     ]
+
+
+def test_an_event_of_a_pod_names_its_controller() -> None:
+    triggered = tuple(build_pod(name, owner=("ReplicaSet", "web-1")) for name in ("a", "b"))
+    plan = Plan(scale_up=replace(REPORT, triggered=triggered))
+    drawn = list(loop_events(state(), plan, [Done(action=GROW, started=0.0, accepted=2)]))
+    owner = triggered[0].metadata.controller
+    assert owner is not None
+    assert [(event.name, event.controller) for event in drawn[1:]] == [("default/a", owner), ("default/b", owner)]
 
 
 def test_partial_acceptance_tells_the_size_that_was_accepted() -> None:
@@ -121,32 +129,3 @@ def test_a_dropped_action_alerts() -> None:
     assert (alert.reason, alert.type) == ("PlanViolation", "Warning")
     assert "p/a" in alert.message
     assert "beyond the maximum of 2" in alert.message
-
-
-def of_pod(name: str, message: str = "m") -> Event:
-    return Event(kind="Pod", name=name, reason="R", message=message)
-
-
-def test_the_same_event_passes_once_in_five_minutes() -> None:
-    passed = EventFilter(seconds=300.0)
-
-    def passes(event: Event, now: float) -> bool:
-        return list(passed.pass_through([event], now)) == [event]
-
-    assert passes(of_pod("x"), 0.0)
-    assert not passes(of_pod("x", "another message"), 299.0)
-    assert passes(of_pod("y"), 299.0)
-    assert passes(of_pod("x"), 300.0)
-    assert not passes(of_pod("x"), 301.0)
-
-
-def test_events_of_the_status_object_differ_by_message() -> None:
-    first, second = (Event(kind="ConfigMap", name=STATUS_NAME, reason="R", message=m) for m in "12")
-    assert list(EventFilter().pass_through([first, second, first], 0.0)) == [first, second]
-
-
-def test_the_filter_forgets_the_oldest() -> None:
-    passed = EventFilter(capacity=2)
-    list(passed.pass_through([of_pod("a"), of_pod("b"), of_pod("c")], 0.0))
-    assert list(passed.pass_through([of_pod("a")], 1.0)) == [of_pod("a")]
-    assert list(passed.pass_through([of_pod("c")], 1.0)) == []

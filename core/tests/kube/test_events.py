@@ -65,6 +65,18 @@ def test_an_event_names_its_object_as_the_api_does(server: ApiServer, events: Ku
     assert held["involvedObject"]["uid"] == "uid-of-ProvisioningRequest-shop/train"
 
 
+def test_an_event_about_a_controller_names_it_as_its_pods_do(server: ApiServer, events: KubeEvents) -> None:
+    """Its kind may be unknown to nodewright, or have the name of a kind of another API group."""
+    event = Event(kind="Job", name="shop/train", reason="NotTriggerScaleUp", message="no")
+    events._write(replace(event, api_version="batch.volcano.sh/v1alpha1", uid="u-1"))
+    events._write(replace(event, kind="RayCluster", name="shop/ray", api_version="ray.io/v1", uid="u-2"))
+    held = [found["involvedObject"] for found in server.objects.values()]
+    assert [(of["apiVersion"], of["kind"], of["namespace"], of["name"], of["uid"]) for of in held] == [
+        ("batch.volcano.sh/v1alpha1", "Job", "shop", "train", "u-1"),
+        ("ray.io/v1", "RayCluster", "shop", "ray", "u-2"),
+    ]
+
+
 @pytest.mark.parametrize(("told", "held"), [(STATUS_NAME, "our-status"), (f"kube-system/{CONFIG_MAP}", CONFIG_MAP)])
 def test_events_of_our_own_config_maps_are_where_these_are(
     server: ApiServer, events: KubeEvents, told: str, held: str

@@ -2,7 +2,8 @@
 
 from nodewright.actuation.audit import AuditLog, AuditRecord, AuditSink
 from nodewright.actuation.cloud_writes import CloudWriter
-from nodewright.actuation.events import EventFilter, loop_events, saved_state_events, violation_events, wall_clock_event
+from nodewright.actuation.event_filter import EventFilter
+from nodewright.actuation.events import loop_events, saved_state_events, violation_events, wall_clock_event
 from nodewright.actuation.inbox import Inbox
 from nodewright.actuation.ports import (
     ClusterWrites,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodewright.actuation.cloud_writes import WriteOutcome
-from nodewright.actuation.ports import NORMAL, STATUS_KIND, STATUS_NAME, WARNING, Event
+from nodewright.actuation.ports import NORMAL, POD_KIND, STATUS_KIND, STATUS_NAME, WARNING, Event
 from nodewright.clusterstate.backoff import NO_MACHINE
 from nodewright.clusterstate.readiness import describe_unhealthy
 from nodewright.clusterstate.state import ClusterState, GroupState
@@ -37,7 +37,6 @@ from nodewright.planner.provisioning_requests.pods import is_stand_in
 from nodewright.validate import PlanViolation
 
 _MAX_MESSAGES = 3
-_POD = "Pod"
 
 
 def loop_events(state: ClusterState, plan: Plan, outcomes: Sequence[WriteOutcome]) -> Iterator[Event]:
@@ -257,10 +256,11 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iter
     grown = grown_groups(outcomes)
     done = [str(expansion) for expansion in report.expansions if expansion.group in grown]
     if done:
-        for kind, name in dict.fromkeys(map(_subject, report.triggered)):
-            who = "pod" if kind == _POD else "request"
-            message = f"{who} triggered scale-up: [{{{'} {'.join(done)}}}]"
-            yield Event(kind=kind, name=name, reason="TriggeredScaleUp", message=message)
+        what = f"triggered scale-up: [{{{'} {'.join(done)}}}]"
+        yield from dict.fromkeys(
+            _about(pod, "TriggeredScaleUp", f"{'request' if is_stand_in(pod) else 'pod'} {what}")
+            for pod in report.triggered
+        )
     for warning in report.warnings:
         yield Event(
             kind="ConfigMap",
@@ -272,9 +272,12 @@ def _pod_events(report: ScaleUpReport, outcomes: Sequence[WriteOutcome]) -> Iter
     if report.result == ScaleUpResult.NODE_LIMIT:
         yield _of_status("MaxNodesTotalReached", "Max total nodes in cluster reached", WARNING)
     if not done and not has_refused_growth(outcomes):
+        messages: dict[int, str] = {}  # by the identity of the reasons, which pods of one class share
         for unhelped in report.unhelped:
-            kind, name = _subject(unhelped.pod)
-            yield Event(kind=kind, name=name, reason="NotTriggerScaleUp", message=_why_not(unhelped, report.result))
+            message = messages.get(id(unhelped.reasons))
+            if message is None:
+                message = messages[id(unhelped.reasons)] = _why_not(unhelped, report.result)
+            yield _about(unhelped.pod, "NotTriggerScaleUp", message)
 
 
 def _why_not(unhelped: Unhelped, result: ScaleUpResult) -> str:
@@ -290,39 +293,15 @@ def _of_status(reason: str, message: str, kind: str = "Normal") -> Event:
     return Event(kind=STATUS_KIND, name=STATUS_NAME, reason=reason, message=message, type=kind)
 
 
-def _subject(pod: Pod) -> tuple[str, str]:
-    """Return the kind and ``namespace/name`` of the object that an event is about.
+def _about(pod: Pod, reason: str, message: str) -> Event:
+    """Return an event about the pod.
 
     A pod that stands in for a ProvisioningRequest does not exist in the API server: the event is about the request.
     """
     owner = pod.metadata.controller
     if owner is not None and is_stand_in(pod):
-        return owner.kind, f"{pod.metadata.namespace}/{owner.name}"
-    return _POD, pod.key
-
-
-class EventFilter:
-    """Lets an event through once per ``seconds`` for each reason, kind and object name.
-
-    Events on the status object are told apart by message. The filter remembers the last ``capacity`` events.
-    """
-
-    def __init__(self, seconds: float = 300.0, capacity: int = 8192) -> None:
-        self._seconds = seconds
-        self._capacity = capacity
-        self._last: dict[tuple[str, ...], float] = {}
-
-    def pass_through(self, events: Iterable[Event], now: float) -> Iterator[Event]:
-        """Yield the events that were not let through within the last ``seconds``; ``now`` in epoch seconds."""
-        for event in events:
-            key = (event.message,) if event.name == STATUS_NAME else (event.reason, event.kind, event.name)
-            last = self._last.pop(key, None)
-            fresh = last is None or last + self._seconds <= now
-            self._last[key] = now if last is None or fresh else last
-            if len(self._last) > self._capacity:
-                del self._last[next(iter(self._last))]
-            if fresh:
-                yield event
+        return Event(kind=owner.kind, name=f"{pod.metadata.namespace}/{owner.name}", reason=reason, message=message)
+    return Event(kind=POD_KIND, name=pod.key, reason=reason, message=message, controller=owner)
 
 
 def removal_started_events(removal: NodeRemoval) -> tuple[Event, ...]:
@@ -352,13 +331,13 @@ def removal_ended_event(over: RemovalEnded) -> Event:
 
 def eviction_event(pod: str) -> Event:
     """Return the event on a pod that is about to be evicted (``namespace/name``)."""
-    return Event(kind="Pod", name=pod, reason="ScaleDown", message="deleting pod for node scale down")
+    return Event(kind=POD_KIND, name=pod, reason="ScaleDown", message="deleting pod for node scale down")
 
 
 def eviction_failed_event(pod: str) -> Event:
     """Return the event on a pod that could not be evicted, or did not terminate."""
     message = "failed to delete pod for ScaleDown"
-    return Event(kind="Pod", name=pod, reason="ScaleDownFailed", message=message, type=WARNING)
+    return Event(kind=POD_KIND, name=pod, reason="ScaleDownFailed", message=message, type=WARNING)
 
 
 def deletion_delay_expired_event(node: str) -> Event:

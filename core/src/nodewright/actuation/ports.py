@@ -12,6 +12,7 @@ from nodewright.model.capacity_quota import CapacityQuota
 from nodewright.model.condition import Condition
 from nodewright.model.errors import KubeApiError
 from nodewright.model.group import NewNodeGroup, NodeGroup
+from nodewright.model.meta import OwnerReference
 from nodewright.model.node import Node
 from nodewright.model.pod import Pod
 from nodewright.model.provisioning_request import ProvisioningRequest
@@ -19,18 +20,26 @@ from nodewright.snapshot.workloads import Workloads
 
 NORMAL = "Normal"
 WARNING = "Warning"
+POD_KIND = "Pod"
 STATUS_KIND = "ConfigMap"
 STATUS_NAME = "kube-system/cluster-autoscaler-status"
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One Kubernetes event. ``name`` is ``namespace/name`` where the kind is namespaced."""
+    """One Kubernetes event. ``name`` is ``namespace/name`` where the kind is namespaced.
+
+    ``api_version`` and ``uid`` are those of the object; empty: the EventSink finds them. ``controller`` is that of the pod
+    which the event is about: EventFilter combines the events of a controller's pods.
+    """
 
     kind: str
     name: str
     reason: str
     message: str
     type: str = NORMAL
+    api_version: str = ""
+    uid: str = ""
+    controller: OwnerReference | None = None
 
 
 def status_not_written(kind: str, name: str, error: KubeApiError) -> Event:

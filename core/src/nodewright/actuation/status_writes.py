@@ -11,7 +11,15 @@ from msgspec.structs import replace as changed
 from nodewright import spec
 from nodewright.actuation.audit import AuditSink, provision_record, with_provider_result
 from nodewright.actuation.cloud_writes import WriteOutcome
-from nodewright.actuation.ports import NORMAL, WARNING, ClusterWrites, Event, ServesRequests, status_not_written
+from nodewright.actuation.ports import (
+    NORMAL,
+    POD_KIND,
+    WARNING,
+    ClusterWrites,
+    Event,
+    ServesRequests,
+    status_not_written,
+)
 from nodewright.model.action import IncreaseSize, grown_groups
 from nodewright.model.capacity_buffer import KIND as BUFFER_KIND
 from nodewright.model.capacity_buffer import CapacityBuffer
@@ -151,7 +159,14 @@ def _request_id(action: PlannedAction) -> str:
 def _event_of(note: PendingEvent) -> Event:
     kind = WARNING if note.is_warning else "Normal"
     if note.pod is not None:
-        return Event(kind="Pod", name=note.pod.key, reason=note.reason, message=note.message, type=kind)
+        return Event(
+            kind=POD_KIND,
+            name=note.pod.key,
+            reason=note.reason,
+            message=note.message,
+            type=kind,
+            controller=note.pod.metadata.controller,
+        )
     return Event(kind=_REQUEST_KIND, name=note.request, reason=note.reason, message=note.message, type=kind)
 
 

@@ -146,12 +146,14 @@ class KubeEvents:
             self._known.popitem(last=False)
 
     def _body(self, event: Event, namespace: str, name: str, at: str) -> dict[str, Any]:
-        known = KINDS[event.kind]
-        version = f"{known.api_group}/{known.version}" if known.api_group else known.version
-        of = {"apiVersion": version, "kind": event.kind, "name": event.name.rpartition("/")[2]}
+        of = {
+            "apiVersion": event.api_version or _api_version(event.kind),
+            "kind": event.kind,
+            "name": event.name.rpartition("/")[2],
+        }
         if "/" in event.name:
             of["namespace"] = namespace
-        uid = self._find_uid(event.kind, event.name)
+        uid = event.uid or self._find_uid(event.kind, event.name)
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -189,6 +191,11 @@ class OwnMaps:
 def _new_message(kind: Event, event: Event) -> dict[str, str]:
     """Return what changes in an event that is counted up: a combined event shows the last message."""
     return {"message": event.message[:_MOST_TEXT]} if kind.message != event.message else {}
+
+
+def _api_version(kind: str) -> str:
+    known = KINDS[kind]
+    return f"{known.api_group}/{known.version}" if known.api_group else known.version
 
 
 def _place(event: Event) -> tuple[str, str]:
